@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from opera.cli.options import collect_values, interruptible, is_main_process, load_training_data
+from opera.cli.options import as_given, collect_values, interruptible, is_main_process, load_training_data
 from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, ModelError, SettingError
 
@@ -30,16 +30,15 @@ def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_pa
     assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
 
 
-def test_a_batch_size_on_the_command_line_replaces_either_of_the_recipe(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.yaml"
-    for size in ("global_batch_size: 64", "batch_size: 8"):
-        recipe.write_text(f"{size}\nlr: 0.1\n")
-        per_device = collect_values([str(recipe)], None, {"per_device_train_batch_size": 16})
-        assert per_device == {"per_device_train_batch_size": 16, "learning_rate": 0.1}
-        assert collect_values([str(recipe)], ["global_batch_size=32"], {}) == {
-            "global_batch_size": 32,
-            "learning_rate": 0.1,
-        }
+def test_messages_name_settings_by_the_options_that_gave_them() -> None:
+    words = ["opera", "train", "--steps", "3", "--epochs=2", "--batch-size", "0"]
+    for line, expected in (
+        ("per_device_train_batch_size: must be greater than 0", "--batch-size: must be greater than 0"),
+        ("epochs=2 and max_steps=3: give one of max_steps", "--epochs=2 and --steps=3: give one of max_steps"),
+        ("learning_rate: must be a number, got 'x'", "learning_rate: must be a number, got 'x'"),
+        ("no name in it max_steps", "no name in it max_steps"),
+    ):
+        assert as_given(line, words) == expected
 
 
 def test_a_setting_is_given_once(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""``opera reproduce`` end to end, on a made-up data set with a tiny model: killed, resumed, in shards, and its plan."""
+"""``opera reproduce`` end to end, on a made-up data set with a tiny model: in shards, again, and its plan."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,34 +12,31 @@ from typing import Any
 import pytest
 
 from commands import Done, opera_here
-from killable import under_fault
+from opera.cli import main
 from opera.core.locks import sole_use
 from opera.experiments.grid import run as running
 from opera.runs.folder import Run
 from processes import ForkedWorker, torchrun
 
-METHODS = ("ft", "infobatch", "sp", "dp")
-KILLED_AT = 50
-"""Changes of a worker inside the grid's folder: its first cell has saved a checkpoint, and has not finished."""
+METHODS = ("ft", "sp")
 
 
 def command(beir: Path, model: Path, out: Path, *more: object) -> list[str]:
     """Arguments of a small reproduction of Table 2 on one data set."""
     given = ["main", "--scale", "small", "--data", f"nfcorpus={beir}", "--model", model, "--out", out]
-    return ["reproduce", *map(str, (*given, "--set", "save_steps=20", *more))]
+    return ["reproduce", *map(str, (*given, "--methods", "ft,sp", "--set", "save_steps=20", *more))]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Path:
-    """A grid whose workers were all killed in the middle of their cells, and that the same command finished."""
-    folder = tmp_path_factory.mktemp("reproduced")
-    out, arguments = folder / "grid", command(beir, static_model, folder / "grid")
-    killed = under_fault(arguments, folder / "killed.log", [out], "kill", KILLED_AT, FAULT_IN="worker")
-    assert killed.wait() == 1, killed.log.read_text()
-    assert "its process was killed" in killed.log.read_text()
-    assert list(out.rglob("checkpoint-*"))
-    resumed = under_fault(arguments, folder / "resumed.log", [out])
-    assert resumed.wait() == 0, resumed.log.read_text()
+    """A grid that the command finished."""
+    out = tmp_path_factory.mktemp("reproduced") / "grid"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running.subprocess, "Popen", ForkedWorker)
+        patch.setattr(sys, "argv", ["opera", *command(beir, static_model, out)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
     return out
 
 
@@ -46,16 +45,15 @@ def records(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Path) -> None:
+def test_the_table_and_the_report_hold_what_the_runs_do(finished: Path) -> None:
     runs = [Run.open(path.parent) for path in finished.rglob("run.json")]
     assert sorted(str(run.settings["method"]) for run in runs) == sorted(METHODS)
     assert {run.settings["max_steps"] for run in runs} == {44}
-    assert any(run.training is not None and run.training.resumed_from for run in runs)
-    rows = records(finished)
+    rows = [row for row in records(finished) if row["grid"] == "run"]
     assert {(row["method"], row["data"]) for row in rows} == {
-        (method, "NFCorpus") for method in ("Pretrained", "FT", "InfoBatch", "SP", "DP")
+        (method, "NFCorpus") for method in ("Pretrained", "FT", "SP")
     }
-    assert all(row["grid"] == "run" and row["mean"] is not None and row["paper"] is not None for row in rows)
+    assert all(row["mean"] is not None and row["paper"] is not None for row in rows)
     by_method = {run.settings["method"]: run for run in runs}
     for row in rows:
         run, when = by_method[row["method"].lower().replace("pretrained", "ft")], "fine_tuned"
@@ -64,9 +62,12 @@ def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Pat
     text = (finished / "main.txt").read_text()
     assert "Table 2: five methods on eight data sets" in text
     assert "Made with --scale small" in text
+<<<<<<< HEAD
     assert "The grid's runs: preset paper, 1 seed." in text
     assert "B: HotpotQA" not in text
     assert "not run" not in text
+=======
+>>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
     assert (finished / "report.html").stat().st_size > 10_000
 
 
@@ -83,11 +84,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "shards"
-    for number, done in ((1, 2), (2, 4)):
+    for number, done in ((1, 1), (2, 2)):
         call = here(command(beir, static_model, out, "--shard", f"{number}/2"))
         assert call.returncode == 0, call.stderr
-        assert f"shard {number}/2: 2 of 4 cells" in call.stderr
-        assert f"{done} of all 4 cells are done" in call.stdout
+        assert f"shard {number}/2: 1 of 2 cells" in call.stderr
+        assert f"{done} of all 2 cells are done" in call.stdout
         assert not (out / "main.json").exists()
     call = here(command(beir, static_model, out, "--table-only"))
     assert call.returncode == 0, call.stderr
@@ -97,15 +98,29 @@ def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, stati
     assert (out / "report.html").is_file()
 
 
+<<<<<<< HEAD
+=======
+def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, beir: Path) -> None:
+    assert beir.name != "nfcorpus"
+    call = here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus", "--json"])
+    assert {row["mean"] for row in json.loads(call.stdout)} == {row["mean"] for row in records(finished)}
+    text = " ".join(here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus"]).stdout.split())
+    assert "Made with --scale small" in text
+    assert "The grid's runs: preset paper, 1 seed." in text
+    assert "nfcorpus has other counts than Table 8" in text
+    assert "B: HotpotQA" not in text
+
+
+>>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
 def test_a_finished_one_prints_its_table_again(
     finished: Path, here: Any, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "Processes", None)
     call = here(command(beir, static_model, finished, "--json"))
     assert call.returncode == 0
-    assert call.stderr.endswith("all 4 cells are already done\n")
+    assert call.stderr.endswith("all 2 cells are already done\n")
     whole = json.loads(call.stdout)
-    assert (whole["cells"], whole["finished"], whole["seeds"]) == (4, 4, [0])
+    assert (whole["cells"], whole["finished"], whole["seeds"]) == (2, 2, [0])
     assert whole["rows"] == records(finished)
 
 
@@ -134,18 +149,19 @@ def test_one_process_at_a_time_and_ctrl_c_says_how_to_continue(
     monkeypatch.setattr("opera.experiments.paper.reproduce.run_grid", interrupt)
     call = here(command(beir, static_model, tmp_path / "grid"))
     assert call.returncode == 130
-    assert "opera: interrupted; 0 of 4 cells are done; the same command continues where it stopped" in call.stderr
+    assert "opera: interrupted; 0 of 2 cells are done; the same command continues where it stopped" in call.stderr
     assert not (tmp_path / "grid" / "main.txt").exists()
 
 
 def test_cells_that_fail_end_in_status_1_and_a_table_of_the_others(
-    here: Any, beir: Path, static_model: Path, tmp_path: Path
+    finished: Path, here: Any, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    out, spoilt = tmp_path / "grid", tmp_path / "grid" / "nfcorpus" / "sp" / "steps44" / "seed0"
-    here(command(beir, static_model, out, "--methods", "ft"))
-    spoilt.mkdir(parents=True)
+    out = Path(shutil.copytree(finished, tmp_path / "grid"))
+    spoilt = out / "nfcorpus" / "sp" / "steps44" / "seed0"
+    shutil.rmtree(spoilt)
+    spoilt.mkdir()
     (spoilt / "notes").touch()
-    call = here(command(beir, static_model, out, "--methods", "ft,sp"))
+    call = here(command(beir, static_model, out))
     assert call.returncode == 1
     assert "1 cell failed, see above; the same command tries again" in call.stderr
     assert "1 of 2 cells are finished; the others are missing here." in call.stdout
@@ -185,7 +201,7 @@ def test_a_plan_with_a_setting_that_the_model_refuses_is_wrong_input(here: Any, 
 
 
 def test_a_plan_times_steps_on_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/4"))
+    call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/2"))
     assert call.returncode == 0, call.stderr
     assert "0 of 1 cells done, about" in call.stdout
     assert "each run keeps its trained model" in call.stdout

@@ -41,14 +41,10 @@ def evil_model(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> 
 @pytest.mark.parametrize(
     "words",
     [
-        ["evaluate", "DATA"],
         ["evaluate", "DATA", "--json"],
         ["search", "DATA", f"t1w2 {EVIL}"],
-        ["search", "DATA", f"t1w2 {EVIL}", "--json"],
         ["inspect", "DATA"],
-        ["inspect", "DATA", "--json"],
         ["score", "DATA", "--out", f"s{EVIL}.tsv"],
-        ["mine", "DATA", "--out", f"s{EVIL}.jsonl", "--range", "1:5"],
         ["evaluate", "DATA", "--split", EVIL],
         ["score", "DATA", "--out", f"s{EVIL}.csv"],
     ],

@@ -6,16 +6,13 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from commands import QUICK, Opera
 from grids import write_unfinished_run
-from opera.cli.printing.settings import settings_text
-from opera.cli.train import _how_to_continue
+from opera.cli.train import _how_to_continue, settings_text
 from opera.config.recipe import docs_by_group
 from opera.config.training import TrainSettings
-from opera.data import load_data
 from opera.runs.folder import Run
 
 
@@ -64,43 +61,35 @@ def test_a_learning_rate_far_above_the_usual_is_questioned(
     assert Run.open("run").settings["method"] == "ft"
 
 
-def test_it_trains_and_prints_both_measures(run_opera: Opera, beir: Path, static_model: Path) -> None:
-    options = ["--method", "sp", "--out", "run", *QUICK, "--set", "k=0.5"]
-    trained = run_opera("train", beir, "--model", static_model, *options)
-    assert trained.returncode == 0, trained.stderr
-    assert "nDCG@10" in trained.stdout
-    assert "SentenceTransformer('run/model')" in trained.stdout
-    assert "sp, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in trained.stdout
-
-
-def test_the_verdict_comes_first(
-    run_opera: Opera, beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK)
-    assert done.returncode == 0, done.stderr
-    first, *others = done.stdout.strip().splitlines()
-    assert re.match(r"(better|not distinguishable|dev cannot tell|worse).*: .*nDCG@10", first)
-    assert any(line.startswith("warning: 10 dev queries are few") for line in others)
-    phases = [message for message in caplog.messages if message.endswith("s so far)")]
-    assert len(phases) >= 6
-    record = Run.open("run").record
-    shown = json.loads(run_opera("train", beir, "--model", static_model, "--out", "again", "--json", *QUICK).stdout)
-    assert record.guard is not None
-    assert shown["guard"] == json.loads(record.guard.model_dump_json())
-
-
-@pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("same", 3), ("kept", 3)])
-def test_require_gain(
-    verdict: str, status: int, run_opera: Opera, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+def test_require_gain_and_the_verdict_first(
+    run_opera: Opera,
+    beir: Path,
+    static_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     from opera.training.guard import choice
 
-    monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries: verdict)
     monkeypatch.setattr("opera.runs.guard_words.LEAST_QUERIES", 10)
-    done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK, "--require-gain")
-    assert done.returncode == status, done.stderr
-    assert "nDCG@10" in done.stdout
-    assert Run.open("run").finished
+    for verdict, status in (("better", 0), ("kept", 3)):
+        monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, found=verdict: found)
+        words = ["train", beir, "--model", static_model, "--out", verdict, *QUICK, "--require-gain"]
+        done = run_opera(*words)
+        assert done.returncode == status, done.stderr
+        assert Run.open(verdict).finished
+    first, *others = done.stdout.strip().splitlines()
+    assert re.match(r"(no sure gain on dev|worse): .*nDCG@10", first)
+    assert any(line.startswith("warning: 10 dev queries are few") for line in others)
+    assert "ft, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
+    assert "95% interval" in done.stdout
+    assert "SentenceTransformer('kept/model')" in done.stdout
+    assert len([message for message in caplog.messages if message.endswith("s so far)")]) >= 6
+    values = json.loads(run_opera(*words, "--resume", "--json").stdout)
+    guard = Run.open("kept").record.guard
+    assert guard is not None
+    assert values["guard"] == json.loads(guard.model_dump_json())
+    change = values["changes"]["nDCG@10"]
+    assert change["low"] <= change["difference"] <= change["high"]
 
 
 def test_require_gain_needs_the_guard(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -109,14 +98,6 @@ def test_require_gain_needs_the_guard(run_opera: Opera, beir: Path, static_model
     assert done.returncode == 2
     assert "--require-gain: needs the guard's verdict" in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text("method: rp\nk: 0.5\nmax_steps: 3\nper_device_train_batch_size: 4\n")
-    arguments = ["train", beir, "--model", static_model, "--out", "run", "--config", "recipe.yaml", "--steps", 2]
-    assert run_opera(*arguments).returncode == 0
-    settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
-    assert (settings["method"], settings["k"], settings["max_steps"]) == ("rp", 0.5, 2)
 
 
 def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -134,24 +115,6 @@ def test_an_adapter_says_that_the_index_stays_valid(run_opera: Opera, beir: Path
     assert done.returncode == 0, done.stderr
     assert "SentenceTransformer('run/model')" in done.stdout
     assert "documents keep their embeddings: an index of them stays valid" in done.stdout
-
-
-def test_an_adapter_of_vectors_from_files(run_opera: Opera, beir: Path, tmp_path: Path) -> None:
-    data, rng = load_data(beir), np.random.default_rng(0)
-    for name, table in (("q", data.queries), ("d", data.corpus)):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(len(table), 8)))
-        (tmp_path / f"{name}.txt").write_text("\n".join(table.ids()))
-    options = ["--query-vectors", "q.npy", "--document-vectors", "d.npy", "--model", "service-1"]
-    done = run_opera("train", beir, *options, "--out", "run", *QUICK)
-    assert done.returncode == 0, done.stderr
-    assert "opera.adapter.load('run')" in done.stdout
-    assert json.loads((tmp_path / "run/run.json").read_text())["model"]["source"] == "service-1"
-
-
-def test_without_a_model_or_vectors(run_opera: Opera, beir: Path) -> None:
-    done = run_opera("train", beir, "--out", "run")
-    assert done.returncode == 2
-    assert "--model: give a model, or its vectors with --query-vectors and --document-vectors" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 import opera.training.quickstart as q
 from opera.cli import app
-from opera.cli.printing.quickstart import print_quickstart
+from opera.cli.quickstart import print_quickstart
+from opera.cli.screen import Screen
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import LIST_FILE, unfinished
 from opera.data import load_data
@@ -31,9 +32,9 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     data = load_data(tmp_path / "quickstart" / "data")
     assert set(data.splits) == {"train", "test"}
 
-    console = Console(record=True, width=600)
-    print_quickstart(console, run)
-    shown = console.export_text()
+    text = io.StringIO()
+    print_quickstart(Screen(text, 600), run)
+    shown = text.getvalue()
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
     search = next(line for line in shown.splitlines() if '"parse a date string"' in line)

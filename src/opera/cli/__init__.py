@@ -19,20 +19,23 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from opera.cli.compare import compare
+from opera.cli.compare import compare, report
 from opera.cli.data import data
-from opera.cli.evaluate import evaluate
-from opera.cli.export import export
+from opera.cli.deploy import export, push
+from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
-from opera.cli.mine import mine
-from opera.cli.options import check_launcher, is_main_process, several_processes
+from opera.cli.options import (
+    Answer,
+    as_given,
+    check_launcher,
+    is_main_process,
+    several_processes,
+    with_options,
+)
 from opera.cli.paper import paper
-from opera.cli.push import push
 from opera.cli.quickstart import quickstart
-from opera.cli.report import report
 from opera.cli.reproduce import reproduce
-from opera.cli.score import score
-from opera.cli.search import search
+from opera.cli.scoring import mine, score
 from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
@@ -46,7 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-EXAMPLES: dict[Callable[..., None], str] = {
+EXAMPLES: dict[Callable[..., Answer | None], str] = {
     train: "my-beir-folder --model minilm --out run",
     evaluate: "my-beir-folder --model run --split test --json",
     score: "my-beir-folder --model minilm --out pairs.parquet",
@@ -84,7 +87,7 @@ def _options(
 
 
 for command, example in EXAMPLES.items():
-    app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
+    app.command(epilog=f"Example: opera {command.__name__} {example}")(with_options(command))
 
 
 def main() -> None:
@@ -160,7 +163,9 @@ def _as_typed(word: str) -> str:
 def _fail(*message: str, status: int) -> NoReturn:
     """End with one message, given line by line."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    lines = [shortened(one_line(line), LONGEST_LINE) for line in message]  # whatever was put in it
+    lines = [
+        shortened(one_line(as_given(line, sys.argv)), LONGEST_LINE) for line in message
+    ]  # whatever was put in it
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
 

@@ -1,49 +1,40 @@
-"""``opera compare``."""
+"""``opera compare``, and ``opera report`` on what it ran."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from opera.cli.grids import plan_answer, print_results
 from opera.cli.options import (
-    BatchSizeOption,
-    ColumnsOption,
-    ConfigOption,
-    DocumentsOption,
-    EpochsOption,
-    FutureOption,
-    JsonOption,
-    LearningRateOption,
+    Answer,
+    GivenSettings,
     ModelOption,
-    NegativesOption,
-    PairsOption,
-    PresetOption,
-    QueriesOption,
-    RangeOption,
-    SetOption,
-    TeacherOption,
-    TrainerOption,
-    collect_values,
-    end_if_failed,
-    given_settings,
+    OverwriteOption,
+    Tables,
+    grid_exit_status,
     how_to_continue,
     interruptible,
     listed,
     numbers,
-    one_source,
+    parser_of,
     path_option,
+    settings_but,
 )
+from opera.core.paths import user_path
 from opera.core.terminal import json_text, place, say
 
-if TYPE_CHECKING:
-    from opera.experiments.analysis import Comparison
+BaselineOption = Annotated[
+    str | None,
+    typer.Option("--baseline", help="the method to test against; default ft, else the first"),
+]
 
 
 def compare(
-    context: typer.Context,
     *,
     data: Annotated[
         list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")
@@ -70,73 +61,79 @@ def compare(
             "from the data",
         ),
     ] = None,
-    epochs: EpochsOption = None,
-    preset: PresetOption = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", help="the method to test against; default ft, else the first"),
-    ] = None,
+    baseline: BaselineOption = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
-    per_device_train_batch_size: BatchSizeOption = None,
-    learning_rate: LearningRateOption = None,
-    negatives: NegativesOption = None,
-    range: RangeOption = None,
-    teacher_scores: TeacherOption = None,
-    future: FutureOption = None,
-    set_: SetOption = None,
-    trainer: TrainerOption = None,
-    config: ConfigOption = None,
+    settings: Annotated[GivenSettings, settings_but("seed", "max_steps")],
     plan: Annotated[
         bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
     ] = False,
-    json_: JsonOption = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-) -> None:
+    tables: Tables,
+) -> Answer:
     """Train methods x seeds x steps on one or more data sets and compare them.
 
     Finished cells are not repeated. Takes the settings of opera train, for all cells.
     """
-    from opera.cli.printing.plan import print_plan
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import grid_record, opened_grid
     from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.preview import time_grid
     from opera.experiments.grid.run import run_grid
 
-    sources = [one_source(each, pairs, documents, queries, columns) for each in data or (None,)]
-    options = given_settings(context) | {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
-        collect_values(config, set_, options),
+        settings.values(method=methods, seed=seeds, max_steps=steps),
         None if methods is None else listed(methods),
-        None if seeds is None else numbers("seeds", seeds),
-        None if steps is None else numbers("steps", steps),
+        numbers("seeds", seeds),
+        numbers("steps", steps, "100,1000"),
     )
-    status = prepare_grid(sources, axes, out, model, shared, jobs)
+    status = prepare_grid(
+        [tables(each) for each in data or (None,)], axes, out, model, shared, jobs
+    )
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
             timings = time_grid(status, model)
-        print_plan(status, timings, json_)
-        return
+        return plan_answer(status, timings)
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
     stoppable = interruptible(lambda: how_to_continue(status))
     with opened_grid(out, grid_record(out, model, shared, status.cells)), stoppable:
         run_grid(status, model)
-    if status.done:
-        _print_results(analyse_grid(status, out, baseline), out, json_)
-    end_if_failed(status)
+    failed = grid_exit_status(status)
+    if not status.done:
+        raise typer.Exit(failed)
+    comparison = analyse_grid(status, out, baseline)
+    return Answer(
+        comparison.as_dict, partial(print_results, comparison=comparison, out=out), failed
+    )
 
 
-def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
-    from opera.cli.printing.console import console
-    from opera.cli.printing.grid_results import print_grid_results
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="a grid, a run, or any folder of runs",
+            metavar="GRID|RUN",
+            parser=parser_of(user_path, "GRID|RUN"),
+        ),
+    ],
+    out: Annotated[
+        Path | None, path_option("--out", "file to write; default report.html in the folder")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    baseline: BaselineOption = None,
+    tables: Annotated[
+        Path | None, path_option("--tables", "folder for the tables, as .csv")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
+    ] = False,
+) -> None:
+    """Write one HTML page on a grid or a run: verdict, tables with tests, what was drawn."""
+    from opera.experiments.analysis import analyse_runs
+    from opera.experiments.report import report as write_report
 
-    if as_json:
-        say(json_text(comparison.as_dict()))
-    else:
-        print_grid_results(console(), comparison)
-        say(f"\nWrite an HTML report: opera report {place(out)}")
+    if json_:
+        say(json_text(analyse_runs(folder, baseline).as_dict()))
+        return
+    path = write_report(folder, out, baseline=baseline, overwrite=overwrite, tables=tables)
+    say(f"{place(path)}: open it in a browser (self-contained)")

@@ -1,29 +1,27 @@
-"""``opera evaluate``."""
+"""``opera evaluate`` and ``opera search``: a model in use."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from opera.cli.options import (
-    ColumnsOption,
+    Answer,
     DataArgument,
-    DocumentPromptOption,
-    DocumentsOption,
-    JsonOption,
+    IndexOption,
     ModelOption,
     OverwriteOption,
-    PairsOption,
-    QueriesOption,
-    QueryPromptOption,
+    Prompts,
+    Tables,
     is_main_process,
-    one_source,
     path_option,
 )
+from opera.cli.screen import Screen, flat
 from opera.core.arguments import MOST
-from opera.core.terminal import json_text, say
+from opera.core.errors import SettingError
 
 RUN_FORMATS = (".trec", ".run", ".txt")
 
@@ -51,19 +49,15 @@ def evaluate(
             max=MOST,
         ),
     ] = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
+    prompts: Prompts,
     run_file: Annotated[
         Path | None, path_option("--run-file", "also write the ranking as a TREC run")
     ] = None,
     overwrite: OverwriteOption = False,
-    json_: JsonOption = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-) -> None:
+    tables: Tables,
+) -> Answer:
     """Measure a model on a split of a data set."""
+    from opera.core.intervals import few_queries, mean_intervals
     from opera.data import load_data
     from opera.retrieval.locate import inputs_of
     from opera.retrieval.measures import (
@@ -76,42 +70,56 @@ def evaluate(
     )
     from opera.training_set.export_inputs import checked_output
 
-    data = one_source(data, pairs, documents, queries, columns)
-    names = (
-        split_names(measures)
-        if measures is not None
-        else FULL_MEASURES
-        if full
-        else DEFAULT_MEASURES
-    )
+    source, names = tables(data), FULL_MEASURES if full else DEFAULT_MEASURES
+    if measures is not None:
+        names = split_names(measures)
     parse_measures(names)
     if run_file:
-        checked_output(run_file, RUN_FORMATS, overwrite, data, inputs_of(data, model), "--run-file")
-    loaded = load_data(data)
+        reads = inputs_of(source, model)
+        checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
+    loaded = load_data(source)
     if run_file:
         check_trec_ids(run_file, loaded, split)
 
-    from opera.cli.printing.console import console
-    from opera.cli.printing.results import print_measures, warn_of_few
-    from opera.core.intervals import mean_intervals
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
-    result = evaluate_model(
-        loaded,
-        model=model,
-        split=split,
-        measures=names,
-        relevant_grade=relevant_grade,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
+    asked = {"split": split, "measures": names, "relevant_grade": relevant_grade}
+    result = evaluate_model(loaded, model=model, **asked, **prompts)  # type: ignore[arg-type]
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
-    if json_:
-        facts = {"model": model, "data": data, "split": split, "queries": count}
-        say(json_text({**facts, "measures": result.measures, "intervals": intervals}))
-    else:
-        screen, title = console(), f"{model} on {data}, {split}: {count} queries"
-        print_measures(screen, result.measures, title, intervals=intervals)
-        warn_of_few(screen, count, split)
+    facts = {"model": model, "data": source, "split": split, "queries": count}
+
+    def text(screen: Screen) -> None:
+        title = f"{model} on {source}, {split}: {count} queries"
+        screen.measures(title, result.measures, intervals=intervals)
+        screen.lines(few_queries(count, split))
+
+    return Answer(lambda: {**facts, "measures": result.measures, "intervals": intervals}, text)
+
+
+def search(
+    *,
+    data: DataArgument = None,
+    query: Annotated[str | None, typer.Argument(help="what to search for", metavar="QUERY")] = None,
+    model: ModelOption,
+    top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
+    index: IndexOption = "exact",
+    prompts: Prompts,
+    tables: Tables,
+) -> Answer:
+    """Search a corpus with a model."""
+    from opera.retrieval.search import search as search_data
+
+    asked, source = (query, data) if query is not None else (data, None)  # beside --pairs no DATA
+    if asked is None or (query is None and not tables.keywords["pairs"]):
+        raise SettingError("missing argument 'QUERY'; see opera search --help")
+    named = tables(source)
+    found = search_data(named, asked, model=model, top=top, index=index, **prompts)
+
+    def text(screen: Screen) -> None:
+        screen.heading(f"“{asked}” in {named}")
+        for each in found:
+            screen.document(f"  {each.rank}.  {each.score:.3f}  {flat(each.id)}", each.text)
+
+    return Answer(lambda: [asdict(document) for document in found], text)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and how all of them log and stop."""
+"""Options that several commands share, what is made of them, and how commands stop."""
 
 from __future__ import annotations
 
@@ -7,137 +7,131 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from opera.config.training import TrainSettings
+from opera.cli.screen import Screen
+from opera.config.training import FLAGS, TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST, MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import say, shown
+from opera.core.settings import leaves
+from opera.core.terminal import json_text, say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
     from opera.experiments.grid.run import Status
 
 
-def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
-    """Return the parser of an argument or option that takes a path; older versions of typer refuse
-    a ``partial``.
+@dataclass(frozen=True)
+class Made:
+    """Marks a parameter of a command whose value a function makes of options of its own.
+
+    Attributes:
+        by: the function; its parameters are options of the command.
     """
 
-    def path(value: str) -> Any:
-        return parse(value, name=name)
+    by: Callable[..., Any]
 
-    return path
+    @property
+    def options(self) -> list[Parameter]:
+        """The options that it takes."""
+        return list(signature(self.by, eval_str=True).parameters.values())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found out: ``--json`` prints the record, else the text is printed.
+
+    Attributes:
+        record: returns what is printed as JSON.
+        text: prints the text.
+        status: how the command ends.
+    """
+
+    record: Callable[[], Any]
+    text: Callable[[Screen], None]
+    status: int = 0
+
+
+def with_options(command: Callable[..., Answer | None]) -> Callable[..., None]:
+    """Give a command, in place of the parameters marked :class:`Made`, the options they take, and
+    ``--json`` if it returns an :class:`Answer`.
+    """
+    given = signature(command, eval_str=True).parameters.values()
+    made = {
+        each.name: mark
+        for each in given
+        for mark in get_args(each.annotation)
+        if isinstance(mark, Made)
+    }
+    options = [
+        option
+        for each in given
+        for option in (made[each.name].options if each.name in made else [each])
+    ]
+
+    if "Answer" in str(signature(command).return_annotation):
+        options.append(Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=JSON))
+
+    def run(json: bool = False, **values: Any) -> None:
+        for name, mark in made.items():
+            values[name] = mark.by(**{each.name: values.pop(each.name) for each in mark.options})
+        answer = command(**values)
+        if answer is not None and json:
+            say(json_text(answer.record()))
+        elif answer is not None:
+            answer.text(Screen())
+        if answer is not None and answer.status:
+            raise typer.Exit(answer.status)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+    )
+    return run
+
+
+def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
+    """Return the parser of an option that takes a path; typer takes no ``partial``."""
+    return lambda value: parse(value, name=name)
 
 
 def path_option(name: str, help: str, **more: Any) -> Any:
-    """Declare an option that takes a path: ``~`` is expanded here, and what no path may be is
-    refused.
-    """
+    """Declare an option that takes a path."""
     return typer.Option(name, help=help, metavar="PATH", parser=parser_of(user_path, name), **more)
 
 
 def source_option(name: str, help: str) -> Any:
-    """Declare an option that takes a path or the name of something else, likewise."""
+    """Declare an option that takes a path or a name."""
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=parser_of(expand_user, name))
 
 
-def setting_option(flag: str, name: str, path: bool = False) -> Any:
-    """Declare the option of a training setting, with the setting's own help; its parameter has the
-    setting's name.
-    """
-    words = str(TrainSettings.flat_fields[name].description)
-    about: dict[str, Any] = (
-        {"metavar": "PATH", "parser": parser_of(expand_user, flag)} if path else {}
-    )
-    return typer.Option(flag, help=f"{words.replace(f' ({flag})', '')} ({name})", **about)
-
-
-expand_data = parser_of(expand_user, "DATA")
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 DataArgument = Annotated[
     str | None,
     typer.Argument(
         help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl "
-        "file, "
-        "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
+        "file, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
         metavar="DATA",
     ),
 ]
-PairsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pairs",
-        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
-        "qrels",
-        metavar="FILE",
-    ),
-]
-DocumentsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
-    ),
-]
-QueriesOption = Annotated[
-    str | None, typer.Option("--queries", help="table of the queries, likewise", metavar="FILE")
-]
-ColumnsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--columns",
-        help="which columns to read: query=q,document=doc_id,weight=clicks",
-        metavar="ROLE=COLUMN",
-    ),
-]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
-OptionalModelOption = Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")]
-RerankerOption = Annotated[
-    str | None, source_option("--reranker", "cross-encoder: sentence-transformers folder or hub id")
-]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
+JSON = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
     int,
     typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST),
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)
-]
-
-StepsOption = Annotated[int | None, setting_option("--steps", "max_steps")]
-EpochsOption = Annotated[float | None, setting_option("--epochs", "epochs")]
-PresetOption = Annotated[str | None, setting_option("--preset", "preset")]
-BatchSizeOption = Annotated[
-    int | None, setting_option("--batch-size", "per_device_train_batch_size")
-]
-LearningRateOption = Annotated[float | None, setting_option("--lr", "learning_rate")]
-NegativesOption = Annotated[str | None, setting_option("--negatives", "negatives")]
-RangeOption = Annotated[str | None, setting_option("--range", "range")]
-TeacherOption = Annotated[str | None, setting_option("--teacher", "teacher_scores", path=True)]
-FutureOption = Annotated[str | None, setting_option("--future", "future")]
-PublicOption = Annotated[
-    bool, typer.Option("--public", help="make a new repository public; the default is private")
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--language", help="languages of the texts for the model card, such as en,de; auto: none"
-    ),
-]
-QueryPromptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--query-prompt", help="text before each query, empty for none; auto: the data's or model's"
-    ),
-]
-DocumentPromptOption = Annotated[
-    str | None, typer.Option("--document-prompt", help="text before each document, likewise")
 ]
 IndexOption = Annotated[
     str,
@@ -148,32 +142,138 @@ IndexOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")
 ]
-TrainerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trainer", help="another field of the trainer's arguments, as key=value; repeatable"
-    ),
-]
-EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
-"""Of options that take several numbers."""
-ConfigOption = Annotated[
-    list[str] | None,
-    source_option(
-        "--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"
-    ),
-]
 
 
-def given_settings(context: typer.Context) -> dict[str, Any]:
-    """Return the settings that a command's options gave; their parameters have the settings'
-    names.
+def tables(
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pairs",
+            help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
+            "qrels",
+            metavar="FILE",
+        ),
+    ] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
+        ),
+    ] = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries", help="table of the queries whose ids are in --pairs", metavar="FILE"
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            help="which columns to read: query=q,document=doc_id,weight=clicks",
+            metavar="ROLE=COLUMN",
+        ),
+    ] = None,
+) -> partial[str]:
+    """Return :func:`one_source` of these tables; it takes DATA."""
+    given: dict[str, Any] = {"pairs": pairs or (), "documents": documents, "queries": queries}
+    return partial(one_source, **given, columns=columns or ())
+
+
+def one_source(data: str | None, **given: Any) -> str:
+    """Return one string for a data set, or for the tables in its place."""
+    from opera.data.loading import data_source
+    from opera.data.names import TABLES
+
+    if data is not None and not data.startswith(TABLES):
+        data = expand_user(data, "DATA")
+    return data_source(data, **given)
+
+
+Tables = Annotated[partial[str], Made(tables)]
+
+
+def prompts(
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--query-prompt",
+            help="text before each query, empty for none; auto: the data's or model's",
+        ),
+    ] = None,
+    document_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--document-prompt",
+            help="text before each document, empty for none; auto: the data's or model's",
+        ),
+    ] = None,
+) -> dict[str, str | None]:
+    """Return the prompts by the names of arguments."""
+    return {"query_prompt": query_prompt, "document_prompt": document_prompt}
+
+
+Prompts = Annotated[dict[str, Any], Made(prompts)]
+
+
+@dataclass(frozen=True)
+class GivenSettings:
+    """Settings as a command was given them.
+
+    Attributes:
+        config: recipes.
+        assignments: ``key=value`` of ``--set``.
+        options: by name of the setting.
     """
-    known = ("method", *TrainSettings.flat_fields)
-    return {
-        name: value
-        for name, value in context.params.items()
-        if name in known and value not in (None, ())
-    }
+
+    config: list[str]
+    assignments: list[str]
+    options: Mapping[str, Any]
+
+    def values(self, **more: Any) -> dict[str, Any]:
+        """Merge them, with ``more`` that other options gave: see :func:`collect_values`."""
+        return collect_values(self.config, self.assignments, {**self.options, **more})
+
+
+def settings_but(*without: str) -> Made:
+    """Make :class:`GivenSettings` of an option for each setting that has one, with the setting's
+    own help, and of ``--set`` and recipes.
+    """
+
+    def collect(
+        set_: SetOption = None,
+        trainer: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--trainer",
+                help="another field of the trainer's arguments, as key=value; repeatable",
+            ),
+        ] = None,
+        config: Annotated[
+            list[str] | None,
+            source_option(
+                "--config",
+                "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win",
+            ),
+        ] = None,
+        **options: Any,
+    ) -> GivenSettings:
+        return GivenSettings(config or [], set_ or [], {**options, "trainer": trainer})
+
+    *rest, _ = signature(collect, eval_str=True).parameters.values()
+    collect.__signature__ = Signature(  # type: ignore[attr-defined]
+        [_setting_option(name) for name in FLAGS if name not in without] + rest
+    )
+    return Made(collect)
+
+
+def _setting_option(name: str) -> Parameter:
+    """The option of a setting; pydantic checks its value, typer its type."""
+    field = TrainSettings.model_fields[name]
+    kind: Any = next((kind for kind in (int, float) if kind in leaves(field.annotation)), str)
+    option = typer.Option(FLAGS[name], help=f"{field.description} ({name})")
+    annotation = Annotated[kind | None, option]
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
 
 
 def collect_values(
@@ -188,7 +288,7 @@ def collect_values(
     """
     from opera.config.recipe import override, read_recipes, with_full_names
 
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value not in (None, ())}
     if "trainer" in given:
         given["trainer"] = parse_assignments(given["trainer"], "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
@@ -200,39 +300,32 @@ def collect_values(
     return override(read_recipes(config or [], values.get("preset")), values)
 
 
-def one_source(
-    data: str | None,
-    pairs: list[str] | None,
-    documents: str | None,
-    queries: str | None,
-    columns: list[str] | None,
-) -> str:
-    """Return one string for a data set, or for the tables in its place."""
-    from opera.data.loading import data_source
-    from opera.data.names import TABLES
-
-    if data is not None and not data.startswith(TABLES):
-        data = expand_user(data, "DATA")
-    return data_source(
-        data, pairs=pairs or (), documents=documents, queries=queries, columns=columns or ()
-    )
+def as_given(line: str, arguments: list[str]) -> str:
+    """Name settings by the options that gave them, at the start of a line of a message."""
+    options = {word.partition("=")[0] for word in arguments}
+    by_name = {name: flag for name, flag in FLAGS.items() if flag in options}
+    head, colon, rest = line.partition(":")
+    named = re.sub(r"(?<![-\w'])\w+(?==|$)", lambda name: by_name.get(name[0], name[0]), head)
+    return named + colon + rest if colon else line
 
 
-def listed(text: str) -> list[str]:
+def listed(text: str | None) -> list[str]:
     """Split an option at its commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def numbers(name: str, text: str) -> list[int]:
-    """Read whole numbers separated by commas.
+def numbers(name: str, text: str | None, example: str = "0,1,2") -> list[int] | None:
+    """Read whole numbers separated by commas; ``None`` stays.
 
     Raises:
         SettingError: naming the option ``--name``, with an example.
     """
+    if text is None:
+        return None
     parts = listed(text)
     if bad := [part for part in parts if not re.fullmatch(r"[0-9]{1,10}", part)]:
         raise SettingError(
-            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got "
+            f"--{name}: must be whole numbers separated by commas, such as {example}, got "
             f"{shown(bad[0])}"
         )
     return [int(part) for part in parts]
@@ -266,17 +359,13 @@ def check_launcher() -> None:
 
 
 def several_processes() -> bool:
-    """Whether torchrun started this process beside others; what is no number is
-    :func:`check_launcher`'s to refuse.
-    """
+    """Whether torchrun started this process beside others."""
     size = os.environ.get("WORLD_SIZE", "1")
     return size.isdecimal() and int(size) > 1
 
 
 def is_main_process() -> bool:
-    """Whether this process prints results: the only one, or the first of those that torchrun
-    started.
-    """
+    """Whether this process prints results: the only one, or torchrun's first."""
     return not several_processes() or os.environ.get("RANK", "0") == "0"
 
 
@@ -296,11 +385,9 @@ def how_to_continue(status: Status) -> str:
     return f"{done}; the same command continues where it stopped"
 
 
-def end_if_failed(status: Status) -> None:
-    """End with exit status 1 where cells of a grid failed."""
+def grid_exit_status(status: Status) -> int:
+    """Say how many cells of a grid failed; return the exit status, 1 if any did."""
     if count := len(status.failed):
-        say(
-            f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again",
-            file=sys.stderr,
-        )
-        raise typer.Exit(1)
+        cells = f"{count} cell{'s' * (count > 1)}"
+        say(f"{cells} failed, see above; the same command tries again", file=sys.stderr)
+    return int(bool(status.failed))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opera.cli.grids import plan_answer
 from opera.cli.options import (
-    JsonOption,
+    Answer,
     SetOption,
     collect_values,
-    end_if_failed,
+    grid_exit_status,
     how_to_continue,
     interruptible,
     is_main_process,
@@ -23,14 +26,18 @@ from opera.cli.options import (
     several_processes,
     source_option,
 )
+from opera.cli.paper import print_paper_table
+from opera.cli.screen import Screen
 from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
-from opera.core.terminal import json_text, place, say
+from opera.core.terminal import place, say
 
 if TYPE_CHECKING:
     from opera.experiments.grid.plan import Cell
-    from opera.experiments.grid.run import Status
     from opera.experiments.paper.plan import Reproduction
+    from opera.experiments.paper.reproduce import Reproduced
+
+FILE_WIDTH = 160
 
 
 def reproduce(
@@ -84,8 +91,7 @@ def reproduce(
             "--table-only", help="run nothing; make table and report of the cells that are finished"
         ),
     ] = False,
-    json_: JsonOption = False,
-) -> None:
+) -> Answer:
     """Run what a table of the paper takes, and set our figures beside the paper's.
 
     Finished cells are not repeated.
@@ -102,8 +108,8 @@ def reproduce(
 
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     found, size = find_table(table, "TABLE"), find_scale(scale)
-    part = None if shard is None else parse_shard(shard)
-    if part is not None and table_only:
+    part = parse_shard(shard) if shard is not None else None
+    if part and table_only:
         raise SettingError(
             "--shard runs a part of the cells and --table-only none: give one of them"
         )
@@ -114,29 +120,25 @@ def reproduce(
         given_model=model,
         preset=preset,
         methods=None if methods is None else tuple(map(canonical_label, listed(methods))),
-        given_seeds=None if seeds is None else tuple(numbers("seeds", seeds)),
+        given_seeds=None if seeds is None else tuple(numbers("seeds", seeds) or ()),
         settings=collect_values(None, set_, {}),
         data=data,
     )
     cells = planned.cells if part is None else cells_of_shard(planned.cells, *part)
     if plan:
-        _print_plan(planned, cells, jobs, json_)
-    elif table_only:
-        _finish(planned, json_)
-    else:
-        _run(planned, cells, part, jobs, json_)
+        return _plan(planned, cells, jobs)
+    return _table(planned) if table_only else _run(planned, cells, part, jobs)
 
 
-def _print_plan(planned: Reproduction, cells: Sequence[Cell], jobs: int, as_json: bool) -> None:
-    from opera.cli.printing.plan import print_plan
+def _plan(planned: Reproduction, cells: Sequence[Cell], jobs: int) -> Answer:
     from opera.experiments.paper.reproduce import preview
 
     with interruptible(lambda: "nothing was written"):
         status, timings, notes = preview(planned, cells, jobs)
     notes += _left_out(planned)
     about = {"table": planned.table.name, "model": planned.model, "notes": notes}
-    notes = ["opera data lists what each data set takes on disk", *notes]
-    print_plan(status, timings, as_json, about, notes)
+    disk = "opera data lists what each data set takes on disk"
+    return plan_answer(status, timings, about, [disk, *notes])
 
 
 def _run(
@@ -144,31 +146,43 @@ def _run(
     cells: Sequence[Cell],
     part: tuple[int, int] | None,
     jobs: int,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.compare import prepare_cells
+    from opera.experiments.paper.plan import recipe_note
     from opera.experiments.paper.reproduce import check_folder_and_model, run_reproduction
 
+    main, whole, name = is_main_process(), len(planned.cells), None
     check_folder_and_model(planned)
     with interruptible(lambda: "no cell was begun; the same command continues"):
-        notes = _fetched(planned, cells)
+        notes = [recipe_note(planned.model), *_fetched(planned, cells), *_left_out(planned)]
         status = prepare_cells(cells, jobs)
-    if is_main_process():
-        _announce(planned, notes, status, part)
-    name = None if part is None else f"{part[0]}-of-{part[1]}"
-    with interruptible(lambda: how_to_continue(status)):
-        run_reproduction(planned, status, name, several_processes(), is_main_process())
-    if not is_main_process():
-        return
+    lines = [f"note: {note}" for note in notes]
     if part is not None:
-        done, count = sum(cell.finished for cell in planned.cells), len(planned.cells)
-        advice = "once all are, the same command without --shard makes the table and the report"
-        words = f"{done} of all {count} cells are done; {advice}"
-        say(json_text({"cells": count, "finished": done}) if as_json else words)
-    elif status.done:
-        _finish(planned, as_json)
-    end_if_failed(status)
+        name = f"{part[0]}-of-{part[1]}"
+        lines.append(f"shard {part[0]}/{part[1]}: {len(cells)} of {whole} cells")
+        done = {cell.folder: ": done" for cell in cells if cell.folder in status.done}
+        lines += [f"  {cell.title}{done.get(cell.folder, '')}" for cell in cells]
+    if not status.waiting:
+        lines.append(
+            f"all {len(cells)} cells are already done" if cells else "there is no cell to run"
+        )
+    if main:
+        say("\n".join(lines), file=sys.stderr)
+    with interruptible(lambda: how_to_continue(status)):
+        run_reproduction(planned, status, name, several_processes(), main)
+    failed = grid_exit_status(status) if main else 0
+    if not main or not (part or status.done):
+        raise typer.Exit(failed)
+    if part is None:
+        return replace(_table(planned), status=failed)
+    finished = sum(cell.finished for cell in planned.cells)
+    advice = "once all are, the same command without --shard makes the table and the report"
+    return Answer(
+        lambda: {"cells": whole, "finished": finished},
+        lambda screen: screen.lines(f"{finished} of all {whole} cells are done; {advice}"),
+        failed,
+    )
 
 
 def _fetched(planned: Reproduction, cells: Sequence[Cell]) -> list[str]:
@@ -184,39 +198,33 @@ def _fetched(planned: Reproduction, cells: Sequence[Cell]) -> list[str]:
         return fetch_sets(planned.sources, names)
 
 
-def _announce(
-    planned: Reproduction, notes: Sequence[str], status: Status, part: tuple[int, int] | None
-) -> None:
-    """Say which cells this call runs, and by which recipe of the model, on standard error."""
-    from opera.experiments.paper.plan import recipe_note
-
-    lines = [f"note: {n}" for n in (recipe_note(planned.model), *notes, *_left_out(planned))]
-    if part is not None:
-        number, count = part
-        lines.append(f"shard {number}/{count}: {len(status.cells)} of {len(planned.cells)} cells")
-        for cell in status.cells:
-            lines.append(f"  {cell.title}{': done' if cell.folder in status.done else ''}")
-    if not status.cells:
-        lines.append("there is no cell to run")
-    elif not status.waiting:
-        lines.append(f"all {len(status.cells)} cells are already done")
-    say("\n".join(lines), file=sys.stderr)
-
-
 def _left_out(planned: Reproduction) -> list[str]:
     return [f"left out: {name}: {reason}" for name, reason in planned.left_out.items()]
 
 
-def _finish(planned: Reproduction, as_json: bool) -> None:
-    """Print the table, and write it and the report."""
-    from opera.cli.printing.console import console
-    from opera.cli.printing.paper import print_reproduced, reproduced_text
+def _table(planned: Reproduction) -> Answer:
+    """Write the table and the report, and answer with it."""
     from opera.experiments.paper.reproduce import collect_results, write_results
 
     reproduced = collect_results(planned)
     paths = write_results(reproduced, reproduced_text(reproduced))
-    if as_json:
-        say(json_text(reproduced.as_dict()))
-    else:
-        print_reproduced(console(), reproduced)
-        say("\n" + "\n".join(str(place(path)) for path in paths))
+
+    def text(screen: Screen) -> None:
+        print_reproduced(screen, reproduced)
+        screen.lines("", *map(place, paths))
+
+    return Answer(reproduced.as_dict, text)
+
+
+def print_reproduced(screen: Screen, reproduced: Reproduced) -> None:
+    """Print the table of the paper beside ours."""
+    plan = reproduced.plan
+    models = [Path(plan.model).name]
+    print_paper_table(screen, plan.table, reproduced.rows, models, reproduced.notes)
+
+
+def reproduced_text(reproduced: Reproduced) -> str:
+    """The same as plain text, for a file."""
+    text = StringIO()
+    print_reproduced(Screen(text, FILE_WIDTH), reproduced)
+    return text.getvalue()

@@ -3,67 +3,72 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.cli.options import (
-    BatchSizeOption,
-    ColumnsOption,
-    ConfigOption,
+    MODELS,
+    Answer,
     DataArgument,
-    DocumentsOption,
-    EpochsOption,
-    FutureOption,
-    JsonOption,
-    LearningRateOption,
-    NegativesOption,
-    OptionalModelOption,
-    PairsOption,
-    PresetOption,
-    QueriesOption,
-    RangeOption,
-    SetOption,
-    StepsOption,
-    TeacherOption,
-    TrainerOption,
-    collect_values,
-    given_settings,
+    GivenSettings,
+    Tables,
     interruptible,
-    is_main_process,
-    one_source,
     path_option,
-    setting_option,
+    settings_but,
+    source_option,
 )
+from opera.cli.results import how_to_use, print_before_after, print_parts
+from opera.cli.screen import Screen
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
-from opera.core.terminal import json_text, say
+from opera.core.terminal import say
 
 if TYPE_CHECKING:
+    from opera.core.settings import SettingDoc
     from opera.runs.folder import Run
 
 NO_GAIN = 3
 """Exit status of ``--require-gain`` where the model is not better for certain."""
+WIDEST = 100
+"""Characters of a line of the list of settings."""
 
 
 def _print_settings(requested: bool) -> None:
-    if not requested:
-        return
-    from opera.cli.printing.settings import settings_text
-    from opera.config.recipe import docs_by_group
+    if requested:
+        from opera.config.recipe import docs_by_group
 
-    say(settings_text(docs_by_group()))
-    raise typer.Exit
+        say(settings_text(docs_by_group()))
+        raise typer.Exit
+
+
+def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
+    """List settings by group, for any width of the terminal: name, default and values on a line;
+    what it does and whence the default comes below.
+    """
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    fold = partial(textwrap.fill, width=width, subsequent_indent=" " * 6, break_on_hyphens=False)
+    lines = ["--set NAME=VALUE, or NAME: VALUE in a recipe (--config); auto is worked out"]
+    for group, docs in groups.items():
+        lines.append(f"\n{group}")
+        for doc in docs:
+            about = f"{doc.name} = {doc.default}   ({doc.kind})"
+            lines.append(fold(about, initial_indent="  "))
+            lines.append(fold(f"{doc.help} [{doc.source}]", initial_indent=" " * 6))
+    return "\n".join(lines)
 
 
 def train(
-    context: typer.Context,
     *,
     data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "run folder to write")],
-    model: OptionalModelOption = None,
+    model: Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -72,35 +77,11 @@ def train(
             "registered",
         ),
     ] = None,
-    max_steps: StepsOption = None,
-    epochs: EpochsOption = None,
-    preset: PresetOption = None,
-    per_device_train_batch_size: BatchSizeOption = None,
-    learning_rate: LearningRateOption = None,
-    seed: Annotated[int | None, setting_option("--seed", "seed")] = None,
-    negatives: NegativesOption = None,
-    range: RangeOption = None,
-    teacher_scores: TeacherOption = None,
-    future: FutureOption = None,
-    adapter: Annotated[str | None, setting_option("--adapter", "adapter")] = None,
-    lora: Annotated[str | None, setting_option("--lora", "lora")] = None,
-    matryoshka: Annotated[str | None, setting_option("--matryoshka", "matryoshka")] = None,
-    query_vectors: Annotated[
-        str | None, setting_option("--query-vectors", "query_vectors", path=True)
-    ] = None,
-    document_vectors: Annotated[
-        str | None, setting_option("--document-vectors", "document_vectors", path=True)
-    ] = None,
+    settings: Annotated[GivenSettings, settings_but()],
     also: Annotated[
         list[str] | None,
-        typer.Option(
-            "--also", help="another data set to train on, likewise; repeatable", metavar="DATA"
-        ),
+        typer.Option("--also", help="another data set to train on; repeatable", metavar="DATA"),
     ] = None,
-    mix: Annotated[str | None, setting_option("--mix", "mix")] = None,
-    set_: SetOption = None,
-    trainer: TrainerOption = None,
-    config: ConfigOption = None,
     require_gain: Annotated[
         bool,
         typer.Option(
@@ -112,7 +93,6 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace the run in --out")
     ] = False,
-    json_: JsonOption = False,
     help_settings: Annotated[
         bool,
         typer.Option(
@@ -122,40 +102,34 @@ def train(
             callback=_print_settings,
         ),
     ] = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-) -> None:
+    tables: Tables,
+) -> Answer:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.runs.guard_words import gained
     from opera.runs.housekeeping import check_reads_survive
     from opera.training.adapt import adapt
 
-    data = one_source(data, pairs, documents, queries, columns)
-    values = collect_values(config, set_, given_settings(context))
+    source, values = tables(data), settings.values(method=method)
     _refuse_label(method)
-    if not make_recipe(values).train.guard and require_gain:
+    if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
         )
     if overwrite:
-        check_reads_survive(out, map(recipe_path, config or []))
+        check_reads_survive(out, map(recipe_path, settings.config))
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(
-            [data, *(also or [])],
+            [source, *(also or [])],
             model=model,
             out=out,
             resume=resume,
             overwrite=overwrite,
             **values,
         )
-    if is_main_process():
-        _print_run(run, json_)
-    if require_gain and not gained(run.record.guard):
-        raise typer.Exit(NO_GAIN)
+    status = NO_GAIN if require_gain and not gained(run.record.guard) else 0
+    return Answer(partial(_as_dict, run), partial(_print_run, run=run), status)
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
@@ -183,47 +157,28 @@ def _refuse_label(method: str | None) -> None:
         )
 
 
-def _print_run(run: Run, as_json: bool) -> None:
-    from rich.text import Text
+def _print_run(screen: Screen, run: Run) -> None:
+    measures = run.measures
+    print_before_after(screen, run)
+    print_parts(screen, run)
+    if run.record.guard is None and measures["after"][PRIMARY] < measures["before"][PRIMARY]:
+        advice = "leave guard=false out, or try fewer --steps or a lower --lr"
+        screen.lines(f"{PRIMARY} fell: {advice}")
+    screen.lines(f"\n{how_to_use(run)}")
 
-    from opera.cli.printing.console import console
-    from opera.cli.printing.results import (
-        format_rates,
-        how_to_use,
-        print_before_after,
-        print_guard,
-        print_sets,
-        print_sizes,
-    )
+
+def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.changes import changes_on_test
     from opera.runs.guard_words import verdict_words
 
-    guard = run.record.guard
-    if as_json:
-        facts = {
-            "guard": None if guard is None else guard.model_dump(),
-            "verdict": None if guard is None else verdict_words(guard),
-        }
-        sizes = [size.model_dump() for size in run.record.matryoshka or ()]
-        more: dict[str, Any] = {"matryoshka": sizes} if sizes else {}
-        changes = changes_on_test(run.per_query(), run.measures["after"])
-        more["changes"] = {name: vars(change) for name, change in changes.items()}
-        if run.record.sets:
-            more["sets"] = [each.model_dump() for each in run.record.sets]
-        say(json_text({"run": str(run.path), **facts, "measures": run.measures, **more}))
-        return
-    settings, screen = run.settings, console()
-    queries = run.per_query().num_rows
-    if guard is None:
-        screen.print("no guard: the fine-tuned weights are handed over as they are")
-    else:
-        print_guard(screen, guard)
-    title = (
-        f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
-    )
-    print_before_after(screen, run, title)
-    print_sizes(screen, run)
-    print_sets(screen, run)
-    if guard is None and run.measures["after"][PRIMARY] < run.measures["before"][PRIMARY]:
-        screen.print(f"{PRIMARY} fell: leave guard=false out, or try fewer --steps or a lower --lr")
-    screen.print(Text(f"\n{how_to_use(run)}"))
+    guard, measures = run.record.guard, run.measures
+    changes = changes_on_test(run.per_query(), measures["after"])
+    parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
+    return {
+        "run": str(run.path),
+        "guard": None if guard is None else guard.model_dump(),
+        "verdict": None if guard is None else verdict_words(guard),
+        "measures": measures,
+        "changes": {name: vars(change) for name, change in changes.items()},
+        **{name: [each.model_dump() for each in found] for name, found in parts.items() if found},
+    }

@@ -85,6 +85,7 @@ class NegativeSettings(Settings):
         "that a teacher scored; "
         "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
+        flag="--negatives",
     )
     range: RankRange | None = setting(
         None,
@@ -92,6 +93,7 @@ class NegativeSettings(Settings):
         "ends included; the "
         "release's 100-1100 is 101:1100; auto: 10:100",
         "Table 9; paper.md, row 13",
+        flag="--range",
     )
     mining_relative_margin: float | None = setting(
         None,
@@ -237,8 +239,9 @@ class MixingSettings(Settings):
         "proportional",
         "how often each of several data sets is drawn: proportional to its training pairs, equal, "
         "or by shares, "
-        "NAME=2,NAME=1 (--mix)",
+        "NAME=2,NAME=1",
         "OPERA",
+        flag="--mix",
     )
     one_set_per_step: bool = setting(
         False,

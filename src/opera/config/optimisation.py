@@ -64,32 +64,35 @@ class OptimisationSettings(Settings):
 
     preset: Literal["paper", "release"] | None = setting(
         None,
-        "settings of the paper's text or of the authors' release, where no others are given "
-        "(--preset); auto: none",
+        "settings of the paper's text or of the authors' release, where no others are given; "
+        "auto: none",
         "docs/paper.md",
+        flag="--preset",
     )
     epochs: float | None = setting(
         None,
-        "passes over the training queries, instead of max_steps (--epochs); auto: from the data "
-        "and the model",
+        "passes over the training queries, instead of max_steps; auto: from the data and the model",
         "docs/defaults.md",
         gt=0,
         le=1_000_000,
+        flag="--epochs",
     )
     max_steps: int | None = setting(
         None,
-        "optimizer steps (--steps); auto: those of the epochs, within limits",
+        "optimizer steps; auto: those of the epochs, within limits",
         "docs/defaults.md",
         ge=1,
         le=MOST,
+        flag="--steps",
     )
     learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
         None,
-        "peak learning rate (--lr); auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
+        "peak learning rate; auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
         "transformer below "
         "50M parameters, 2e-5 above, ten times as much with lora",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
+        flag="--lr",
     )
     warmup_ratio: float | None = setting(
         None,
@@ -116,19 +119,23 @@ class OptimisationSettings(Settings):
         None,
         "numbers of first dimensions, such as 256,128,64, to be used as embeddings on their own: "
         "the loss is the "
-        "mean over them and the whole (--matryoshka); auto: none",
+        "mean over them and the whole; auto: none",
         "arXiv:2205.13147",
+        flag="--matryoshka",
     )
-    seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=MOST_SEED + 1)
+    seed: int = setting(
+        0, "seed of every random draw", "OPERA", ge=0, lt=MOST_SEED + 1, flag="--seed"
+    )
 
     teacher_scores: (
         Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None
     ) = setting(
         None,
-        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl (--teacher); "
+        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl; "
         "auto: those that "
         "came with the data, such as FlagEmbedding's pos_scores and neg_scores",
         "OPERA",
+        flag="--teacher",
     )
     distill_weight: float = setting(
         0.5,
@@ -225,7 +232,7 @@ class BatchingSettings(OptimisationSettings):
     )
     per_device_train_batch_size: int | None = setting(
         None,
-        "queries per batch and device (--batch-size); auto: the device's part of "
+        "queries per batch and device; auto: the device's part of "
         "global_batch_size; without one, 512 "
         "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, "
         "and no more than "
@@ -233,6 +240,7 @@ class BatchingSettings(OptimisationSettings):
         "docs/defaults.md (the paper: 8 on each of 8 devices)",
         ge=1,
         le=MOST_AT_ONCE,
+        flag="--batch-size",
     )
     gradient_cache: int | None = setting(
         None,

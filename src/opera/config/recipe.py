@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from opera.config.presets import fitted_to_preset, with_preset, without_replaced
 from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
-from opera.config.training import GROUPS, TrainSettings
+from opera.config.training import FLAGS, GROUPS, TrainSettings
 from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
@@ -35,7 +35,11 @@ from opera.methods.mixed import MixedMethod, Mixture
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """Arguments of :func:`opera.adapt` that are not settings."""
 
-ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
+ALIASES = {
+    flag[2:].replace("-", "_"): name
+    for name, flag in FLAGS.items()
+    if flag[2:].replace("-", "_") != name
+}
 """Short names of the command line's options; valid in Python and YAML too."""
 
 

@@ -12,7 +12,7 @@ from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettin
 from opera.config.optimisation import BatchingSettings
 from opera.config.trainer import WITHOUT_EFFECT
 from opera.config.tuning import AdapterSettings
-from opera.core.settings import Settings, setting
+from opera.core.settings import Settings, extra_of, setting
 
 
 class GuardSettings(Settings):
@@ -20,12 +20,13 @@ class GuardSettings(Settings):
 
     future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
         None,
-        "what tomorrow's queries ask about (--future): same-documents, those that training names; "
+        "what tomorrow's queries ask about: same-documents, those that training names; "
         "new-documents, none "
         "of them; both, then no half may lose; like-test, as new as those of the test split; auto: "
         "like-test where the "
         "data has a test split, else by how often train queries share documents",
         "issue 23",
+        flag="--future",
     )
     guard: bool = setting(
         True,
@@ -89,6 +90,12 @@ class TrainSettings(
 
 
 TrainSettings.flat_fields = TrainSettings.model_fields
+FLAGS = {
+    name: flag
+    for name, field in TrainSettings.model_fields.items()
+    if (flag := extra_of(field, "flag"))
+}
+"""The options of ``opera train``, by the settings that have one."""
 TEST_FRACTION = 0.1
 """Share of the train queries that becomes test where the data has no such split."""
 GROUPS: dict[str, type[Settings]] = {

@@ -104,33 +104,35 @@ class AdapterSettings(Settings):
 
     adapter: Literal["query", "both"] | None = setting(
         None,
-        "train a projection over frozen vectors instead of the model (--adapter): of queries, so "
+        "train a projection over frozen vectors instead of the model: of queries, so "
         "that an index of "
         "documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
+        flag="--adapter",
     )
     query_vectors: (
         Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
     ) = setting(
         None,
-        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded "
-        "(--query-vectors)",
+        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded",
         "OPERA",
+        flag="--query-vectors",
     )
     document_vectors: (
         Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None
     ) = setting(
-        None, "file of the documents' vectors, as for queries (--document-vectors)", "OPERA"
+        None, "file of the documents' vectors, as for queries", "OPERA", flag="--document-vectors"
     )
 
     lora: LoraText | None = setting(
         None,
-        "train matrices of rank r beside the frozen weights of a transformer (--lora r=16); more "
+        "train matrices of rank r beside the frozen weights of a transformer, such as r=16; more "
         "options after commas: "
         "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and "
         "merge=false, which saves the "
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
+        flag="--lora",
     )
 
     @model_validator(mode="after")

@@ -4,9 +4,11 @@ points are written."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEVEL = 0.95
 FEW_QUERIES = 50
@@ -32,7 +34,7 @@ def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[fl
     mean, count = float(values.mean()), len(values)
     if count == 1:
         return -1.0, 1.0
-    if np.ptp(values) < EQUAL:
+    if values.max() - values.min() < EQUAL:
         return mean, mean
     from scipy.special import stdtrit  # here, since a search needs no scipy
 

@@ -18,6 +18,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
@@ -45,18 +46,19 @@ RULES = {
 """The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
 
 
-def setting(default: Any, help: str, source: str, *, effect: bool = True, **bounds: Any) -> Any:
+def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: Any) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
 
-    ``effect`` is false for a setting that changes no result: a run may be resumed with another
-    value of it. ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
+    ``flag`` is its option on the command line, for those that have one. ``bounds`` are pydantic's
+    (``gt``, ``ge``, ``lt``, ``le``).
     """
-    return Field(
-        default=default,
-        description=help,
-        json_schema_extra={"source": source, "effect": effect},
-        **bounds,
-    )
+    extra: dict[str, Any] = {"source": source, "flag": flag}
+    return Field(default=default, description=help, json_schema_extra=extra, **bounds)
+
+
+def extra_of(field: FieldInfo, name: str) -> str:
+    """Return the ``source`` or the ``flag`` of a setting."""
+    return str((field.json_schema_extra or {}).get(name, ""))  # type: ignore[union-attr]
 
 
 T = TypeVar("T")
@@ -119,7 +121,7 @@ class Settings(BaseModel):
         """Refuse what pydantic would take for a number: true, and digits with spaces, underscores,
         of other scripts.
         """
-        kinds = _leaves(cls.model_fields[info.field_name or ""].annotation)
+        kinds = leaves(cls.model_fields[info.field_name or ""].annotation)
         truth = isinstance(value, bool) and bool not in kinds and bool(kinds & {int, float})
         text = (
             isinstance(value, str)
@@ -154,10 +156,11 @@ class Settings(BaseModel):
                     else field.annotation
                 ),
                 default="auto" if field.default is None else str(field.default),
-                help=field.description or "",
-                source=str((field.json_schema_extra or {}).get("source", "")),  # type: ignore[union-attr]
+                help=(field.description or "") + (flag and f" ({flag})"),
+                source=extra_of(field, "source"),
             )
             for name, field in cls.model_fields.items()
+            for flag in [extra_of(field, "flag")]
         ]
 
 
@@ -188,13 +191,13 @@ def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING)
     return f"unknown setting '{shortened(name)}'{nearest(name, known)} ({listing})"
 
 
-def _leaves(annotation: Any) -> set[Any]:
+def leaves(annotation: Any) -> set[Any]:
     """Return the types that an annotation is a union of; of ``Literal["epoch"]`` its values."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
-        return _leaves(inner[0])
+        return leaves(inner[0])
     return (
-        set().union(*map(_leaves, inner))
+        set().union(*map(leaves, inner))
         if get_origin(annotation) in (Union, types.UnionType)
         else {annotation}
     )

@@ -6,14 +6,15 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from grids import SITUATION, finish_cell, planned
-from opera.cli.printing.plan import plan_table
+from opera.cli.grids import print_cells
+from opera.cli.screen import Screen
 from opera.config.automatic import resolve
 from opera.config.training import TrainSettings
 from opera.experiments.grid import preview
@@ -35,10 +36,9 @@ def status(tmp_path: Path) -> Status:
 
 
 def test_the_plan_as_a_table(status: Status) -> None:
-    screen = Console(width=120, highlight=False)
-    with screen.capture() as captured:
-        screen.print(plan_table(status, {"data/[red]x": TIMING}))
-    rows = [line for line in captured.get().splitlines() if "[red]x" in line]
+    text = StringIO()
+    print_cells(Screen(text, 120), status, {"data/[red]x": TIMING})
+    rows = [line for line in text.getvalue().splitlines() if "[red]x" in line]
     cells = [[part.strip() for part in row.strip("│").split("│")] for row in rows]
     assert ["[red]x", "dp", "10", "0, 1", "0", "8 s", "0 s"] in cells
     assert ["[red]x", "rp", "10", "0, 1", "2", "8 s", "16 s"] in cells

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from grids import N_QUERIES, RunsFolder, finish_cell
-from opera.cli.printing.paper import reproduced_text
+from opera.cli.reproduce import reproduced_text
 from opera.core.errors import DataError, RunFolderError
 from opera.experiments.analysis import Group
 from opera.experiments.paper.align import (

@@ -1,0 +1,143 @@
+"""``opera export`` and ``opera push``: a trained model for others."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opera.cli.options import (
+    MODELS,
+    Answer,
+    OverwriteOption,
+    listed,
+    parser_of,
+    path_option,
+)
+from opera.cli.screen import Screen
+from opera.core.files import check_folder
+from opera.core.intervals import few_queries
+from opera.core.paths import expand_user
+from opera.core.terminal import say
+
+if TYPE_CHECKING:
+    from opera.deployment.record import Export, Form
+
+PublicOption = Annotated[
+    bool, typer.Option("--public", help="make a new repository public; the default is private")
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language", help="languages of the texts for the model card, such as en,de; auto: none"
+    ),
+]
+
+
+def export(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help=f"the model: {MODELS}",
+            metavar="RUN|MODEL",
+            parser=parser_of(expand_user, "RUN|MODEL"),
+        ),
+    ],
+    out: Annotated[Path, path_option("--out", "folder to write")],
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="an ONNX file, as sentence-transformers' backend reads it"),
+    ] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="an ONNX file with weights of 8 bits")
+    ] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="a static model: a vector per token, no transformer")
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="measure on this data set's test split; auto: the run's own data",
+            metavar="DATA",
+            parser=parser_of(expand_user, "DATA"),
+        ),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="measure each form beside the model")
+    ] = True,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            "--push",
+            help="also upload it to the Hugging Face Hub, as opera push",
+            metavar="OWNER/NAME",
+        ),
+    ] = None,
+    public: PublicOption = False,
+    language: LanguageOption = None,
+    overwrite: OverwriteOption = False,
+) -> Answer:
+    """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each
+    beside it.
+    """
+    check_folder(out, "--out")  # before torch is loaded, which ends where the folder is gone
+
+    from opera.deployment.export import export as export_model
+
+    chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
+    exported = export_model(
+        model,
+        out=out,
+        forms=[form for form, wanted in chosen.items() if wanted],
+        data=data,
+        measure=measure,
+        push=push,
+        public=public,
+        language=listed(language),
+        overwrite=overwrite,
+    )
+    return Answer(exported.as_dict, partial(_print_export, exported=exported))
+
+
+def _print_export(screen: Screen, exported: Export) -> None:
+    """Print what each form costs and gains beside the model as trained, then how to load it."""
+    from opera.deployment.record import HEADS, table_rows, verdict_sentence
+
+    queries = exported.queries
+    if queries:
+        on = f"{exported.model} on {exported.data}, {queries:,} test queries"
+        screen.heading(f"{on}; speed on {exported.processor}")
+    screen.table(HEADS, table_rows(exported), words=2)
+    screen.lines(
+        *(f"{form.form}: {verdict_sentence(form)}" for form in exported.forms),
+        few_queries(queries) if queries else None,
+        f"\nwritten to {exported.folder}; what was measured is in its export.json",
+    )
+
+
+def push(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="a run, or a folder of opera export",
+            metavar="RUN|FOLDER",
+            parser=parser_of(expand_user, "RUN|FOLDER"),
+        ),
+    ],
+    name: Annotated[str, typer.Argument(help="the repository", metavar="OWNER/NAME")],
+    public: PublicOption = False,
+    language: LanguageOption = None,
+) -> None:
+    """Upload a model and its card to the Hugging Face Hub, to a private repository unless --public
+    is given.
+    """
+    from opera.retrieval.locate import locate_model
+
+    locate_model(model)
+
+    from opera.deployment.push import push as push_model
+
+    say(push_model(model, name, public=public, language=listed(language)))

@@ -1,0 +1,111 @@
+"""What ``opera train`` and ``opera quickstart`` print of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from opera.cli.screen import Screen, flat
+from opera.config.trainer import PRIMARY
+from opera.core.intervals import few_queries, points
+
+if TYPE_CHECKING:
+    from opera.runs.changes import Change
+    from opera.runs.folder import Run
+
+
+def print_before_after(screen: Screen, run: Run) -> None:
+    """Print the guard's verdict, and measures on test before and after with the gain in points.
+
+    The fine-tuned model is left out where it is the one handed over.
+    """
+    from opera.retrieval.measures import DEFAULT_MEASURES
+    from opera.runs.changes import changes_on_test
+    from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
+
+    measures, per_query, guard = run.measures, run.per_query(), run.record.guard
+    names = list(DEFAULT_MEASURES)
+    if guard is None:
+        screen.lines("no guard: the fine-tuned weights are handed over as they are")
+    else:
+        names = list(dict.fromkeys([*names, guard.measure]))
+        screen.heading(verdict_sentence(guard))
+        screen.lines(share_sentence(guard), dev_sentence(guard), *warnings_of(guard))
+    shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
+    if measures["fine_tuned"] == measures["after"]:
+        del shown["fine_tuned"]
+    changes = changes_on_test(per_query, names)
+    rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
+    queries = f"{per_query.num_rows} test queries"
+    screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}; {queries}")
+    screen.table(
+        ("measure", *shown.values(), "points", "95% interval"),
+        [
+            (
+                name,
+                *(f"{measures[when][name]:.4f}" for when in shown),
+                points(measures["after"][name] - measures["before"][name]),
+                _interval(changes.get(name)),
+            )
+            for name in names
+        ],
+    )
+    screen.lines(few_queries(per_query.num_rows))
+
+
+def _interval(change: Change | None) -> str:
+    return "" if change is None else f"{points(change.low)} to {points(change.high)}"
+
+
+def print_parts(screen: Screen, run: Run) -> None:
+    """Print the main measure at each number of first dimensions, and on each of several data
+    sets.
+    """
+    from opera.runs.record import mean_of_sets
+
+    if sizes := run.record.matryoshka:
+        by_size = {str(s.size): {"before": s.before, "after": s.after} for s in sizes}
+        screen.heading(f"\n{PRIMARY} of the first dimensions alone")
+        screen.table(
+            ("dimensions", "before", "after", "points"),
+            [(size, *_change(test)) for size, test in {"all": run.measures, **by_size}.items()],
+            words=0,
+        )
+    if sets := run.record.sets:
+        rows = [
+            (
+                flat(each.name),
+                "" if each.share_of_draws is None else f"{each.share_of_draws:.1%}",
+                str(each.counts.get("test_queries", 0)),
+                *_change(each.test),
+            )
+            for each in sets
+        ]
+        rows.append(("mean of the sets", "", "", *_change(mean_of_sets(sets))))
+        heads = ("data set", "drawn", "test queries", "before", "after", "points")
+        screen.heading(f"\n{PRIMARY} on the test queries of each data set")
+        screen.table(heads, rows)
+
+
+def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, str]:
+    """Write the main measure before and after, and its change in points, as cells."""
+    if test is None:
+        return ("", "", "")
+    before, after = test["before"][PRIMARY], test["after"][PRIMARY]
+    return f"{before:.4f}", f"{after:.4f}", points(after - before)
+
+
+def how_to_use(run: Run) -> str:
+    """Return the lines of Python that load what a run handed over."""
+    if run.settings["query_vectors"] is not None:
+        return (
+            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\n"
+            "queries = adapter.queries(vectors)"
+        )
+    stays = "\n# documents keep their embeddings: an index of them stays valid"
+    return (
+        "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({str(run.model_path)!r})\n"
+        'embeddings = model.encode_query(["your question"])'
+        + (stays if run.settings["adapter"] == "query" else "")
+    )

@@ -1,0 +1,192 @@
+"""``opera score`` and ``opera mine``: what a model says of the training pairs, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import (
+    MODELS,
+    DataArgument,
+    IndexOption,
+    ModelOption,
+    OverwriteOption,
+    Prompts,
+    RelevantOption,
+    SeedOption,
+    Tables,
+    load_training_data,
+    path_option,
+    source_option,
+)
+from opera.cli.screen import Screen
+from opera.core.arguments import MOST
+from opera.core.errors import SettingError
+from opera.core.terminal import place, say
+
+
+def score(
+    *,
+    data: DataArgument = None,
+    out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
+    model: Annotated[
+        str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")
+    ] = None,
+    reranker: Annotated[
+        str | None,
+        source_option("--reranker", "cross-encoder: sentence-transformers folder or hub id"),
+    ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            "--negatives",
+            help="also score the negatives 'given' with the data, or N per query mined with "
+            "--model",
+        ),
+    ] = None,
+    range_: Annotated[
+        str, typer.Option("--range", help="ranks LO:HI to mine them from")
+    ] = "10:100",
+    cbs: Annotated[
+        bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")
+    ] = False,
+    cbs_pool: Annotated[
+        int | None,
+        typer.Option(
+            "--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST
+        ),
+    ] = None,
+    relevant_grade: RelevantOption = 1,
+    seed: SeedOption = 0,
+    prompts: Prompts,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    tables: Tables,
+) -> None:
+    """Write the untrained similarity and estimated loss of every training pair: what SP ranks by
+    and DP starts from.
+
+    The loss is estimated by InfoNCE against random documents in place of a batch.
+
+    With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for
+    --teacher of opera train; a .jsonl is a training file of FlagEmbedding with pos_scores and
+    neg_scores."""
+    from opera.methods.selection import CBS_POOL
+    from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
+
+    source, pool = tables(data), (cbs_pool or CBS_POOL) if cbs else 0
+    if cbs_pool and not cbs:
+        raise SettingError("--cbs-pool: needs --cbs")
+    asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
+    checked_output(out, SCORE_FORMATS, overwrite, source, asked.reads(source), "--out")
+    loaded = load_training_data(source)
+
+    import numpy as np
+
+    from opera.training_set.export import score as score_pairs
+
+    table = score_pairs(
+        loaded,
+        model=model,
+        reranker=reranker,
+        negatives=asked.negatives,
+        range=asked.mining.range,
+        out=out,
+        cbs_pool=pool,
+        relevant_grade=relevant_grade,
+        seed=seed,
+        overwrite=overwrite,
+        max_length=max_length,
+        **prompts,
+    )
+    column, what = "similarity", "similarity of the training"
+    if asked.by_teacher:
+        column, what = "score", f"score of the {table.num_rows:,}"
+    quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
+    summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
+    Screen().measures(f"{what} pairs of {source}; all of them are in {out}", summary, "quantile")
+
+
+def mine(
+    *,
+    data: DataArgument = None,
+    model: ModelOption,
+    out: Annotated[
+        Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")
+    ],
+    range_: Annotated[
+        str, typer.Option("--range", help="ranks LO:HI to take negatives from")
+    ] = "10:100",
+    keep: Annotated[
+        int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)
+    ] = 15,
+    relative_margin: Annotated[
+        float | None,
+        typer.Option(
+            "--relative-margin",
+            help="leave out what is above (1 - MARGIN) times the positive's similarity",
+        ),
+    ] = None,
+    absolute_margin: Annotated[
+        float | None,
+        typer.Option(
+            "--absolute-margin", help="leave out what is above that similarity minus MARGIN"
+        ),
+    ] = None,
+    max_score: Annotated[
+        float | None, typer.Option("--max-score", help="leave out what is above this similarity")
+    ] = None,
+    reranker: Annotated[
+        str | None,
+        source_option(
+            "--reranker", "cross-encoder: leave out what it scores as high as a positive"
+        ),
+    ] = None,
+    index: IndexOption = "exact",
+    relevant_grade: RelevantOption = 1,
+    seed: SeedOption = 0,
+    prompts: Prompts,
+    overwrite: OverwriteOption = False,
+    tables: Tables,
+) -> None:
+    """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the
+    .jsonl.
+    """
+    from opera.retrieval.locate import inputs_of, locate_model
+    from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
+    from opera.training_set.mining import check_range
+
+    source = tables(data)
+    reads = inputs_of(source, model) + [Path(locate_model(each)) for each in [reranker] if each]
+    checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
+    margins = (relative_margin, absolute_margin, max_score)
+    ranks = mining_settings(range_, *margins, reranker, index).range
+    loaded = load_training_data(source, model)
+    check_range(ranks, len(loaded.corpus))
+
+    from opera.training_set.export import mine as mine_negatives
+
+    table = mine_negatives(
+        loaded,
+        model=model,
+        out=out,
+        range=ranks,
+        keep=keep,
+        relative_margin=relative_margin,
+        absolute_margin=absolute_margin,
+        max_score=max_score,
+        reranker=reranker,
+        index=index,
+        relevant_grade=relevant_grade,
+        seed=seed,
+        overwrite=overwrite,
+        **prompts,
+    )
+    say(f"{place(out)}: {table.num_rows:,} negatives")

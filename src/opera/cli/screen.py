@@ -1,0 +1,115 @@
+"""Results on standard output, or in a file: lines and tables. Text is text, never markup."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from opera.core.terminal import printable, printing_to
+
+
+class Screen:
+    """Prints results; every text is escaped, and styles come from the caller alone.
+
+    Args:
+        file: where to; standard output, unless given.
+        width: of a line; the terminal's, or at least 120 where there is none.
+    """
+
+    def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
+        from rich.console import Console
+
+        self._file = file or sys.stdout
+        if width is None and not self._file.isatty():
+            width = max(120, shutil.get_terminal_size().columns)
+        self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+    def lines(self, *lines: str | None, style: str = "", **how: Any) -> None:
+        """Print lines, leaving out those that are ``None``."""
+        with printing_to(self._file):
+            for line in lines:
+                if line is not None:
+                    self._console.print(printable(line), style=style, **how)
+
+    def heading(self, text: str) -> None:
+        """Print a line in bold."""
+        self.lines(text, style="bold")
+
+    def cut(self, *lines: str, style: str = "") -> None:
+        """Print lines that end where the screen does."""
+        self.lines(*lines, style=style, overflow="ellipsis", no_wrap=True)
+
+    def document(self, head: str, text: str) -> None:
+        """Print a heading and a document's text, each cut to one line."""
+        self.cut(head)
+        self.cut(f"       {flat(text)}", style="dim")
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str] | None],
+        words: int = 1,
+        least: Sequence[int] = (),
+        **look: Any,
+    ) -> None:
+        """Print a table.
+
+        Args:
+            columns: their headings.
+            rows: cells by column; ``None`` for a rule.
+            words: how many columns hold words; numbers stand to the right.
+            least: widths of the first columns, at least.
+            look: rich's settings of a table.
+        """
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(**look)
+        for at, column in enumerate(columns):
+            table.add_column(
+                Text(printable(column)),
+                justify="left" if at < words else "right",
+                overflow="fold",
+                min_width=least[at] if at < len(least) else None,
+            )
+        for row in rows:
+            if row is None:
+                table.add_section()
+            else:
+                table.add_row(*(Text(printable(cell)) for cell in row))
+        with printing_to(self._file):
+            self._console.print(table)
+
+    def measures(
+        self,
+        title: str,
+        values: Mapping[str, float],
+        head: str = "measure",
+        intervals: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        """Print named values with their intervals, if there are any."""
+        ends = {name: f"{low:.4f} to {high:.4f}" for name, (low, high) in (intervals or {}).items()}
+        columns = (head, "value", *(["95% interval"] if ends else []))
+        self.heading(title)
+        self.table(
+            columns,
+            [
+                (name, f"{value:.4f}", *([ends[name]] if ends else []))
+                for name, value in values.items()
+            ],
+        )
+
+
+def flat(text: str) -> str:
+    """Put corpus text on one line, its control characters left out."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
+
+
+def number_of(count: int, what: str) -> str:
+    """Count things: ``1 pair``, ``2 train queries`` of ``pairs``, ``train_queries``."""
+    words = what.replace("_", " ")
+    if count == 1:
+        words = words.removesuffix("s") if not words.endswith("ies") else f"{words[:-3]}y"
+    return f"{count:,} {words}"

@@ -1,0 +1,183 @@
+"""Commands end to end, in this process: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import opera
+from commands import QUICK, Opera
+from grids import PaperRuns
+from opera.diagnostics import charts
+from opera.experiments.paper.tables import TABLES
+from opera.runs.folder import Run
+
+PROMPT = "t3w1 t3w2 t3w1 "
+
+
+def test_evaluate_measures_a_run(run_opera: Opera, trained: Run, beir: Path, tmp_path: Path) -> None:
+    command = ["evaluate", beir, "--model", trained.path]
+    result = json.loads(run_opera(*command, "--full", "--json", "--run-file", "out.trec").stdout)
+    assert len(result["measures"]) == 30
+    after = json.loads((trained.path / "measures.json").read_text())["after"]
+    assert {name: result["measures"][name] for name in after} == pytest.approx(after)
+    assert result["queries"] == 16
+    assert all(low <= result["measures"][name] <= high for name, (low, high) in result["intervals"].items())
+    assert (tmp_path / "out.trec").read_text().startswith("test0 Q0 d")
+    text = run_opera(*command).stdout
+    assert "95% interval" in text
+    assert "warning: 16 test queries are few to measure by" in text
+
+
+def test_search_finds_the_best_documents(run_opera: Opera, trained: Run, beir: Path) -> None:
+    search = ("search", beir, "t1w5 t1w6", "--model", trained.path)
+    found = json.loads(run_opera(*search, "--top", 3, "--json").stdout)
+    assert [hit["rank"] for hit in found] == [1, 2, 3]
+    assert found[0]["id"] in run_opera(*search).stdout
+
+
+def test_hostile_text_is_printed_as_it_is(run_opera: Opera, static_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "[red]d[/red]", "text": "[bold]t1w1[/bold] [link=x]"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "t1w1"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t[red]d[/red]\t1\n")
+    done = run_opera("search", folder, "[blink]t1w1", "--model", static_model)
+    assert done.returncode == 0, done.stderr
+    for text in ("[red]d[/red]", "[bold]t1w1[/bold] [link=x]", "[blink]t1w1"):
+        assert text in done.stdout
+
+
+def test_score_writes_a_table_of_the_pairs(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    score = ("score", beir, "--model", static_model, "--out")
+    done = run_opera(*score, "pairs.parquet")
+    assert (done.returncode, "quantile" in done.stdout) == (0, True), done.stderr
+    table = pq.read_table(tmp_path / "pairs.parquet")
+    assert table.column_names == ["query_id", "doc_id", "grade", "similarity", "loss"]
+    assert run_opera(*score, "strict.tsv", "--relevant-grade", 2).returncode == 0
+    fewer = (tmp_path / "strict.tsv").read_text().splitlines()
+    assert 1 < len(fewer) < len(table) + 1
+    assert all(line.split("\t")[2] == "2" for line in fewer[1:])
+
+
+def test_mined_negatives_can_be_trained_on(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    mined = run_opera("mine", beir, "--model", static_model, "--range", "2:30", "--keep", 4, "--out", "mined.jsonl")
+    assert mined.returncode == 0, mined.stderr
+    record = json.loads((tmp_path / "mined.jsonl").read_text().splitlines()[0])
+    assert set(record) == {"query", "pos", "neg"}
+    assert len(record["neg"]) <= 4
+    again = run_opera("train", "mined.jsonl", "--model", static_model, "--out", "again", *QUICK, "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["run"] == "again"
+
+
+def test_inspect_prints_what_the_python_function_finds(run_opera: Opera, beir: Path, static_model: Path) -> None:
+    command = ("inspect", beir, "--model", static_model)
+    seen = opera.inspect(beir, model=static_model, show=2)
+    done = run_opera(*command, "--show", 2, "--json")
+    assert json.loads(done.stdout) == json.loads(json.dumps(seen.as_dict())), done.stderr
+    without = run_opera(*command, "--show", 0)
+    assert "The most suspicious training pairs" not in without.stdout
+    assert seen.advice.method in without.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["evaluate", "--json"], ["search", "t1w1 t1w2", "--json"], ["score", "--out", "s.tsv"], ["inspect", "--json"]],
+    ids=lambda words: words[0],
+)
+def test_commands_take_prompts(
+    words: list[str], run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    name, *rest = words
+    results = []
+    for prompt in ("", PROMPT):
+        done = run_opera(name, beir, *rest, "--model", static_model, "--query-prompt", prompt)
+        assert done.returncode == 0, done.stderr
+        written = [(path.read_text(), path.unlink()) for path in tmp_path.glob("*.tsv")]
+        results.append((done.stdout, written))
+    assert results[0] != results[1]
+
+
+def test_the_command_line_and_python_show_a_warning_once(
+    run_opera: Opera,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # none of pytest's: what Python shows where none is set up
+    e5, bge = (shutil.copytree(static_model, tmp_path / name) for name in ("e5-small", "bge-small-en-v1.5"))
+    for _ in range(2):
+        opera.search(beir, "t1w1", model=bge)
+    warning = "warning: {}: models of the family {} are used with a query prompt (model card of "
+    assert capsys.readouterr().err.count(warning.format(bge, "bge-en")) == 1
+    assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1
+
+
+def test_theory_prints_a_table_and_writes_the_chart(
+    run_opera: Opera, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.diagnostics.simulation.sweeps", lambda world: world)  # the chart has its own test
+    monkeypatch.setattr(charts, "write_theory_chart", lambda out, sweeps, title: out.write_text(title))
+    small = ["--auc", "0.8", "--set", "repeats=20", "--set", "documents=20"]
+    done = run_opera("theory", "--noise", "0.3", *small)
+    assert "0.656" in done.stdout or "0.657" in done.stdout, done.stderr
+    assert (tmp_path / "theory.svg").read_text().startswith("noise = 0.3, AUC = 0.8, k = ")
+    records = json.loads(run_opera("theory", *small, "--json", "--overwrite").stdout)["points"]
+    assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
+    assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
+    assert "--set noise: has an option of its own" in run_opera("theory", "--set", "noise=0.2", "--overwrite").stderr
+
+
+def test_paper_lists_its_tables_and_sets_a_grid_beside_one(run_opera: Opera, tmp_path: Path) -> None:
+    listed = run_opera("paper").stdout
+    assert all(table.name in listed and table.number in listed for table in TABLES)
+    assert [entry["table"] for entry in json.loads(run_opera("paper", "--json").stdout)] == [t.name for t in TABLES]
+    PaperRuns(tmp_path / "grid").add("nfcorpus", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.2])
+    command = ("paper", "--table", "reversed", "--grid", "grid")
+    records = json.loads(run_opera(*command, "--json").stdout)
+    (present,) = [r for r in records if "2→5" in r["method"] and r["measure"] == "NDCG@10"]
+    assert (present["paper"], present["grid"], present["seeds"], present["grid_steps"]) == (0.48, "run", 2, 100)
+    assert (present["mean"], present["difference"]) == pytest.approx((0.42, -6.0))
+    (absent,) = [r for r in records if r["method"] == "SP" and r["measure"] == "NDCG@10"]
+    assert (absent["grid"], absent["mean"], absent["paper"]) == ("not run", None, 0.491)
+    assert "0.420" not in run_opera(*command, "--set", "update_interval=10").stdout
+
+
+def test_quickstart_spares_a_folder_of_the_users_own(run_opera: Opera, tmp_path: Path) -> None:
+    (tmp_path / "quickstart" / "data").mkdir(parents=True)
+    for options in ([], ["--overwrite"]):
+        done = run_opera("quickstart", *options)
+        assert done.returncode == 2
+        assert "was not written by a quickstart; pass another folder" in done.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["quickstart", "data"]
+
+
+def test_ctrl_c_in_the_quickstart_prints_how_to_start_again(run_opera: Opera, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opera.training.quickstart.load_python", interrupt)
+    done = run_opera("quickstart")
+    assert done.returncode == 130
+    assert "interrupted; the same command with --overwrite starts again" in done.stderr
+
+
+def test_an_adapter_of_vectors_from_files(run_opera: Opera, beir: Path, tmp_path: Path) -> None:
+    data, rng = opera.load_data(beir), np.random.default_rng(0)
+    for name, table in (("q", data.queries), ("d", data.corpus)):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(len(table), 8)))
+        (tmp_path / f"{name}.txt").write_text("\n".join(table.ids()))
+    options = ["--query-vectors", "q.npy", "--document-vectors", "d.npy", "--model", "service-1"]
+    done = run_opera("train", beir, *options, "--out", "run", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "opera.adapter.load('run')" in done.stdout
+    assert json.loads((tmp_path / "run/run.json").read_text())["model"]["source"] == "service-1"

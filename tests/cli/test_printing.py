@@ -1,0 +1,168 @@
+"""What commands print of grids, inspections and tables of the paper."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opera
+from grids import N_QUERIES, PaperRuns, RunsFolder, around, guard_record
+from opera.cli.grids import print_results
+from opera.cli.inspect import histogram, print_inspection, seen_sentence
+from opera.cli.paper import print_paper_table
+from opera.cli.screen import Screen, flat, number_of
+from opera.experiments.analysis import PRIMARY, Comparison, analyse_runs
+from opera.experiments.analysis.verdict import verdict
+from opera.experiments.paper.align import ComparedRow, align_table
+from opera.experiments.paper.tables import find_table
+from opera.runs.record import GridRecord, ShareMean
+
+
+def printed(by: Callable[..., None], *what: Any, width: int = 160) -> str:
+    file = io.StringIO()
+    by(Screen(file, width), *what)
+    return file.getvalue()
+
+
+def test_text_is_made_safe_and_things_are_counted() -> None:
+    assert flat("a\x1b]0;owned\x07b\n\tc [red]d[/red]") == "a ]0;owned b c [red]d[/red]"
+    counted = [number_of(count, what) for count, what in ((1, "train_queries"), (1, "pairs"), (2000, "test_pairs"))]
+    assert counted == ["1 train query", "1 pair", "2,000 test pairs"]
+
+
+class TestGrids:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> RunsFolder:
+        return RunsFolder(tmp_path / "runs")
+
+    def shown(self, comparison: Comparison, width: int = 160) -> str:
+        return printed(print_results, comparison, Path("grid"), width=width)
+
+    def test_shared_settings_unfinished_runs_and_missing_cells(self, folder: RunsFolder) -> None:
+        for method in ("ft", "dp"):
+            folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
+        unfinished, other = folder.add(method="sp", status="running"), folder.add(method="rp")
+        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
+        GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
+        text = self.shown(analyse_runs(folder.home), 400)
+        assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
+        assert f"left out, unfinished: {unfinished}" in text
+        assert f"left out, written by another version of OPERA: {other}" in text
+        assert "1 of the grid's 3 cells is not finished" in text
+        assert "handed over" not in text
+
+    def test_convergence_starts_with_the_baseline_whichever_it_is(self, folder: RunsFolder) -> None:
+        means = {"ft": (0.3, 0.5), "dp": (0.5, 0.7)}
+        for method, values in means.items():
+            for steps, mean in zip((4, 8), values, strict=True):
+                seconds = 0.5 if method == "ft" else 0.75
+                folder.add(method=method, max_steps=steps, after=[mean] * N_QUERIES, step_seconds=seconds)
+        text = self.shown(analyse_runs(folder.home, "dp"))
+        head = text.index(f"one: dp has its best {PRIMARY}, 0.700, at 8 steps; matched by")
+        assert head < text.index("ft: never")
+        assert "dp: 4 steps, 0.75 × the time" in self.shown(analyse_runs(folder.home))
+
+    def test_ranks_and_the_verdict_of_each_data_set_with_its_best_model(self, folder: RunsFolder) -> None:
+        folder.add(method="ft", after=around(0.5, 1), before=[0.3] * 9)
+        best = folder.add(method="dp", after=around(0.6, 2), before=[0.3] * 9)
+        folder.add(method="ft", data="data/[bold]two", after=around(0.05), before=[0.1] * 9)
+        folder.add(method="dp", data="data/[bold]two", after=around(0.02), before=[0.1] * 9)
+        comparison = analyse_runs(folder.home)
+        text = self.shown(comparison, 400)
+        lines = text.splitlines()
+        for found in verdict(comparison):
+            assert found.title in lines
+            assert all(f"- {bullet}" in lines for bullet in found.bullets)
+        assert [line for line in lines if line.startswith("- Model: ")] == [f"- Model: {best / 'model'}"]
+        assert f"- Best method: none, keep the untrained model ({PRIMARY} 0.100; ft: 0.050)" in lines
+        assert "[bold]two" in text
+        ranks = text[text.index("average rank over") :]
+        assert re.search(r"\bft +1\.50", ranks)
+        assert re.search(r"\bdp +1\.50", ranks)
+
+    def test_both_models_with_what_the_guard_chose(self, folder: RunsFolder) -> None:
+        for method, seed in product(("ft", "dp"), (0, 1)):
+            tuned, after = around(0.4, seed), around(0.5, seed)
+            verdict = "better" if method == "ft" or seed else "same"
+            share = 0.25 + 0.5 * seed
+            chosen = guard_record(share=share, verdict=verdict, curve=[ShareMean(share=share, mean=0.34)])
+            folder.add(method=method, seed=seed, before=[0.3] * 9, fine_tuned=tuned, after=after, chosen=chosen)
+        text = self.shown(analyse_runs(folder.home))
+        rows = [line.split() for line in text.splitlines() if "0.25 0.75" in line]
+        assert [row[:5] for row in rows] == [
+            ["ft", "0.25", "0.75", "better", "better"],
+            ["dp", "0.25", "0.75", "same", "better"],
+        ]
+        assert rows[0][5:8] == ["0.400", "±", "0.000"]
+        assert "+10.0" in rows[0]
+        assert " ".join(text.split()).count("Train names 50% of dev's documents and 45% of test's;") == 1
+
+
+class TestInspections:
+    def test_histograms_show_everything_that_is_there(self) -> None:
+        assert histogram([0, 0.001, 0.5, 1], 1) == " ▁▄█"
+
+    @pytest.mark.parametrize(
+        ("split", "seen", "words"),
+        [
+            ("test", 0.95, "so it asks new questions about known documents; fine-tuning is mostly safe."),
+            ("test", 0.41, "most documents are new and fine-tuning may not carry over to them; without a dev"),
+            ("test", 0.1, "most documents are new and fine-tuning can make retrieval worse; without a dev"),
+            ("test", 0, "of 0% of the relevant pairs, so all documents are new and fine-tuning can make"),
+            ("dev", 0.6, "some documents are new and fine-tuning may not carry over to them."),
+        ],
+    )
+    def test_how_new_the_documents_are(self, split: str, seen: float, words: str) -> None:
+        assert words in seen_sentence(split, seen)
+
+    def test_every_part_is_printed(self, beir: Path, static_model: Path) -> None:
+        text = printed(print_inspection, opera.inspect(beir, model=static_model, show=2))
+        parts = ("Advice", "--method", "Counts", "positives per query", "warning: 16 test queries are few", "How new")
+        parts += ("share kept (k)", "queries lost", "Near-duplicates", "test in train", "most suspicious training")
+        assert sorted(parts, key=text.index) == list(parts)
+        assert "test queries have a near-identical training query" in " ".join(text.split())
+        assert "γ" not in text
+
+    def test_data_of_one_pair_without_other_splits(self, tmp_path: Path, static_model: Path) -> None:
+        path = tmp_path / "pairs.jsonl"
+        path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
+        text = printed(print_inspection, opera.inspect(path, model=static_model))
+        assert "no split but train" in text
+        assert "too few to estimate noise" in text
+
+
+class TestTablesOfThePaper:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> PaperRuns:
+        return PaperRuns(tmp_path / "grid")
+
+    def shown(self, name: str, rows: list[ComparedRow], models: list[str] | None) -> str:
+        return printed(print_paper_table, find_table(name), rows, models)
+
+    def test_a_table_with_and_without_a_grid(self, folder: PaperRuns) -> None:
+        folder.add("hotpotqa", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.2])
+        text = self.shown("main", folder.rows("main"), ["potion-base-4m"])
+        assert "the paper: bge-large-en-v1.5; the grid: potion-base-4m" in text
+        assert re.search(r"DP +│ +100 │ +0\.812 │ 0\.420 ± 0\.028 │ +−39\.2 │", text)
+        assert re.search(r"FT +│ +│ +0\.806 │ +not run │", text)
+        assert "no variance" in text
+        assert "B: HotpotQA, Recall@20" in text
+        assert "NDCG@10 is retrieved_ideal_nDCG@10" in text
+        one = self.shown("main", folder.rows("main", data="FiQA"), ["potion-base-4m"])
+        assert "B: HotpotQA" not in one
+        alone = self.shown("retention", align_table(find_table("retention"), None), None)
+        assert re.search(r"SP\.75 +│ +– │", alone)
+        assert "not run" not in alone
+
+    def test_several_kinds_of_run_are_named(self, folder: PaperRuns) -> None:
+        for masked in (True, False):
+            folder.add("nfcorpus", {"method": "ft", "mask_known_positives": masked}, ndcg=[0.4], recall=[0.2])
+        text = " ".join(self.shown("reversed", folder.rows("reversed"), ["m"]).split())
+        assert "Several kinds of run match: ft; ft:mask_known_positives=false; select by --set." in text
