@@ -52,29 +52,29 @@ TRAINING = [
 --steps 1e => --steps: must be a whole number, got '1e'; see opera train --help
 --steps '\x9b2J' => --steps: must be a whole number, got '\\x9b2J'; see opera train --help
 --steps 0.5 => --steps: must be a whole number, got '0.5'; see opera train --help
---steps 0 => max_steps: must be greater than or equal to 1, got 0
---steps 1000000000000000000 => max_steps: must be less than or equal to 1000000000, got 1000000000000000000
---steps 3 --epochs 2 => epochs=2 and max_steps=3: both say how long to train; give one of them
---epochs inf => epochs: must be a finite number, got inf
---epochs 0 => epochs: must be greater than 0, got 0.0
---epochs nan => epochs: must be a finite number, got nan
---lr 1e300 => learning_rate: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5
+--steps 0 => --steps: must be greater than or equal to 1, got 0
+--steps 1000000000000000000 => --steps: must be less than or equal to 1000000000, got 1000000000000000000
+--steps 3 --epochs 2 => --epochs=2 and --steps=3: both say how long to train; give one of them
+--epochs inf => --epochs: must be a finite number, got inf
+--epochs 0 => --epochs: must be greater than 0, got 0.0
+--epochs nan => --epochs: must be a finite number, got nan
+--lr 1e300 => --lr: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5
     to 1e-2, got 1e+300
---lr -1 => learning_rate: must be greater than 0, got -1.0
---lr inf => learning_rate: must be a finite number, got inf
---batch-size 1000000000 => per_device_train_batch_size: must be less than or equal to 100000, got 1000000000
---batch-size 8 --set global_batch_size=64 => global_batch_size=64 and per_device_train_batch_size=8: both say how
+--lr -1 => --lr: must be greater than 0, got -1.0
+--lr inf => --lr: must be a finite number, got inf
+--batch-size 1000000000 => --batch-size: must be less than or equal to 100000, got 1000000000
+--batch-size 8 --set global_batch_size=64 => global_batch_size=64 and --batch-size=8: both say how
     large a batch is; give one of them
 --set global_batch_size=64 --set gradient_accumulation_steps=3 => global_batch_size=64: does not divide evenly over
     1 process with gradient_accumulation_steps=3, 3 batches per step; give 63 or 66
---batch-size 0 => per_device_train_batch_size: must be greater than or equal to 1, got 0
---seed -1 => seed: must be greater than or equal to 0, got -1
---seed 4294967296 => seed: must be less than 4294967296, got 4294967296
---lora r=4 => lora: adds matrices to the layers of a transformer, and StaticEmbedding has none; leave it out
---lora r=4 --adapter query => lora: with adapter=query the model itself does not train; give one of them
+--batch-size 0 => --batch-size: must be greater than or equal to 1, got 0
+--seed -1 => --seed: must be greater than or equal to 0, got -1
+--seed 4294967296 => --seed: must be less than 4294967296, got 4294967296
+--lora r=4 => --lora: adds matrices to the layers of a transformer, and StaticEmbedding has none; leave it out
+--lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
 --set gradient_cache=8 => gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers,
     so large batches need no cache; leave the setting out
---matryoshka 4096,8 =~ matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
+--matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
 --trainer learning_rate=1 => trainer: learning_rate: is a setting: give it as learning_rate
 --trainer adam_betta2=0.9 => --trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?
 --trainer adam_beta2=1.5 => --trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5

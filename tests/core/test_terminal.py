@@ -9,10 +9,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.table import Table
-from rich.text import Text
 
-from opera.cli.printing.console import SafeConsole
+from opera.cli.screen import Screen
 from opera.core.terminal import json_text, printable, say, shortened, shown
 
 UNSAFE = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -51,12 +49,11 @@ def test_values_in_messages_are_short() -> None:
 def test_lines_and_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     say("\x1b]0;title\a")
     assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
-    table = Table("[bold]a\x1b[31m")
-    table.add_row(Text("\x9b\u202e"))
-    screen = SafeConsole(file=io.StringIO(), width=60)
-    screen.print(table)
-    screen.print("[/nothing] :smile: \x1b[0m")
-    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    file = io.StringIO()
+    screen = Screen(file, 60)
+    screen.table(["[bold]a\x1b[31m"], [["\x9b\u202e"]])
+    screen.lines("[/nothing] :smile: \x1b[0m")
+    text = file.getvalue()
     assert not UNSAFE.search(text)
     assert "[bold]a\\x1b" in text
     assert "[/nothing] :smile: \\x1b[0m" in text

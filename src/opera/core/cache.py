@@ -31,8 +31,8 @@ from filelock import FileLock
 from opera.core.errors import OperaError, SettingError
 from opera.core.files import remove, unfinished
 from opera.core.paths import user_path
+from opera.core.reading import read_json
 from opera.core.storage import EXHAUSTED, storage_error, writing
-from opera.core.strict_json import read_json
 
 log = logging.getLogger("opera")
 

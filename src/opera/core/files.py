@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import kind_of_place
+from opera.core.reading import read_json
 from opera.core.storage import writing
-from opera.core.strict_json import read_json
 from opera.core.terminal import place
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from opera.core.errors import RunFolderError
-from opera.core.strict_json import read_json
+from opera.core.reading import read_json
 
 LOCK_FILE = ".running"
 TURN_FILE = ".opening"

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, nearest
 from opera.core.progress import progress
-from opera.core.reading import NOT_UTF8, is_wide, open_file
-from opera.core.strict_json import parse_json
+from opera.core.reading import NOT_UTF8, is_wide, open_file, parse_json
 from opera.core.terminal import printable, shortened, shown
 from opera.data.texts import LONGEST_TEXT
 

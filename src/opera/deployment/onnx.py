@@ -25,8 +25,7 @@ from sentence_transformers import SentenceTransformer
 from transformers.modeling_outputs import BaseModelOutput
 
 from opera.core.errors import ModelError
-from opera.core.reading import read_text
-from opera.core.strict_json import read_json
+from opera.core.reading import read_json, read_text
 from opera.core.terminal import shortened
 from opera.retrieval.models import lengths_of, load_model
 from opera.retrieval.prompts import ROLES

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from opera.core.errors import RunFolderError, StorageError
-from opera.core.reading import open_file
-from opera.core.strict_json import read_json
+from opera.core.reading import open_file, read_json
 from opera.core.terminal import printable, shortened
 
 MAX_JSON = 2**26

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.core.strict_json import read_json
+from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
 from opera.data.names import SPLIT_NAMES, TABLES
 from opera.data.tables.columns import Columns, TableKind, parse_columns, role_of
