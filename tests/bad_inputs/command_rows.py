@@ -87,22 +87,22 @@ TRAINING = [
 --method ../../dp => unknown method '../../dp' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
 --method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
---preset release2 => preset: must be 'paper' or 'release', got 'release2'
---negatives harder => negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'
---range 1:50 => range=1:50 needs negatives=hard, but negatives is auto
---negatives hard --range 50:1 => range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
+--preset release2 => --preset: must be 'paper' or 'release', got 'release2'
+--negatives harder => --negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'
+--range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
+--negatives hard --range 50:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
     got '50:1'
---negatives hard --range 0:5 => range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
+--negatives hard --range 0:5 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
     got '0:5'
---negatives hard --range 5 => range: must be LO:HI, two ranks such as 10:100, got '5'
---negatives hard --range '١:٥' => range: must be LO:HI, two ranks such as 10:100, got '١:٥'
---negatives hard --range 500:600 => range=500:600 starts past the end of the corpus (40 documents)
---negatives given => negatives=given: data holds no negatives; use negatives=random or negatives=hard
---adapter documents => adapter: must be 'query' or 'both', got 'documents'
+--negatives hard --range 5 => --range: must be LO:HI, two ranks such as 10:100, got '5'
+--negatives hard --range '١:٥' => --range: must be LO:HI, two ranks such as 10:100, got '١:٥'
+--negatives hard --range 500:600 => --range=500:600 starts past the end of the corpus (40 documents)
+--negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--adapter documents => --adapter: must be 'query' or 'both', got 'documents'
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set
     guard=true
---mix equal => mix=equal: needs several data sets; add one with --also
---also data --mix half => mix: must be proportional, equal, or NAME=SHARE,... with shares above 0, such as
+--mix equal => --mix=equal: needs several data sets; add one with --also
+--also data --mix half => --mix: must be proportional, equal, or NAME=SHARE,... with shares above 0, such as
     nfcorpus=2,scifact=1, got 'half'
 --also data => data: is given twice; give each data set once
 --also nothing =~ nothing: no such file or folder; pass .*
@@ -168,7 +168,7 @@ nDCG@1x => unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (known: retrieved_
     """),
     *table("mine data --model model --out x.tsv", """
 --range 9:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'
---range 100:200 => range=100:200 starts past the end of the corpus (40 documents)
+--range 100:200 => --range=100:200 starts past the end of the corpus (40 documents)
 --keep 0 => --keep: must be greater than or equal to 1, got '0'; see opera mine --help
 --seed x => --seed: must be a whole number, got 'x'; see opera mine --help
     """),

@@ -187,8 +187,8 @@ score data --out x.tsv => model: give a model, or a reranker
     *table("score data --out x.tsv", """
 --model model --reranker reranker => model: beside a reranker a model mines; give negatives=N, or leave the model
     out
---model model --negatives many => negatives: must be 'given' or how many to mine, got 'many'
---model model --negatives given => negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--model model --negatives many => --negatives: must be 'given' or how many to mine, got 'many'
+--model model --negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
 --reranker ./nowhere => ./nowhere: no such model folder
 --reranker model =~ model: cannot be loaded as a reranker \\(a cross-encoder\\): .*
     """),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -103,38 +102,32 @@ def export(
         for package in PACKAGES[form]:
             require(package, f"--{form}")
     located = Path(locate_model(name))
-    check_reads_stay(folder, "--out", [located], written_files(folder))
     measured = _test_data(name, data) if flag(measure, "measure") else None
+    reads = [located]
     if measured is not None:
         check_stays_out(folder, "--out", measured, folder=True)
-        check_reads_stay(folder, "--out", files_read(measured), written_files(folder))
+        reads += files_read(measured)
+    check_reads_stay(folder, "--out", reads, written_files(folder))
     trained = load_model(name, "cpu")
     _check_forms(trained, wanted, name)
     reference = None if measured is None else Reference.of(name, measured)
-    exported = replace_folder(
+    made = replace_folder(
         folder, lambda new: _write(trained, located, reference, name, wanted, new)
     )
-    exported = replace(exported, folder=folder)
     if push is not None:
-        push_folder(
-            folder / STATIC_FOLDER if wanted == ("static",) else folder,
-            push,
-            public=public,
-            language=language,
-        )
-    return exported
+        pushed = folder / STATIC_FOLDER if wanted == ("static",) else folder
+        push_folder(pushed, push, public=public, language=language)
+    return replace(made, folder=folder)
 
 
 def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
     given = texts(forms, "forms")
-    for form in given:
-        if form not in FORMS:
-            raise SettingError(
-                f"forms: must be of {', '.join(FORMS)}, got {shown(form)}{nearest(form, FORMS)}"
-            )
+    if unknown := [form for form in given if form not in FORMS]:
+        near = nearest(unknown[0], FORMS)
+        raise SettingError(f"forms: must be of {', '.join(FORMS)}, got {shown(unknown[0])}{near}")
     if not given:
         raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
-    return tuple(form for form in cast(tuple[Form, ...], FORMS) if form in given)
+    return tuple(form for form in FORMS if form in given)
 
 
 def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> None:
@@ -150,45 +143,38 @@ def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> No
 def _check_free(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that holds anything but an export that may be replaced."""
     check_folder(folder, "--out")
+    where = f"--out {place(folder)}"
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if folder / EXPORT_FILE not in written_files(folder):
         raise RunFolderError(
-            f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new "
-            "folder"
+            f"{where}: is not empty and holds no export; pass an empty or a new folder"
         )
     if not overwrite:
         raise RunFolderError(
-            f"--out {place(folder)}: holds an export; pass --overwrite to replace it, or another "
-            "folder"
+            f"{where}: holds an export; pass --overwrite to replace it, or another folder"
         )
 
 
 def _test_data(model: str, data: str | Path | RetrievalData | None) -> RetrievalData:
     """Load what to measure on: the run's data, with the run's splits, or those given."""
+    other = "pass --data DATA, or --no-measure"
     if data is not None:
-        found = with_run_splits(load_data(data), model)
+        loaded = load_data(data)
     elif isinstance(locate_model(model), str):
-        raise ModelError(
-            f"{model}: no such run or folder; with a model of the hub pass --data DATA, or "
-            "--no-measure"
-        )
+        raise ModelError(f"{model}: no such run or folder; with a model of the hub {other}")
     elif not holds_run(Path(model)):
-        raise SettingError(
-            f"{model}: is no run, so its data are not known; pass --data DATA, or --no-measure"
-        )
+        raise SettingError(f"{model}: is no run, so its data are not known; {other}")
     else:
         record = Run.open(model).record
+        sources = [each.source for each in record.sets or (record.data,)]
         try:
-            sources = [each.source for each in record.sets or ()]
-            loaded = load_all([load_stored(source) for source in sources or [record.data.source]])
+            loaded = load_all([load_stored(source) for source in sources])
         except InputError as error:
-            raise type(error)(
-                f"{error}; it is the run's data: pass --data DATA, or --no-measure"
-            ) from None
+            raise type(error)(f"{error}; it is the run's data: {other}") from None
         if loaded.fingerprint != record.data.fingerprint:
             log.info("note: %s has changed since the run was trained on it", record.data.source)
-        found = with_run_splits(loaded, model)
+    found = with_run_splits(loaded, model)
     found.judged_qrels(SPLIT)
     return found
 
@@ -199,20 +185,18 @@ def _check_forms(model: SentenceTransformer, forms: Sequence[Form], name: str) -
     Raises:
         ModelError: naming the form and the model.
     """
+    kinds = [type(module).__name__ for module in model]
     if is_static(model) or not hasattr(model[0], "auto_model"):
-        gain = "is a static model, which looks vectors up and runs no transformer"
         reason = (
-            gain
+            "is a static model, which looks vectors up and runs no transformer"
             if is_static(model)
-            else f"starts with {type(model[0]).__name__} and not with a transformer"
+            else f"starts with {kinds[0]} and not with a transformer"
         )
         raise ModelError(
             f"--{forms[0]}: {name} {reason}: there is nothing to gain; use its folder as it is"
         )
-    kinds = [type(module).__name__ for module in model]
-    if "static" in forms and (
-        more := [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
-    ):
+    more = [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
+    if "static" in forms and more:
         raise ModelError(
             f"--static: {name} has a {more[0]} after its pooling, which model2vec leaves out"
         )
@@ -227,64 +211,53 @@ def _write(
     folder: Path,
 ) -> Export:
     """Write the forms into an empty folder, and measure each as it is loaded from there."""
-    made = []
-    onnx = folder / ONNX_FOLDER / ONNX_FILE
-    if {"onnx", "int8"} & set(forms):
+    kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
+    if forms != ("static",):
         log.info("exporting to ONNX")
         save_portable(model, folder)
         onnx.parent.mkdir()
         write_onnx(model, onnx)
-    if "onnx" in forms:
-        made.append(_form("onnx", folder, onnx, reference, lambda: load_onnx(folder, onnx)))
-    if "int8" in forms:
-        kind = processor_kind()
-        small = onnx.with_name(int8_name(kind))
-        write_int8(onnx, small, reduced=kind == "avx2")
-        made.append(_form("int8", folder, small, reference, lambda: load_onnx(folder, small)))
+    made = []
+    for form in forms:
+        file = {"onnx": onnx, "int8": onnx.with_name(int8_name(kind))}.get(
+            form, folder / STATIC_FOLDER
+        )
+        if form == "int8":
+            write_int8(onnx, file, reduced=kind == "avx2")
+        if form == "static":
+            log.info("distilling a static model")
+            write_static(model, file)
+        if reference is not None:
+            log.info("measuring the %s form on %s", form, SPLIT)
+        made.append(_measured(form, folder, file, reference))
     if "onnx" not in forms:
         for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
             file.unlink()
-    if "static" in forms:
-        log.info("distilling a static model")
-        static = folder / STATIC_FOLDER
-        write_static(model, static)
-        made.append(_form("static", folder, static, reference, lambda: load_model(static, "cpu")))
+    packages = dict.fromkeys(package for form in forms for package in PACKAGES[form])
     exported = Export(
         folder=folder,
         model=name,
         data=None if reference is None else reference.data.source,
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(located, "*.safetensors"),
-        processor=f"{processor_kind()}, {torch.get_num_threads()} threads",
+        processor=f"{kind}, {torch.get_num_threads()} threads",
         forms=tuple(made),
-        versions={package: version(package) for package in (*VERSIONS, *_packages(forms))},
+        versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
     exported.write(folder)
-    for place_of_card, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
-        if shown_forms := tuple(form for form in made if form.form in of_it):
-            write_card(located, name, place_of_card, replace(exported, forms=shown_forms))
+    for home, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
+        if described := tuple(form for form in made if form.form in of_it):
+            write_card(located, name, home, replace(exported, forms=described))
     if "static" in forms:
         list_written(folder / STATIC_FOLDER)  # it is a model of its own, to be pushed
     return exported
 
 
-def _form(
-    form: Form,
-    folder: Path,
-    file: Path,
-    reference: Reference | None,
-    load: Callable[[], SentenceTransformer],
-) -> ExportedForm:
+def _measured(form: Form, folder: Path, file: Path, reference: Reference | None) -> ExportedForm:
+    """Measure a form as it is loaded."""
+    alone = form == "static"
+    size = megabytes(file, "*.safetensors") if alone else megabytes(file.parent, f"{file.name}*")
+    figures = None
     if reference is not None:
-        log.info("measuring the %s form on %s", form, SPLIT)
-    size = (
-        megabytes(file, "*.safetensors")
-        if file.is_dir()
-        else megabytes(file.parent, f"{file.name}*")
-    )
-    figures = None if reference is None else reference.figures(load())
+        figures = reference.figures(load_model(file, "cpu") if alone else load_onnx(folder, file))
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
-
-
-def _packages(forms: Sequence[Form]) -> list[str]:
-    return list(dict.fromkeys(package for form in forms for package in PACKAGES[form]))

@@ -15,7 +15,7 @@ import json
 import logging
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from sentence_transformers import SentenceTransformer
 from transformers.modeling_outputs import BaseModelOutput
 
 from opera.core.errors import ModelError
-from opera.core.reading import read_json, read_text
-from opera.core.terminal import shortened
+from opera.core.reading import read_json
+from opera.core.terminal import first_line
 from opera.retrieval.models import lengths_of, load_model
 from opera.retrieval.prompts import ROLES
 
@@ -106,17 +106,16 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
             )
             assert program is not None
         except Exception as error:  # of many types: it does not know this transformer
-            reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
             kind = type(model[0].auto_model).__name__
             raise ModelError(
-                f"--onnx: torch cannot write a {kind} as an ONNX graph: {reason}"
+                f"--onnx: torch cannot write a {kind} as an ONNX graph: {first_line(error)}"
             ) from error
-    weights = sum(
-        parameter.numel() * parameter.element_size()
-        for parameter in model[0].auto_model.parameters()
-    )
+    weights = sum(each.numel() * each.element_size() for each in model[0].auto_model.parameters())
     graph = program.model_proto
-    _forget_places(graph)
+    main = graph.graph
+    for part in (graph, main, *main.node, *main.value_info, *main.initializer):
+        part.ClearField("metadata_props")  # torch notes lines of source, in files of this machine
+        part.ClearField("doc_string")
     onnx.save_model(
         graph,
         str(file),
@@ -154,31 +153,14 @@ def processor_kind() -> str:
     """
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "arm64"
-    try:
-        flags = read_text(Path("/proc/cpuinfo"))
-    except (OSError, ValueError):
-        flags = ""
+    facts = Path("/proc/cpuinfo")
+    flags = facts.read_text(errors="replace") if facts.is_file() else ""
     return "avx512_vnni" if "avx512_vnni" in flags or "avx_vnni" in flags else "avx2"
 
 
 def int8_name(kind: str) -> str:
     """Name the file of a processor's kind: ``model_qint8_avx512_vnni.onnx``."""
     return f"model_qint8_{kind}.onnx"
-
-
-def _forget_places(graph: Any) -> None:
-    """Remove the lines of source, in files of this machine, that torch notes beside each node of a
-    graph.
-    """
-    for part in (
-        graph,
-        graph.graph,
-        *graph.graph.node,
-        *graph.graph.value_info,
-        *graph.graph.initializer,
-    ):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
 
 
 @contextmanager
@@ -208,9 +190,7 @@ class OnnxTransformer(torch.nn.Module):
 
         super().__init__()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = (
-            torch.get_num_threads()
-        )  # as many as torch, which it is compared with
+        options.intra_op_num_threads = torch.get_num_threads()  # it is compared with torch
         options.log_severity_level = 3  # errors
         self.config = config
         self.session = onnxruntime.InferenceSession(
@@ -220,11 +200,8 @@ class OnnxTransformer(torch.nn.Module):
 
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
-        one_segment = torch.zeros_like(features["input_ids"])
-        given = {
-            "token_type_ids": one_segment,
-            **features,
-        }  # a text of one segment may come without them
+        one_segment = {"token_type_ids": torch.zeros_like(features["input_ids"])}
+        given = {**one_segment, **features}  # a text of one segment may come without them
         (states,) = self.session.run(None, {name: given[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 
@@ -247,46 +224,32 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
         if kind in KNOWN_EVERYWHERE:
             module["type"] = f"sentence_transformers.models.{kind}"
         if kind == "Pooling":
-            _name_pooling(folder / module["path"] / "config.json")
-    _write(folder / MODULES_FILE, modules)
-    _name_tokenizer(folder / TOKENIZER_FILE)
-    _name_length(model, folder / TRANSFORMER_FILE)
+            _rewrite(folder / module["path"] / "config.json", _pooling_flags)
+    _rewrite(folder / MODULES_FILE, lambda _: modules)
+    if (folder / TOKENIZER_FILE).is_file():
+        _rewrite(folder / TOKENIZER_FILE, _known_tokenizer)
+    given = [length for length in lengths_of(model).values() if length is not None]
+    longest = max(given) if len(given) == len(ROLES) else model.max_seq_length
+    if longest is not None and longest < NO_LIMIT:  # servers take it for queries and documents
+        _rewrite(folder / TRANSFORMER_FILE, lambda values: {**values, "max_seq_length": longest})
 
 
-def _name_pooling(file: Path) -> None:
-    values = read_json(file)
-    modes = (
-        values["pooling_mode"]
-        if isinstance(values["pooling_mode"], list)
-        else [values["pooling_mode"]]
-    )
-    flags = {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
-    _write(
-        file,
-        {
-            "word_embedding_dimension": values["embedding_dimension"],
-            **flags,
-            "include_prompt": values["include_prompt"],
-        },
-    )
+def _rewrite(file: Path, change: Callable[[Any], Any]) -> None:
+    file.write_text(json.dumps(change(read_json(file)), indent=2) + "\n", encoding="utf-8")
 
 
-def _name_tokenizer(file: Path) -> None:
+def _pooling_flags(values: dict[str, Any]) -> dict[str, Any]:
+    """Say by flags which kinds of pooling there are."""
+    modes = values["pooling_mode"]
+    used = modes if isinstance(modes, list) else [modes]
+    flags = {flag: mode in used for mode, flag in POOLING_FLAGS.items()}
+    size = {"word_embedding_dimension": values["embedding_dimension"]}
+    return {**size, **flags, "include_prompt": values["include_prompt"]}
+
+
+def _known_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
     """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5
     reads too.
     """
-    values = read_json(file) if file.is_file() else {}
-    if values.get("tokenizer_class") == "TokenizersBackend":
-        _write(file, {**values, "tokenizer_class": "PreTrainedTokenizerFast"})
-
-
-def _name_length(model: SentenceTransformer, file: Path) -> None:
-    """Name the most tokens of a text, which servers take for queries and documents alike."""
-    given = [length for length in lengths_of(model).values() if length is not None]
-    longest = max(given) if len(given) == len(ROLES) else model.max_seq_length
-    if longest is not None and longest < NO_LIMIT:
-        _write(file, {**read_json(file), "max_seq_length": longest})
-
-
-def _write(file: Path, values: Any) -> None:
-    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    plain = values.get("tokenizer_class") == "TokenizersBackend"
+    return {**values, "tokenizer_class": "PreTrainedTokenizerFast"} if plain else values

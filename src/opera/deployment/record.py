@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
@@ -16,13 +16,13 @@ from opera.runs.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1
-FORMS = ("onnx", "int8", "static")
 NEGLIGIBLE = 0.0005
 """An interval within so little of zero, less than a tenth of a point, is rounding: the model is the
 same.
 """
 
 Form = Literal["onnx", "int8", "static"]
+FORMS: tuple[Form, ...] = get_args(Form)
 Verdict = Literal["same", "better", "worse", "not distinguishable", "not measured"]
 
 
@@ -105,10 +105,9 @@ class Export:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``export.json`` holds; the folder is where the file stands."""
-        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self)}
-        values.pop("folder")
-        values["forms"] = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
-        return values
+        forms = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
+        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self), "forms": forms}
+        return {name: value for name, value in values.items() if name != "folder"}
 
     def write(self, folder: Path) -> None:
         """Write ``export.json``."""
@@ -138,21 +137,23 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
     """Write the model as trained and each form as rows under :data:`HEADS`, blank where nothing was
     measured.
     """
+
+    def row(name: str, file: str, size: float, found: tuple[str, ...]) -> tuple[str, ...]:
+        return (name, file, *(found or ("",) * 4), f"{size:.1f}")
+
     measured = [form.figures for form in exported.forms if form.figures is not None]
-    before = (f"{measured[0].before:.4f}", "", "", "1.0×") if measured else ("", "", "", "")
-    rows: list[tuple[str, ...]] = [("as trained", "", *before, f"{exported.megabytes:.1f}")]
-    for form in exported.forms:
-        found, cells = form.figures, ("", "", "", "")
-        if found is not None:
-            interval = f"{points(found.low)} to {points(found.high)}"
-            cells = (
-                f"{found.after:.4f}",
-                points(found.difference),
-                interval,
-                f"{found.speed:.1f}×",
-            )
-        rows.append((form.form, form.file, *cells, f"{form.megabytes:.1f}"))
-    return rows
+    before = tuple(f"{found.before:.4f}" for found in measured[:1])
+    rows = [row("as trained", "", exported.megabytes, before and (*before, "", "", "1.0×"))]
+    return rows + [
+        row(each.form, each.file, each.megabytes, _cells(each)) for each in exported.forms
+    ]
+
+
+def _cells(form: ExportedForm) -> tuple[str, ...]:
+    if (found := form.figures) is None:
+        return ()
+    interval = f"{points(found.low)} to {points(found.high)}"
+    return f"{found.after:.4f}", points(found.difference), interval, f"{found.speed:.1f}×"
 
 
 PLAIN_CARD = """---

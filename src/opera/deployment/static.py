@@ -18,12 +18,12 @@ POOLING = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 """sentence-transformers' kinds of pooling, in model2vec's words."""
 
 
-def distil(model: SentenceTransformer) -> SentenceTransformer:
-    """Distil a static model: each token of the vocabulary is embedded by itself, then the vectors
-    are reduced.
+def write_static(model: SentenceTransformer, folder: Path) -> None:
+    """Distil a static model into a sentence-transformers folder: each token of the vocabulary is
+    embedded by itself, then the vectors are reduced.
 
     Prompts are left behind: a text's vector is a mean over tokens, so a prompt would only shift all
-        of them.
+    of them.
 
     Raises:
         ModelError: if model2vec cannot distil this model.
@@ -34,16 +34,11 @@ def distil(model: SentenceTransformer) -> SentenceTransformer:
     if pooling not in POOLING:
         raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
     dimension = int(model[0].auto_model.config.hidden_size)
-    with tempfile.TemporaryDirectory() as folder:
-        model[0].save(folder)
+    with tempfile.TemporaryDirectory() as whole:
+        model[0].save(whole)
         embedding = StaticEmbedding.from_distillation(
-            folder, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
+            whole, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
         )
     static = SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
     static.model_card_data.local_files_only = True  # saving the model must not query the hub
-    return static
-
-
-def write_static(model: SentenceTransformer, folder: Path) -> None:
-    """Distil a model into a sentence-transformers folder."""
-    distil(model).save_pretrained(str(folder), create_model_card=False)
+    static.save_pretrained(str(folder), create_model_card=False)
