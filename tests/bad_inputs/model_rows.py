@@ -213,7 +213,7 @@ score data --out x.tsv => model: give a model, or a reranker
     Bad(f"{DISTILL} --teacher t.parquet", matching(r"t\.parquet: cannot be read \(.*\)"),
         write("t.parquet", "PAR1 and no more")),
     Bad("train data --model model --out out --teacher t.tsv",
-        "teacher_scores=t.tsv: nothing uses them; pass loss=distill, or negatives=teacher",
+        "--teacher=t.tsv: nothing uses them; pass loss=distill, or negatives=teacher",
         write("t.tsv", f"{HEADER}train0\td0\t1\n")),
     Bad(f"{DISTILL} --set train_group_size=1 --teacher t.tsv",
         "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more",

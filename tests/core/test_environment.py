@@ -137,18 +137,3 @@ class TestCores:
         assert self.changed().get(THREADS[0]) == wanted
         monkeypatch.setenv(THREADS[0], "5")
         assert THREADS[0] not in self.changed()
-
-    def test_torch_loads_after_the_variable_is_set_and_keeps_to_it(self) -> None:
-        code = (
-            "import os, sys, opera; assert 'torch' not in sys.modules; print(os.environ['OMP_WAIT_POLICY'])\n"
-            "from opera.retrieval.device import describe_device; print(describe_device('cpu'))"
-        )
-        variables = {name: value for name, value in os.environ.items() if name != "OPERA_REPRODUCIBLE"}
-        answer = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**variables, THREADS[0]: "1"},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        assert answer.stdout.splitlines() == ["PASSIVE", "cpu (1 thread)"]

@@ -66,13 +66,6 @@ def test_a_module_that_cannot_be_imported_is_named(text: str, reason: str, write
         assert reason in str(caught.value)
 
 
-def test_python_without_docstrings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers reads its own as it is imported."""
-    monkeypatch.setattr(registry, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
-    with pytest.raises(InputError, match=r"^PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1"):
-        load_extensions()
-
-
 def test_ctrl_c_while_one_is_imported(
     write_module: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,18 +38,6 @@ def test_what_is_written_honours_the_umask(tmp_path: Path, umask: int, mode: int
     assert [stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()] == [mode]
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("old")
-
-    def fail(temporary: Path) -> None:
-        temporary.write_text("half")
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        replace_file(tmp_path / "out", fail)
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("out", "old")]
-
-
 @pytest.fixture
 def read(tmp_path: Path) -> Path:
     """A folder that the command reads, with a file behind a linked folder."""
@@ -97,17 +85,6 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path, monkeypa
             check_folder(Path("a/b"), "--out")
     with pytest.raises(RunFolderError, match="the path is too long for the files in it"):
         check_folder(Path("/".join(["d" * 200] * 18)), "--out")
-
-
-def test_a_path_in_a_deleted_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(
-        RunFolderError, match=r"^--out run: the current folder has been deleted; pass an absolute path$"
-    ):
-        check_folder(Path("run"), "--out")
-    check_folder(tmp_path / "run", "--out")
 
 
 def test_nothing_is_removed_that_is_read(tmp_path: Path) -> None:

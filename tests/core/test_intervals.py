@@ -17,17 +17,8 @@ def test_the_interval_is_that_of_the_paired_t_test(count: int) -> None:
         assert mean_interval(values, level) == pytest.approx((expected.low, expected.high))
 
 
-def test_a_single_query_says_nothing() -> None:
-    assert mean_interval(np.array([0.5])) == (-1.0, 1.0)
-
-
 def test_equal_values_have_an_interval_of_no_width() -> None:
     assert mean_interval(np.full(9, 0.3)) == (pytest.approx(0.3),) * 2
-
-
-def test_each_measure_has_its_interval() -> None:
-    values = {"nDCG@10": np.zeros(4), "R@5": np.array([0.0, 1.0, 1.0, 0.0])}
-    assert mean_intervals(values) == {name: mean_interval(each) for name, each in values.items()}
 
 
 def test_few_queries_are_warned_of() -> None:

@@ -36,22 +36,10 @@ def test_a_line_says_what_is_done_and_what_is_left(clock: list[float], lines: py
     assert lines.messages == ["training: 80 of 500 steps, loss 0.430, 70 s left"]
 
 
-def test_a_line_says_how_many_per_second(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
-    with progress("encoding documents", 3_633, "documents", initial=33, rate=True) as bar:
-        clock[0] += 10
-        bar.update(1_200)
-    assert lines.messages == ["encoding documents: 1,233 of 3,633 documents, 120 per second, 20 s left"]
-
-
 def test_lines_come_at_most_every_few_seconds(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
     for _ in counted(range(100), "searching", 100, "parts"):
         clock[0] += 1
     assert [line.split(",")[0] for line in lines.messages] == [f"searching: {n} of 100 parts" for n in range(5, 101, 5)]
-
-
-def test_what_takes_no_time_is_not_reported(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
-    assert list(counted(range(9), "searching", None, "parts")) == list(range(9))
-    assert lines.messages == []
 
 
 def test_bytes_and_unknown_totals(clock: list[float], lines: pytest.LogCaptureFixture) -> None:

@@ -59,11 +59,3 @@ def test_settings_take_registered_names_in_any_case(monkeypatch: pytest.MonkeyPa
     assert "random | hard | given | teacher" in {doc.kind for group in docs_by_group().values() for doc in group}
     with pytest.raises(SettingError, match="loss: must be 'infonce', 'distill' or 'hinge', got 'squared'"):
         make_recipe({"loss": "squared"})
-
-
-def test_a_loss_without_pair_losses_cannot_be_made() -> None:
-    class Empty(InBatchLoss):
-        pass
-
-    with pytest.raises(TypeError, match="pair_losses"):
-        Empty(None, None, 0.05, None, lambda *_: None)  # type: ignore[abstract, arg-type]

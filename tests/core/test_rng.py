@@ -9,12 +9,6 @@ import numpy as np
 from opera.core.rng import generator
 
 
-def test_a_stream_depends_on_its_name_alone() -> None:
-    first = generator(3, "dp.queries", 5).integers(1 << 62, size=4)
-    generator(3, "dp.documents", 5).random(100)
-    assert np.array_equal(generator(3, "dp.queries", 5).integers(1 << 62, size=4), first)
-
-
 def test_streams_of_other_seeds_names_or_steps_differ() -> None:
     names = list(product((0, 1), ("dp.queries", "dp.documents"), (0, 1)))
     drawn = {tuple(generator(*name).integers(1 << 62, size=2)) for name in names}

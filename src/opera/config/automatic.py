@@ -96,16 +96,19 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
     defaults = DEFAULTS[situation.model]
-    per_device = settings.given_per_device(situation.processes) or _batch_size(defaults, situation)
+    whole = min(defaults.queries_per_batch, situation.queries)  # which holds no query twice
+    automatic = math.ceil(whole / situation.processes)
+    per_device = settings.given_per_device(situation.processes) or automatic
     queries_per_step = per_device * situation.processes * settings.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
     steps = settings.max_steps or _steps(settings.epochs, per_epoch, defaults, situation.device)
+    warmup = settings.warmup_ratio
     return settings.with_values(
         {
             "max_steps": steps,
             "epochs": settings.epochs or round(steps / per_epoch, 2),
             "learning_rate": settings.learning_rate or automatic_rate(situation),
-            "warmup_ratio": _given_or(settings.warmup_ratio, defaults.warmup_ratio),
+            "warmup_ratio": defaults.warmup_ratio if warmup is None else warmup,
             "temperature": settings.temperature or defaults.temperature,
             "per_device_train_batch_size": per_device,
             "precision": preset_precision(settings, situation.model, situation.device),
@@ -123,12 +126,6 @@ def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> 
     return settings.precision
 
 
-def _batch_size(defaults: Defaults, situation: Situation) -> int:
-    """Queries per batch and process: a batch of all processes holds no query twice."""
-    total = min(defaults.queries_per_batch, situation.queries)
-    return math.ceil(total / situation.processes)
-
-
 def automatic_rate(situation: Situation) -> float:
     """The learning rate that such a model trains with where none is given."""
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
@@ -140,7 +137,3 @@ def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str
         return math.ceil(epochs * per_epoch)
     most = defaults.most_steps.get(device, defaults.most_steps["cuda"])
     return min(max(math.ceil(defaults.epochs * per_epoch), defaults.least_steps), most)
-
-
-def _given_or(value: float | None, default: float) -> float:
-    return default if value is None else value

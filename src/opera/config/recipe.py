@@ -4,11 +4,11 @@ read from files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from opera.config.presets import fitted_to_preset, with_preset, without_replaced
 from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
@@ -17,7 +17,7 @@ from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
 from opera.core.paths import expand_user, kind_of_place
-from opera.core.settings import SettingDoc, Settings, explain, resolved, unknown_setting
+from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.core.terminal import shortened
 from opera.data.pairs import TrainingPairs
 from opera.methods import (
@@ -115,18 +115,14 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if name.lower() == AUTO:
         name = PRESET_METHOD if values.get("preset") else DEFAULT_METHOD
     method = method_named(name)
-    values = with_preset(values, {*TrainSettings.flat_fields, *method.settings_class.model_fields})
-    own = {
-        name: value for name, value in values.items() if name in method.settings_class.model_fields
-    }
-    shared = {name: value for name, value in values.items() if name in TrainSettings.flat_fields}
-    mistakes = [
-        _misplaced(name, method) for name in values if name not in own and name not in shared
-    ]
+    kinds: tuple[type[Settings], ...] = (TrainSettings, method.settings_class)
+    known = {name: kind for kind in kinds for name in kind.model_fields}
+    values = with_preset(values, known)
+    mistakes = [_misplaced(name, method, known) for name in values if name not in known]
     built: list[Any] = []
-    for kind, given in ((TrainSettings, shared), (method.settings_class, own)):
+    for kind in kinds:
         try:
-            built.append(kind.parse(given))
+            built.append(kind.parse({n: v for n, v in values.items() if n in kind.model_fields}))
         except SettingError as error:
             mistakes += error.lines
     if mistakes:
@@ -149,13 +145,11 @@ def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
     for short, full in ALIASES.items():
         if short in values and full in values:
             raise SettingError(f"given twice, as {short} and as {full}: leave one of them out")
-    full_names = {ALIASES.get(name, name): value for name, value in values.items()}
-    known = {*TrainSettings.flat_fields, *_methods_settings(), *ADAPT_ARGUMENTS, "method"}
-    unknown = [name for name in full_names if name not in known]
-    passed = {name: full_names.pop(name) for name in unknown if is_trainer_field(name)}
-    if passed:
-        full_names["trainer"] = {**_fields(full_names.get("trainer")), **passed}
-    return full_names
+    named = {ALIASES.get(name, name): value for name, value in values.items()}
+    unknown = [name for name in named if name not in {*_owners(), *ADAPT_ARGUMENTS, "method"}]
+    if passed := {name: named.pop(name) for name in unknown if is_trainer_field(name)}:
+        named["trainer"] = {**_fields(named.get("trainer")), **passed}
+    return named
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -165,8 +159,11 @@ def _fields(value: Any) -> dict[str, Any]:
         raise SettingError(f"trainer: {error}") from None
 
 
-def _methods_settings() -> set[str]:
-    return set().union(*(method.settings_class.model_fields for method in METHODS.values()))
+def _owners() -> dict[str, type[Settings]]:
+    """Every setting, those of methods too, and the group that declares it."""
+    groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
+    groups.append(TrainSettings)
+    return {name: group for group in groups for name in group.model_fields}
 
 
 def parse_value(name: str, value: Any) -> Any:
@@ -182,25 +179,24 @@ def parse_value(name: str, value: Any) -> Any:
 
 def docs_by_group() -> dict[str, list[SettingDoc]]:
     """Describe every setting once: those of training by group, then those of methods."""
-    methods: dict[type[Settings], list[str]] = {}
-    for name, method in METHODS.items():
-        if method.settings_class.model_fields:
-            methods.setdefault(method.settings_class, []).append(name)
-    described = {
-        f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()
-    }
-    of_training = {name: group.docs() for name, group in GROUPS.items()}
-    return {**of_training, **described}
+    kinds = dict.fromkeys(method.settings_class for method in METHODS.values())
+    groups = dict(GROUPS)
+    for kind in kinds:
+        names = [name for name, method in METHODS.items() if method.settings_class is kind]
+        if kind.model_fields:
+            groups[f"method {', '.join(names)}"] = kind
+    return {name: group.docs() for name, group in groups.items()}
 
 
-def _misplaced(name: str, method: type[Method[Any]]) -> str:
+def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> str:
     """Say why ``name`` is no setting of this run."""
     owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
-    if owners:
-        plural = "s" * (len(owners) > 1)
-        applies = f"setting '{name}' applies only to the method{plural} {_listed(owners)}"
-        return f"{applies}; this run's method is {method.name}"
-    return unknown_name(name, [*TrainSettings.flat_fields, *method.settings_class.model_fields])
+    if not owners:
+        return unknown_name(name, known)
+    *others, last = owners
+    named = f"s {', '.join(others)} and {last}" if others else f" {last}"
+    applies = f"setting '{name}' applies only to the method{named}"
+    return f"{applies}; this run's method is {method.name}"
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
@@ -208,10 +204,6 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 HOME = Path(__file__).parents[1] / "recipes"
@@ -262,16 +254,15 @@ def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> di
         SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of
             their bounds.
     """
-    read = []
+    read: list[tuple[bool, dict[str, Any]]] = []
     for source in sources:
         path = recipe_path(source)
-        read.append((path, _checked(read_recipe(path), f"--config {shortened(str(source))}")))
-        preset = preset or read[-1][1].get("preset")
+        values = _checked(read_recipe(path), f"--config {shortened(str(source))}")
+        read.append((path.parent == HOME, values))
+        preset = preset or values.get("preset")
     merged: dict[str, Any] = {}
-    for path, values in read:
-        merged = override(
-            merged, fitted_to_preset(values, preset) if path.parent == HOME else values
-        )
+    for ours, values in read:
+        merged = override(merged, fitted_to_preset(values, preset) if ours else values)
     return merged
 
 
@@ -290,27 +281,26 @@ def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     come from.
     """
     try:
-        full = with_full_names(values)
+        full, owners = with_full_names(values), _owners()
+        mistakes = [
+            line
+            for name, value in full.items()
+            if name != "method"
+            for line in _mistakes(name, value, owners)
+        ]
+        if mistakes:
+            raise SettingError(*mistakes)
     except SettingError as error:
         raise SettingError(*(f"{place}: {line}" for line in error.lines)) from None
-    mistakes = [mistake for name, value in full.items() for mistake in _mistakes(name, value)]
-    if mistakes:
-        raise SettingError(*(f"{place}: {mistake}" for mistake in mistakes))
     return full
 
 
-def _mistakes(name: str, value: Any) -> list[str]:
+def _mistakes(name: str, value: Any, owners: Mapping[str, type[Settings]]) -> list[str]:
     """List what is wrong with one setting, whatever the others are."""
-    if name == "method":
-        return []
-    owners: list[type[Settings]] = [TrainSettings]
-    owners += [method.settings_class for method in METHODS.values()]
-    owner = next((owner for owner in owners if name in owner.model_fields), None)
-    if owner is None:
-        return [unknown_name(name, [*TrainSettings.flat_fields, *_methods_settings()])]
+    if name not in owners:
+        return [unknown_name(name, owners)]
     try:
-        owner(**{name: value})
-    except ValidationError as error:
-        lines = explain(error, owner.model_fields)
-        return [line for line in lines if line.startswith(f"{name}: ")]
+        owners[name].parse({name: value})
+    except SettingError as error:
+        return [line for line in error.lines if line.startswith(f"{name}: ")]
     return []

@@ -21,20 +21,10 @@ def checked_index(index: Any) -> SearchIndex:
     """
     for known in SEARCH_INDEXES:
         if index == known:
-            require_index(known, f"--index {known}")
+            if known != "exact":
+                require("faiss", f"--index {known}")
             return known
     hint = nearest(str(index), SEARCH_INDEXES)
     raise SettingError(
         f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
     )
-
-
-def require_index(index: SearchIndex, use: str) -> None:
-    """Check that what an index needs is installed.
-
-    Raises:
-        MissingExtraError: with the command that installs it; ``use`` is what needs it, as the user
-            wrote it.
-    """
-    if index != "exact":
-        require("faiss", use)

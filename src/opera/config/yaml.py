@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,18 @@ def _verbatim(text: str) -> Any:
 
 
 class _Constructor(SafeConstructor):
-    """Leaves dates as text: YAML 1.2's core schema has none."""
+    """Leaves dates as text, since YAML 1.2's core schema has none, and bounds whole numbers."""
+
+    def construct_yaml_int(self, node: Any) -> int:
+        """Return a number that people may have meant."""
+        with suppress(ValueError):
+            value: int = super().construct_yaml_int(node)
+            if value.bit_length() <= MAX_BITS:
+                return value
+        raise ValueError(f"holds a number that is none, or one of more than {MAX_BITS:,} bits")
 
 
+_Constructor.add_constructor("tag:yaml.org,2002:int", _Constructor.construct_yaml_int)
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
@@ -113,27 +123,14 @@ def _parse(text: str) -> Any:
         raise ValueError(f"has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     try:
         _check_events(text)
-        value = _construct(text)
-    except YAMLError as error:
-        mark, problem = (
-            getattr(error, "problem_mark", None),
-            getattr(error, "problem", None) or str(error),
-        )
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"not YAML ({line}{shortened(' '.join(problem.split()))})") from None
-    _check_values(value)
-    return value
-
-
-def _construct(text: str) -> Any:
-    try:
         return _loader().load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = " ".join((getattr(error, "problem", None) or str(error)).split())
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"not YAML ({line}{shortened(problem)})") from None
     except TypeError:  # a list with a mapping in it, as a key
         raise ValueError("keys must be plain values, and one is a list or a mapping") from None
-    except ValueError:
-        raise ValueError(
-            f"holds a number that is none, or one of more than {MAX_BITS:,} bits"
-        ) from None
 
 
 def _check_events(text: str) -> None:
@@ -145,37 +142,15 @@ def _check_events(text: str) -> None:
         place = f"line {event.start_mark.line + 1}"
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise ValueError(
-                f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote "
-                "it"
+                f"{place}: anchors and aliases (& and *) are not read; repeat or quote the value"
             )
         if isinstance(event, NodeEvent) and getattr(event, "tag", None):
-            raise ValueError(
-                f"{place}: tags such as !!int are not read; leave the tag out, or quote the value"
-            )
+            raise ValueError(f"{place}: tags such as !!int are not read; quote the value")
         if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
             raise ValueError(f"{place}: must be YAML 1.2; remove the directive %YAML")
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise ValueError(f"{place}: nested more than {MAX_DEPTH} deep")
-
-
-def _check_values(value: Any) -> None:
-    for item in _items(value):
-        if isinstance(item, tuple):
-            raise ValueError("keys must be plain values, and one is a list or a mapping")
-        if isinstance(item, int) and item.bit_length() > MAX_BITS:
-            raise ValueError(f"holds a number that is none, or one of more than {MAX_BITS:,} bits")
-
-
-def _items(value: Any) -> Iterator[Any]:
-    """Yield a value and all keys and values in it."""
-    yield value
-    if isinstance(value, dict):
-        yield from value
-    for inner in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
-        yield from _items(inner)
 
 
 def _loader() -> YAML:
