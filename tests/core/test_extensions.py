@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import opera
 from opera.cli import main
-from opera.core import registry
 from opera.core.errors import InputError
 from opera.core.registry import load_extensions
 from opera.experiments.grid.cell import run_job

@@ -14,7 +14,7 @@ from opera.core.registry import Registry
 from opera.methods import METHODS
 from opera.retrieval.measures import OWN_MEASURES, register_measure
 from opera.training import distillation  # noqa: F401 - fills the registry
-from opera.training.loss import InBatchLoss, InfoNCELoss, register_loss
+from opera.training.loss import InfoNCELoss, register_loss
 from opera.training_set.negatives import RandomNegatives, register_negatives
 
 
