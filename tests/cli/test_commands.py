@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pytest
 
 import opera
 from commands import QUICK, Opera
-from grids import PaperRuns
 from opera.diagnostics import charts
 from opera.experiments.paper.tables import TABLES
 from opera.runs.folder import Run
@@ -137,19 +137,19 @@ def test_theory_prints_a_table_and_writes_the_chart(
     assert "--set noise: has an option of its own" in run_opera("theory", "--set", "noise=0.2", "--overwrite").stderr
 
 
-def test_paper_lists_its_tables_and_sets_a_grid_beside_one(run_opera: Opera, tmp_path: Path) -> None:
+def test_paper_prints_its_tables_and_notes(run_opera: Opera) -> None:
     listed = run_opera("paper").stdout
     assert all(table.name in listed and table.number in listed for table in TABLES)
     assert [entry["table"] for entry in json.loads(run_opera("paper", "--json").stdout)] == [t.name for t in TABLES]
-    PaperRuns(tmp_path / "grid").add("nfcorpus", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.2])
-    command = ("paper", "--table", "reversed", "--grid", "grid")
-    records = json.loads(run_opera(*command, "--json").stdout)
-    (present,) = [r for r in records if "2→5" in r["method"] and r["measure"] == "NDCG@10"]
-    assert (present["paper"], present["grid"], present["seeds"], present["grid_steps"]) == (0.48, "run", 2, 100)
-    assert (present["mean"], present["difference"]) == pytest.approx((0.42, -6.0))
-    (absent,) = [r for r in records if r["method"] == "SP" and r["measure"] == "NDCG@10"]
-    assert (absent["grid"], absent["mean"], absent["paper"]) == ("not run", None, 0.491)
-    assert "0.420" not in run_opera(*command, "--set", "update_interval=10").stdout
+    assert re.search(r"SP\.75 +│ +– │", run_opera("paper", "--table", "retention").stdout)
+    text = " ".join(run_opera("paper", "--table", "main").stdout.split())
+    assert "the paper: bge-large-en-v1.5" in text
+    assert "B: HotpotQA, Recall@20" in text
+    one = " ".join(run_opera("paper", "--table", "main", "--data", "fiqa").stdout.split())
+    assert "HotpotQA" not in one
+    assert "L: the average ranks" in one
+    records = json.loads(run_opera("paper", "--table", "reversed", "--json").stdout)
+    assert [r["paper"] for r in records if r["method"] == "SP" and r["measure"] == "NDCG@10"] == [0.491]
 
 
 def test_quickstart_spares_a_folder_of_the_users_own(run_opera: Opera, tmp_path: Path) -> None:

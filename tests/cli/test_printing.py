@@ -1,4 +1,4 @@
-"""What commands print of grids, inspections and tables of the paper."""
+"""What commands print of grids and inspections."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 
 import opera
-from grids import N_QUERIES, PaperRuns, RunsFolder, around, guard_record
+from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.cli.grids import print_results
 from opera.cli.inspect import histogram, print_inspection, seen_sentence
-from opera.cli.paper import print_paper_table
 from opera.cli.screen import Screen, flat, number_of
 from opera.experiments.analysis import PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
-from opera.experiments.paper.align import ComparedRow, align_table
-from opera.experiments.paper.tables import find_table
 from opera.runs.record import GridRecord, ShareMean
 
 
@@ -136,33 +133,3 @@ class TestInspections:
         text = printed(print_inspection, opera.inspect(path, model=static_model))
         assert "no split but train" in text
         assert "too few to estimate noise" in text
-
-
-class TestTablesOfThePaper:
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> PaperRuns:
-        return PaperRuns(tmp_path / "grid")
-
-    def shown(self, name: str, rows: list[ComparedRow], models: list[str] | None) -> str:
-        return printed(print_paper_table, find_table(name), rows, models)
-
-    def test_a_table_with_and_without_a_grid(self, folder: PaperRuns) -> None:
-        folder.add("hotpotqa", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.2])
-        text = self.shown("main", folder.rows("main"), ["potion-base-4m"])
-        assert "the paper: bge-large-en-v1.5; the grid: potion-base-4m" in text
-        assert re.search(r"DP +│ +100 │ +0\.812 │ 0\.420 ± 0\.028 │ +−39\.2 │", text)
-        assert re.search(r"FT +│ +│ +0\.806 │ +not run │", text)
-        assert "no variance" in text
-        assert "B: HotpotQA, Recall@20" in text
-        assert "NDCG@10 is retrieved_ideal_nDCG@10" in text
-        one = self.shown("main", folder.rows("main", data="FiQA"), ["potion-base-4m"])
-        assert "B: HotpotQA" not in one
-        alone = self.shown("retention", align_table(find_table("retention"), None), None)
-        assert re.search(r"SP\.75 +│ +– │", alone)
-        assert "not run" not in alone
-
-    def test_several_kinds_of_run_are_named(self, folder: PaperRuns) -> None:
-        for masked in (True, False):
-            folder.add("nfcorpus", {"method": "ft", "mask_known_positives": masked}, ndcg=[0.4], recall=[0.2])
-        text = " ".join(self.shown("reversed", folder.rows("reversed"), ["m"]).split())
-        assert "Several kinds of run match: ft; ft:mask_known_positives=false; select by --set." in text

@@ -62,12 +62,8 @@ def test_the_table_and_the_report_hold_what_the_runs_do(finished: Path) -> None:
     text = (finished / "main.txt").read_text()
     assert "Table 2: five methods on eight data sets" in text
     assert "Made with --scale small" in text
-<<<<<<< HEAD
     assert "The grid's runs: preset paper, 1 seed." in text
     assert "B: HotpotQA" not in text
-    assert "not run" not in text
-=======
->>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
     assert (finished / "report.html").stat().st_size > 10_000
 
 
@@ -98,20 +94,6 @@ def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, stati
     assert (out / "report.html").is_file()
 
 
-<<<<<<< HEAD
-=======
-def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, beir: Path) -> None:
-    assert beir.name != "nfcorpus"
-    call = here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus", "--json"])
-    assert {row["mean"] for row in json.loads(call.stdout)} == {row["mean"] for row in records(finished)}
-    text = " ".join(here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus"]).stdout.split())
-    assert "Made with --scale small" in text
-    assert "The grid's runs: preset paper, 1 seed." in text
-    assert "nfcorpus has other counts than Table 8" in text
-    assert "B: HotpotQA" not in text
-
-
->>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
 def test_a_finished_one_prints_its_table_again(
     finished: Path, here: Any, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

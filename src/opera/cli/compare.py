@@ -121,9 +121,6 @@ def report(
     ] = None,
     overwrite: OverwriteOption = False,
     baseline: BaselineOption = None,
-    tables: Annotated[
-        Path | None, path_option("--tables", "folder for the tables, as .csv")
-    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
     ] = False,
@@ -135,5 +132,5 @@ def report(
     if json_:
         say(json_text(analyse_runs(folder, baseline).as_dict()))
         return
-    path = write_report(folder, out, baseline=baseline, overwrite=overwrite, tables=tables)
+    path = write_report(folder, out, baseline=baseline, overwrite=overwrite)
     say(f"{place(path)}: open it in a browser (self-contained)")

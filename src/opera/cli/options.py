@@ -305,7 +305,9 @@ def as_given(line: str, arguments: list[str]) -> str:
     options = {word.partition("=")[0] for word in arguments}
     by_name = {name: flag for name, flag in FLAGS.items() if flag in options}
     head, colon, rest = line.partition(":")
-    named = re.sub(r"(?<![-\w'])\w+(?==|$)", lambda name: by_name.get(name[0], name[0]), head)
+    named = re.sub(
+        r"^\w+(?= )|(?<![-\w'])\w+(?==|$)", lambda name: by_name.get(name[0], name[0]), head
+    )
     return named + colon + rest if colon else line
 
 

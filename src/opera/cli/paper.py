@@ -1,24 +1,14 @@
-"""``opera paper``: the paper's figures."""
+"""``opera paper``: the paper's figures; ``opera reproduce`` prints runs beside them."""
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from typing import Annotated
-
-import typer
-
-from opera.cli.options import JsonOption
-=======
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import Answer, path_option
+from opera.cli.options import Answer
 from opera.cli.screen import Screen, flat
-from opera.core.arguments import MOST
->>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
 from opera.core.errors import SettingError
 from opera.core.intervals import signed
 
@@ -42,35 +32,9 @@ def paper(
         str | None,
         typer.Option("--data", help="only this data set, such as fiqa", show_default=False),
     ] = None,
-<<<<<<< HEAD
-    json_: JsonOption = False,
-) -> None:
-    """The paper's tables. opera reproduce sets your runs beside them."""
-    from opera.cli.printing.console import console
-    from opera.cli.printing.paper import print_paper_table, print_table_list
-    from opera.experiments.paper.align import as_records, paper_alone, rows_of
-=======
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            help="runs with this many steps; default: the most on each data set",
-            min=1,
-            max=MOST,
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="only runs with this setting, as key=value; repeatable"),
-    ] = None,
 ) -> Answer:
-    """The paper's tables, alone or beside a grid of your runs on the same measures."""
-    from opera.config.yaml import parse_assignments
-    from opera.experiments.analysis import find_groups
-    from opera.experiments.paper.align import align_table, as_records
-    from opera.experiments.paper.matching import GridRuns, with_grid_names, with_settings
-    from opera.experiments.paper.reproduce import grid_notes
->>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
+    """The paper's tables. opera reproduce sets your runs beside them."""
+    from opera.experiments.paper.align import as_records, paper_alone, rows_of
     from opera.experiments.paper.tables import TABLES, find_table
 
     if table is None:
@@ -78,39 +42,17 @@ def paper(
             raise SettingError(
                 "needs --table: which of the paper's tables (opera paper lists them)"
             )
-<<<<<<< HEAD
-        if json_:
-            say(json_text([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES]))
-        else:
-            print_table_list(console())
-        return
-    chosen = find_table(table)
-    rows = paper_alone(rows_of(chosen, data))
-    if json_:
-        say(json_text(as_records(chosen, rows, with_grid=False)))
-    else:
-        print_paper_table(console(), chosen, rows, None)
-=======
         listing = [(each.name, each.number, each.what) for each in TABLES]
         heads = ("--table", "in the paper", "contents")
         return Answer(
             lambda: [dict(zip(("table", "number", "what"), row, strict=True)) for row in listing],
             lambda screen: screen.table(heads, listing, words=3),
         )
-    chosen, models, notes = find_table(table), None, list[str]()
-    if grid is None:
-        if steps or set_:
-            raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
-        rows = align_table(chosen, None, data)
-    else:
-        named = with_grid_names(find_groups(grid), grid)
-        groups = with_settings(named, parse_assignments(set_ or []))
-        rows = align_table(chosen, groups, data, steps)
-        sets = {compared.row.data for compared in rows}
-        models, notes = GridRuns(groups, chosen).models(list(sets)), grid_notes(grid, groups, sets)
+    chosen = find_table(table)
+    rows = paper_alone(rows_of(chosen, data))
     return Answer(
-        lambda: as_records(chosen, rows, grid is not None),
-        lambda screen: print_paper_table(screen, chosen, rows, models, notes),
+        lambda: as_records(chosen, rows, with_grid=False),
+        lambda screen: print_paper_table(screen, chosen, rows, None),
     )
 
 
@@ -136,7 +78,7 @@ def print_paper_table(
 def _print_block(
     screen: Screen, rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
 ) -> None:
-    from opera.experiments.paper.matching import our_measure
+    from opera.experiments.paper.tables import our_measure
 
     labels = [_labels(compared) for compared in rows]
     used = [at for at in range(len(HEADS)) if any(label[at] for label in labels)]
@@ -182,7 +124,7 @@ def _figures(figure: ComparedFigure, name: str) -> list[str]:
 
 
 def _number(value: float | None, name: str) -> str:
-    from opera.experiments.paper.matching import our_measure
+    from opera.experiments.paper.tables import our_measure
 
     if value is None:
         return "–"
@@ -193,14 +135,13 @@ def _number(value: float | None, name: str) -> str:
 def _notes(
     table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, measures: Sequence[str]
 ) -> list[str]:
-    from opera.experiments.paper.matching import our_measure
+    from opera.experiments.paper.tables import our_measure
 
     sets = {compared.row.data for compared in rows}
     own = [*(note for data, note in table.data_notes.items() if data in sets), *table.notes]
     if not with_grid:
         return own
     names = ", ".join(f"{name} is {our_measure(name)}" for name in measures if our_measure(name))
-    ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
     return [
         f"On the same measure: {names}."
         if len(measures) < 5
@@ -208,6 +149,4 @@ def _notes(
         "The grid: mean ± standard deviation over its seeds. The paper has one run per figure and "
         "no variance.",
         *own,
-        *(f"Several kinds of run match: {flat('; '.join(c))}; select by --set." for c in ambiguous),
     ]
->>>>>>> 898c7e9 (Commands share options by the functions that read them; one screen prints every table; messages name settings by the options that gave them)
