@@ -1,7 +1,5 @@
 """Run the code blocks of a page of docs/, in their order, in one folder and one process.
 
-A block is what stands between two lines of three backticks:
-
 - ``python`` blocks share their names, as in one session;
 - a block with ``title="NAME"`` is written to that file;
 - ``bash`` blocks hold ``opera`` commands, run in this process, and a few commands of the shell, run as they are;
@@ -16,7 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,6 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHOWN = ("text", "json", "html", "")
-"""Languages of blocks that hold nothing to run."""
 OF_THE_SHELL = ("cat", "head", "ls", "mkdir", "gunzip", "wc")
 
 Run = Callable[[list[str]], Done]
@@ -38,27 +35,13 @@ Run = Callable[[list[str]], Done]
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a page.
+    """One block of a page: where it begins, its language, the file to write it to, its text, why it is not run."""
 
-    Attributes:
-        page: the page's name.
-        line: where it begins, from 1.
-        language: ``python``, ``bash``, ...
-        title: the file that it is written to, or an empty string.
-        text: what it holds.
-        reason: why it is not run, or an empty string.
-    """
-
-    page: str
-    line: int
+    place: str
     language: str
     title: str
     text: str
     reason: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.page}:{self.line}"
 
     def commands(self) -> list[list[str]]:
         """Return the commands of a block for the shell, as words."""
@@ -76,8 +59,8 @@ def blocks_of(page: Path) -> list[Block]:
         language, _, rest = found["info"].strip().partition(" ")
         title = re.search(r'title="([^"]+)"', rest)
         body = re.sub(rf"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
-        line = text.count("\n", 0, found.start("info")) + 1
-        blocks.append(Block(page.name, line, language, title[1] if title else "", body, found["reason"] or ""))
+        place = f"{page.name}:{text.count(chr(10), 0, found.start('info')) + 1}"
+        blocks.append(Block(place, language, title[1] if title else "", body, found["reason"] or ""))
     return blocks
 
 
@@ -85,32 +68,27 @@ def run_page(page: Path, folder: Path, opera: Run, names: dict[str, Any]) -> Non
     """Run the blocks of a page; ``names`` are those that its Python blocks begin with."""
     for block in blocks_of(page):
         if block.reason:
-            check_commands(block)
+            _check_commands(block)
         elif block.title:
             place = folder / block.title
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(block.text, encoding="utf-8")
-            if block.language == "python":
-                compile(block.text, block.title, "exec")
         elif block.language == "python":
-            exec(compile("\n" * block.line + block.text, page.name, "exec"), names)
+            exec(compile(block.text, block.place, "exec"), names)
         elif block.language in ("bash", "console"):
             _run_commands(block, folder, opera)
         else:
             assert block.language in SHOWN, f"{block.place}: what is done with {block.language!r}?"
 
 
-def check_commands(block: Block) -> None:
-    """Check that the ``opera`` commands of a block that is not run are valid."""
-    if block.language not in ("bash", "console"):
-        return
-    for words in block.commands():
+def _check_commands(block: Block) -> None:
+    for words in block.commands() if block.language in ("bash", "console") else ():
         if "opera" in words and words[0] not in ("pip", "docker"):
             parse(words[words.index("opera") + 1 :])
 
 
 def _run_commands(block: Block, folder: Path, opera: Run) -> None:
-    printed = []
+    printed = ""
     for words in block.commands():
         if words[0] == "opera":
             done = opera(words[1:])
@@ -118,21 +96,10 @@ def _run_commands(block: Block, folder: Path, opera: Run) -> None:
             assert words[0] in OF_THE_SHELL, f"{block.place}: {words[0]} is not run here; say why above the block"
             ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
             done = Done(ended.returncode, ended.stdout, ended.stderr)
-        if block.language == "bash":
-            assert done.returncode == 0, f"{block.place}: {' '.join(words)}\n{done.stdout}{done.stderr}"
-        printed.append(done.stderr + done.stdout)
-    if block.language == "console":
-        for line in block.text.splitlines():
-            if not line.startswith("$ ") and line.strip():
-                assert _shows(line, "\n".join(printed)), f"{block.place}: not printed: {line}\n{''.join(printed)}"
-
-
-def _shows(line: str, printed: str) -> bool:
-    """Whether a line is printed, whatever its spaces and line breaks; ``...`` stands for any text."""
-    parts = [r"\s+".join(map(re.escape, part.split())) for part in line.split("...")]
-    return re.search(r"[\s\S]*?".join(parts), printed) is not None
-
-
-def reasons(pages: Mapping[str, Path]) -> dict[str, str]:
-    """Return why blocks are not run, by their place."""
-    return {block.place: block.reason for page in pages.values() for block in blocks_of(page) if block.reason}
+        failed = block.language == "bash" and done.returncode != 0
+        assert not failed, f"{block.place}: {' '.join(words)}\n{done.stdout}{done.stderr}"
+        printed += f"{done.stderr}{done.stdout}\n"
+    for line in block.text.splitlines() if block.language == "console" else ():
+        parts = [r"\s+".join(map(re.escape, part.split())) for part in line.split("...")]
+        shown = line.startswith("$ ") or re.search(r"[\s\S]*?".join(parts), printed)
+        assert shown, f"{block.place}: not printed: {line}\n{printed}"

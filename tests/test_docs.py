@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 import opera
-from documents import find, parse
+from documents import ROOT, find, parse
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-HOME = Path(opera.__file__).parent
 
 
 def read(page: Path) -> str:
@@ -26,37 +24,33 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def commands(page: Path) -> list[str]:
-    """Return the ``opera`` commands in a page's indented blocks, without comments and continued lines joined."""
-    blocks = re.sub(r" *\\\n *", " ", read(page))
-    return [
-        shlex.join(shlex.split(line, comments=True))
-        for line in re.findall(r"^    (?:.*-m )?(?:\.venv/bin/)?opera ([a-z].*)$", blocks, re.MULTILINE)
-    ]
-
-
 def test_modules_on_the_page_of_the_architecture_exist() -> None:
     named = set(re.findall(r"`([\w/]+\.py)`", read(ROOT / "docs" / "architecture.md")))
     assert len(named) > 10
-    assert [name for name in named if not (HOME / name).is_file() and not (ROOT / name).is_file()] == []
+    homes = (Path(opera.__file__).parent, ROOT)
+    assert [name for name in named if not any((home / name).is_file() for home in homes)] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_and_tables_are_whole(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", read(page)):
-        if target.startswith("http"):
-            continue
         path, _, anchor = target.partition("#")
         linked = (page.parent / path).resolve() if path else page
-        assert linked.exists(), target
-        assert not anchor or anchor in anchors(linked), target
+        assert target.startswith("http") or (linked.exists() and (not anchor or anchor in anchors(linked))), target
+    for table in re.findall(r"(?:^\|.*\n)+", read(page), re.MULTILINE):
+        rows = table.splitlines()
+        assert re.fullmatch(r"[|-]+", rows[1]), table
+        assert len({len(re.split(r"(?<!\\)\|", row)) for row in rows}) == 1, table
 
 
-def test_commands_are_valid() -> None:
-    found = {page.name: commands(page) for page in PAGES}
+def test_commands_in_indented_blocks_are_valid() -> None:
+    found = {}
+    for page in PAGES:
+        joined = re.sub(r" *\\\n *", " ", read(page))
+        found[page.name] = re.findall(r"^    (?:.*-m )?(?:\.venv/bin/)?opera ([a-z].*)$", joined, re.MULTILINE)
     assert all(found[name] for name in ("README.md", "comparing.md", "distributed.md", "results.md"))
     for command in [command for of_page in found.values() for command in of_page]:
-        parse(shlex.split(command))
+        parse(shlex.split(command, comments=True))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -65,12 +59,9 @@ def test_names_of_the_package_exist(page: Path) -> None:
         find(name)
 
 
-def test_the_readme_names_the_two_commands() -> None:
-    assert re.findall(r"^    (make \w+)", read(ROOT / "README.md"), re.MULTILINE) == ["make quickstart", "make test"]
-
-
-def test_the_readme_fits_in_a_minute() -> None:
+def test_the_readme_has_two_commands_and_fits_in_a_minute() -> None:
     """Its prose, without code and tables, at some 600 words a minute of skimming."""
-    without_blocks = re.sub(r"```.*?```", "", read(ROOT / "README.md"), flags=re.DOTALL)
-    words = re.sub(r"^(    |\|).*$", "", without_blocks, flags=re.MULTILINE).split()
-    assert 400 < len(words) < 650
+    text = read(ROOT / "README.md")
+    assert re.findall(r"^    (make \w+)", text, re.MULTILINE) == ["make quickstart", "make test"]
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert 400 < len(re.sub(r"^(    |\|).*$", "", prose, flags=re.MULTILINE).split()) < 650
