@@ -54,9 +54,12 @@ def test_commands_in_indented_blocks_are_valid() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_names_of_the_package_exist(page: Path) -> None:
+def test_names_of_the_package_and_files_exist(page: Path) -> None:
     for name in re.findall(r"`(opera(?:\.\w+)+)\b", read(page)):
         find(name)
+    ours = re.sub(r"https?://\S+", "", read(page))
+    files = re.findall(r"\b((?:tests|studies|benchmarks|tools|src)/[\w/-]*\w(?:\.\w+)?)", ours)
+    assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 def test_the_readme_has_two_commands_and_fits_in_a_minute() -> None:
