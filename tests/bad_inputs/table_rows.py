@@ -260,8 +260,7 @@ TRAINER_FILES = [
         "grade",
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "x", "relevance": 0}\n')),
     trainer_files(
-        "mine/dev.jsonl:2: has the columns of a file of FlagEmbedding (query, pos), but the first record lacks "
-        "some; give every record the same columns, null where it has no value, or move the file elsewhere",
+        "mine/dev.jsonl:1: column 'pos' is missing (it has: query)",
         write("mine/dev.jsonl", '{"query": "q"}\n{"query": "r", "pos": ["a"]}\n')),
     trainer_files("mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
         write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n')),

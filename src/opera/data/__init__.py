@@ -3,11 +3,10 @@
 from opera.core.cache import cache_folder
 from opera.data.loading import load_all, load_data
 from opera.data.python_source import load_python
-from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, register_source
 from opera.data.stored import check_stays_out, files_read
-from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
 
 __all__ = [

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.teacher import TeacherScores
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.texts import TextTable
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.combined import for_each
 from opera.data.names import source_title
-from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.store import DataBuilder, empty_text_notes, fields_of
 from opera.data.tables.from_python import from_pairs
-from opera.data.teacher import TeacherScores
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 log = logging.getLogger("opera")

@@ -16,8 +16,7 @@ from opera.core.cache import MANIFEST, cache_folder, cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shown
-from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.teacher import TeacherScores
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
 LAYOUT = "2"

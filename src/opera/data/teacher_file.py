@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.terminal import printable, shortened, shown
 from opera.data.combined import each_set, first_rows, with_sets
+from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.columns import Columns
 from opera.data.tables.files import open_pairs
 from opera.data.tables.load import parts_of
 from opera.data.tables.values import Problems
-from opera.data.teacher import TeacherScores
 
 COLUMNS = ("query_id", "doc_id", "score")
 SIMILARITY = "similarity"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,24 +35,30 @@ def join_title(title: str, text: str) -> str:
     return f"{title} {text}".strip() if title else text
 
 
-def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as Arrow batches of bounded size; no text is longer than :data:`LONGEST_TEXT`."""
-    batch: list[TextRow] = []
+Row = TypeVar("Row", bound=Sequence[Any])
+
+
+def batched(
+    rows: Iterable[Row], most_rows: int, most_characters: int, first: int = 0
+) -> Iterator[list[Row]]:
+    """Yield rows in lists of bounded size; of a row the values from ``first`` on count."""
+    batch: list[Row] = []
     characters = 0
     for row in rows:
         batch.append(row)
-        characters += sum(map(len, row))
-        if len(batch) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
-            yield _record_batch(batch)
+        characters += sum(len(str(value)) for value in row[first:])
+        if len(batch) == most_rows or characters >= most_characters:
+            yield batch
             batch, characters = [], 0
     if batch:
-        yield _record_batch(batch)
+        yield batch
 
 
-def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
-    return pa.record_batch(
-        [pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema=TEXT_SCHEMA
-    )
+def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as Arrow batches of bounded size; no text is longer than :data:`LONGEST_TEXT`."""
+    for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
+        columns = (pa.array(column, pa.string()) for column in zip(*batch, strict=True))
+        yield pa.record_batch(list(columns), schema=TEXT_SCHEMA)
 
 
 def blank(texts: pa.StringArray) -> NDArray[np.bool_]:

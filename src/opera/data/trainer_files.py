@@ -28,19 +28,10 @@ READING = "4"  # part of the cache's key, not of fingerprints: change it when wh
 SUFFIXES = (".jsonl", ".json")
 _TELLING: tuple[Kind, ...] = ("flagembedding", "tevatron", "qrels")
 """Kinds of which one file shows what its folder is."""
-_KINDS: Mapping[Kind, tuple[str, Sequence[str], Mapping[str, str]]] = {
-    "corpus": (
-        "documents (an id and text)",
-        ["text"],
-        {"document": "text", "document_id": "docid id", "title": "title"},
-    ),
-    "queries": (
-        "queries (id, text)",
-        ["text"],
-        {"query": "text", "query_id": "docid id"},
-    ),
+_KINDS: Mapping[Kind, tuple[Sequence[str], Mapping[str, str]]] = {
+    "corpus": (["text"], {"document": "text", "document_id": "docid id", "title": "title"}),
+    "queries": (["text"], {"query": "text", "query_id": "docid id"}),
     "flagembedding": (
-        "FlagEmbedding (query, pos)",
         ["query", "pos"],
         {
             "query": "query", "document": "pos", "negative": "neg", "score": "pos_scores",
@@ -48,7 +39,6 @@ _KINDS: Mapping[Kind, tuple[str, Sequence[str], Mapping[str, str]]] = {
         },
     ),
     "tevatron": (
-        "Tevatron (positive_passages or positive_document_ids)",
         [],
         {
             "query_id": "query_id", "query": "query query_text", "document": "positive_passages",
@@ -56,13 +46,11 @@ _KINDS: Mapping[Kind, tuple[str, Sequence[str], Mapping[str, str]]] = {
         },
     ),
     "qrels": (
-        "judgements (qid, docid)",
-        ["qid", "docid"],
-        {"query_id": "qid", "document_id": "docid", "grade": "relevance"},
+        ["qid", "docid"], {"query_id": "qid", "document_id": "docid", "grade": "relevance"}
     ),
 }  # fmt: skip
-"""What a file holds, keys that its records must have, and the keys of each role: of several the
-first that the first record has. Texts come first."""
+"""Keys that the records of a file must have, and the keys of each role: of several the first that
+the first record has. Texts come first."""
 _TEXTS = pa.list_(pa.string())
 _LISTS = {
     **dict.fromkeys(("pos", "neg", "pos_scores", "neg_scores"), _TEXTS),
@@ -83,6 +71,15 @@ def kind_of(keys: Set[str], path: Path) -> Kind | None:
     if "text" in keys and keys & {"id", "docid"}:
         return "queries" if path.stem.lower().endswith("queries") else "corpus"
     return None
+
+
+def _kind_of_file(path: Path) -> Kind | None:
+    """What a file is by the first record that tells; ``None`` for anything else. Never raises."""
+    try:
+        kinds = (kind_of(record.keys(), path) for _, record in json_objects(path))
+        return next((kind for kind in kinds if kind is not None), None)
+    except OperaError:
+        return None
 
 
 def first_keys(path: Path) -> Set[str]:
@@ -158,11 +155,9 @@ def load_trainer_files(source: str) -> RetrievalData:
     single = Path(source).is_file()
 
     def kinds() -> dict[Path, Kind | None]:
-        found = {path: kind_of(first_keys(path), path) for path in listed_files(source)}
-        if single:  # what is wrong with a file of no known kind, this reader says best
-            return {
-                path: kind if kind in _TELLING else "flagembedding" for path, kind in found.items()
-            }
+        found = {path: _kind_of_file(path) for path in listed_files(source)}
+        if single and not {*found.values()} & {*_TELLING}:  # its reader says best what is wrong
+            return dict.fromkeys(found, "flagembedding")
         return found
 
     def digest() -> str:
@@ -173,27 +168,9 @@ def load_trainer_files(source: str) -> RetrievalData:
     def parse(builder: DataBuilder) -> None:
         _parse(builder, source, kinds(), single)
 
-    for path, kind in kinds().items():
-        if kind is None:
-            _check_unread(path)
     place = Path(source).parent if is_pattern(source) else Path(source)
     name = place.stem if single else place.resolve().name
     return load_or_parse(digest, name, source, parse, reading=READING)
-
-
-def _check_unread(path: Path) -> None:
-    """Refuse a file whose kind only a later record shows, since the file would not be read."""
-    try:
-        found = ((at, kind_of(record.keys(), path)) for at, record in json_objects(path))
-        number, kind = next((own for own in found if own[1] is not None), (0, None))
-    except DataError:  # something else than JSON Lines lies there
-        return
-    if kind is not None:
-        raise DataError(
-            f"{path}:{number}: has the columns of a file of {_KINDS[kind][0]}, but the first "
-            "record lacks some; give every record the same columns, null where it has no value, or "
-            "move the file elsewhere"
-        )
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
@@ -253,7 +230,7 @@ def _parse(
 
 def _table(path: Path, kind: Kind, split: str, unused: set[str]) -> PairTable:
     """Open a file; ``unused`` gets the columns that nobody reads."""
-    _, required, roles = _KINDS[kind]
+    required, roles = _KINDS[kind]
     optional = [key for keys in roles.values() for key in keys.split() if key not in required]
     first = first_keys(path)
     columns = {

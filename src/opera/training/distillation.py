@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.settings import resolved
-from opera.data.teacher import TeacherScores
+from opera.data.qrels import TeacherScores
 from opera.training.loss import InBatchLoss, info_nce_losses
 from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet

@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data.teacher import TeacherScores
+from opera.data.qrels import TeacherScores
 from opera.retrieval.search import search_corpus
 from opera.training.guard import dev_corpus as dev_corpus_module
 from opera.training.guard.dev_corpus import (

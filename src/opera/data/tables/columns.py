@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from opera.core.errors import DataError, SettingError, nearest
@@ -68,38 +68,37 @@ def role_of(name: str, kind: TableKind) -> str | None:
     return next((role for role, names in roles.items() if known in names), None)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Columns:
-    """What the user says of columns, and which of it a file had.
+    """What the user says of columns.
 
     Attributes:
         given: (role, column) in the order given.
-        used: those that a file had.
     """
 
     given: tuple[tuple[str, str], ...] = ()
-    used: set[tuple[str, str]] = field(default_factory=set)
 
-    def of(self, kind: TableKind) -> list[tuple[str, str, tuple[str, str]]]:
-        """What concerns a kind of table: role, column, and both as given."""
-        found = []
-        for role, column in self.given:
-            where, _, own = role.rpartition(".")
-            if where in ("", kind) and own in RECOGNISED[kind]:
-                found.append((own, column, (role, column)))
-        return found
+    def of(self, kind: TableKind) -> list[tuple[str, str]]:
+        """What concerns a kind of table: role and column."""
+        parts = ((*role.rpartition("."), column) for role, column in self.given)
+        return [
+            (own, column)
+            for where, _, own, column in parts
+            if where in ("", kind) and own in RECOGNISED[kind]
+        ]
 
     def numbered(self, kind: TableKind) -> bool:
         """Whether columns of a kind of table are given by their numbers."""
-        named = [column for _, column, _ in self.of(kind)]
+        named = [column for _, column in self.of(kind)]
         return bool(named) and all(column.isdigit() for column in named)
 
-    def check_used(self, has: Mapping[str, Sequence[str]]) -> None:
-        """Refuse a column that no file had; ``has`` are the columns of each file."""
+    def check_used(self, has: Sequence[tuple[TableKind, str, Sequence[str]]]) -> None:
+        """Refuse a column that no file had; ``has`` are kind, name and columns of each file."""
         for role, column in self.given:
-            if (role, column) not in self.used:
-                listed = "; ".join(f"{name}: {names_of(columns)}" for name, columns in has.items())
-                hint = nearest(column[:100], [name for columns in has.values() for name in columns])
+            only = Columns(((role, column),))
+            if not any(only.of(kind) and column in columns for kind, _, columns in has):
+                listed = "; ".join(f"{name}: {names_of(columns)}" for _, name, columns in has)
+                hint = nearest(column[:100], [own for _, _, columns in has for own in columns])
                 raise DataError(
                     f"--columns {role}={shortened(column)}: no file has such a column that "
                     f"could be the {role}{hint} ({shortened(listed, 400)})"
@@ -112,18 +111,16 @@ class Columns:
             DataError: where two columns could play one role.
         """
         chosen: dict[str, list[str]] = {}
-        for role, column, as_given in self.of(kind):
+        for role, column in self.of(kind):
             if column in names:
-                self.used.add(as_given)
                 chosen.setdefault(role, []).append(column)
         named = {column for columns in chosen.values() for column in columns}
-        known = {normal(name) for name in names}
+        asked = "q" in map(normal, names)  # "a" alone says nothing
         found: dict[str, list[str]] = {}
         for name in names:
             own = role_of(name, kind)
-            if own is None or own in chosen or name in named:
-                continue
-            if "q" in known or normal(name) != "a":  # "a" alone says nothing
+            known = own is not None and own not in chosen and name not in named
+            if own is not None and known and (asked or normal(name) != "a"):
                 found.setdefault(own, []).append(name)
         for role, columns in found.items():
             if len(columns) > 1 and role != "negative":

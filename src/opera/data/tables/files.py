@@ -299,7 +299,7 @@ def _open(file: Path, kind: TableKind, given: Columns, notes: list[str]) -> Tabl
 
     def is_header(cells: list[str]) -> bool:
         """CSV has one unless columns are given by number; TSV if a column of it is known."""
-        if {column for _, column, _ in given.of(kind)} & set(cells):
+        if {column for _, column in given.of(kind)} & set(cells):
             return True
         telling = ("query", "document", "query_id", "document_id", "id")
         known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)

@@ -81,12 +81,14 @@ def store_tables(
                 own.columns = {name: at for name, at in own.columns.items() if name != f"{role}_id"}
     read = [each for files in text_tables.values() for each in files]
     read += [(own.file, own.columns) for own in tables]
-    given.check_used({file.name: file.columns for file, _ in read})
+    opened = [(kind, own) for kind, files in texts.items() for own in files]
+    opened += [("pairs", own) for _, own in pairs]
+    given.check_used([(kind, own.name, own.columns) for kind, own in opened])
     builder.notes += _notes(read)
     for kind, files in text_tables.items():
         write_texts(builder, "corpus" if kind == "documents" else kind, files)
     reader = PairReader(tables, builder.notes, lenient=lenient)
-    reader.given = frozenset(role for role, _, _ in given.of("pairs"))
+    reader.given = frozenset(role for role, _ in given.of("pairs"))
     reader.store(builder, tables[0].file.name)
 
 

@@ -19,11 +19,10 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import MAX_GRADE
 from opera.data.pairs import pair_keys
-from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.store import DataBuilder
 from opera.data.tables.numbering import UNKNOWN, KnownTexts, NewTexts, Rows, Texts
 from opera.data.tables.values import Place, Places, Problems
-from opera.data.teacher import TeacherScores
 from opera.data.texts import blank
 
 

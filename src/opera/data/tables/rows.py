@@ -19,7 +19,7 @@ from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shortened, shown
 from opera.data.lines import json_objects, text_lines
-from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT
+from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -143,10 +143,10 @@ class JsonTable(TableFile):
         given = self._types
         types = {own: self._type(own) if given is None else given[own] for own in columns}
         rows = (
-            (number, [self._value(number, own, record.get(own), types[own]) for own in columns])
+            (number, *(self._value(number, own, record.get(own), types[own]) for own in columns))
             for number, record in self._records()
         )
-        yield from _batched(rows, types)
+        yield from _arrays(rows, types)
 
     def check_lists(self, column: str) -> None:
         """Refuse a column that has lists on some lines and single values on others."""
@@ -224,8 +224,8 @@ class DelimitedTable(TableFile):
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; empty lines are skipped."""
         places = [self.columns.index(column) for column in columns]
-        rows = ((number, [row[at] for at in places]) for number, row in self._checked())
-        yield from _batched(rows, dict.fromkeys(columns, pa.string()))
+        rows = ((number, *(row[at] for at in places)) for number, row in self._checked())
+        yield from _arrays(rows, dict.fromkeys(columns, pa.string()))
 
     def _checked(self) -> Iterator[tuple[int, list[str]]]:
         header, records = sorted(self.first_line) if self.has_header else [], self._records()
@@ -293,24 +293,10 @@ def is_qrels(path: Path) -> bool:
     )
 
 
-def _batched(
-    rows: Iterable[tuple[int, Sequence[Any]]], types: Mapping[str, pa.DataType]
-) -> Iterator[Rows]:
-    """Collect rows of Python values into batches of bounded size."""
-    found: list[tuple[int, Sequence[Any]]] = []
-    characters = 0
-
-    def whole() -> Rows:
-        numbers, values = zip(*found, strict=True)
-        columns = zip(types.items(), zip(*values, strict=True), strict=True)
-        arrays = {name: pa.array(own, kind) for (name, kind), own in columns}
-        return Rows(np.array(numbers), arrays)
-
-    for row in rows:
-        found.append(row)
-        characters += sum(len(str(value)) for value in row[1])
-        if len(found) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
-            yield whole()
-            found, characters = [], 0
-    if found:
-        yield whole()
+def _arrays(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    """Bring rows of Python values, each behind the number of its row, into batches."""
+    for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS, first=1):
+        numbers, *columns = zip(*batch, strict=True)
+        values = zip(types.items(), columns, strict=True)
+        arrays = {name: pa.array(own, kind) for (name, kind), own in values}
+        yield Rows(np.array(numbers), arrays)
