@@ -149,7 +149,7 @@ FILES = [
     Bad(EVALUATE, f"{NO_BEIR} corpus.jsonl is missing", remove("data/corpus.jsonl")),
     Bad(EVALUATE, f"{NO_BEIR} queries.jsonl is missing", remove("data/queries.jsonl")),
     Bad(EVALUATE, NO_QRELS, remove("data/qrels")),
-    Bad(EVALUATE, f"{NO_BEIR} qrels must be a folder", remove("data/qrels"), write("data/qrels", "")),
+    Bad(EVALUATE, NO_QRELS, remove("data/qrels"), write("data/qrels", "")),
     Bad(EVALUATE, NO_QRELS, remove("data/qrels"), write("data/qrels/._test.tsv", "")),
     Bad(EVALUATE, f"{TEST}: names the same split as TEST.tsv; keep one of the two", write("data/qrels/TEST.tsv", "")),
     Bad(EVALUATE, "data/qrels: the name of a split must not hold a tab, a line break or another control character, "

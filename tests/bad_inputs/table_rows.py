@@ -90,8 +90,8 @@ query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is no id in the table
     remove such pairs
 query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
     remove such pairs (2 of 4 rows)
-query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas
-    adds .0 if values are missing; convert with astype('Int64')
+query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; add it there,
+    or remove such pairs
     """, lambda text: lambda folder: [make(folder) for make in (DOCS, QUERIES, write("pairs.csv", text + "\n"))]),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",

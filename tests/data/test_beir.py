@@ -101,9 +101,7 @@ def test_metadata_may_hold_any_json(make_beir: MakeBeir) -> None:
 @pytest.mark.parametrize(
     ("name", "train_queries", "train_pairs", "test_pairs"),
     [
-        ("nfcorpus", 2590, 110_575, 12_334),
         ("scifact", 809, 919, 339),
-        ("toollens", 16_893, 44_865, 4_987),
         ("entailmentbank", 1308, 5752, 1519),
     ],
 )

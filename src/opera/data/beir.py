@@ -64,11 +64,7 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     """Return the qrels files, in order, and a note on other files, such as those of macOS."""
     home = folder / "qrels"
     try:
-        found = sorted(home.iterdir())
-    except NotADirectoryError:
-        raise DataError(f"{folder}: not a BEIR folder: qrels must be a folder") from None
-    except FileNotFoundError:
-        found = []
+        found = sorted(home.iterdir()) if home.is_dir() else []
     except OSError as error:
         raise exhausted(home, error) or DataError(
             f"{home}: cannot be read ({error.strerror})"

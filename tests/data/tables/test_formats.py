@@ -69,15 +69,6 @@ FORMATS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_quotation_marks_mean_the_same_whatever_separates_columns(tmp_path: Path, delimiter: str) -> None:
-    row = delimiter.join(['"say ""hi""\nand go"', f'"one{delimiter} two"'])
-    (tmp_path / "p.csv").write_text(f'"question"{delimiter}answer\n{row}\n')
-    data = load_data(tmp_path / "p.csv")
-    assert data.queries.texts() == ['say "hi"\nand go']
-    assert data.corpus.texts() == [f"one{delimiter} two"]
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_holds_the_same(tmp_path: Path, name: str) -> None:
@@ -107,13 +98,6 @@ def test_kinds_of_grades(tmp_path: Path) -> None:
         assert load_data(tmp_path / "p.parquet").split("train").grades.tolist() == [0, 1], kind
 
 
-def test_a_table_of_ids_that_are_no_ids(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1.5], "text": ["x"]}), tmp_path / "d.parquet")
-    pq.write_table(pa.table({"query": ["a"], "doc_id": [8]}), tmp_path / "p.parquet")
-    with pytest.raises(DataError, match=r"d\.parquet, row 1: column 'id' must be a text or a whole number, got 1\.5$"):
-        load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
-
-
 def test_a_file_of_a_beir_folder(tmp_path: Path) -> None:
     lines(tmp_path / "corpus.jsonl", {"_id": "d", "title": "", "text": "x"})
     with pytest.raises(
@@ -129,19 +113,6 @@ def test_columns_by_number_where_there_is_no_header(tmp_path: Path) -> None:
             load_data(tmp_path / name)
         data = load_data(tmp_path / name, columns={"query": "1", "document": "2"})
         assert data.queries.texts() == ["what?", "who?"]
-
-
-def test_a_batch_ends_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", 2)
-    rows = [(f"q{row % 3}", f"d{row % 4}") for row in range(7)]
-    (tmp_path / "p.csv").write_text("query,document\n" + "".join(f"{query},{doc}\n" for query, doc in rows))
-    data = load_data(tmp_path / "p.csv")
-    assert data.queries.texts() == ["q0", "q1", "q2"]
-    assert data.corpus.texts() == ["d0", "d1", "d2", "d3"]
-    assert len(data.split("train").doc_rows) == 7
-    (tmp_path / "d.csv").write_text("id,text\n" + "".join(f"d{row},text {row}\n" for row in range(4)))
-    by_id = load_data(pairs=tmp_path / "p.csv", documents=tmp_path / "d.csv")
-    assert by_id.split("train").doc_rows.tolist() == data.split("train").doc_rows.tolist()
 
 
 def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
@@ -179,24 +150,20 @@ def lines(path: Path, *records: dict[str, object]) -> Path:
     return path
 
 
-def late(path: Path, more: dict[str, object], rows: int = 5) -> Path:
+def late(path: Path, more: dict[str, object]) -> Path:
     """A file of JSON Lines of which only the last has more than a query and a document."""
-    plain = [{"query": f"q{row}", "document": f"d{row}"} for row in range(rows)]
+    plain = [{"query": f"q{row}", "document": f"d{row}"} for row in range(5)]
     return lines(path, *plain[:-1], {**plain[-1], **more})
 
 
-@pytest.mark.parametrize(("rows", "batch"), [(5, 2), (20_001, None)])
-def test_columns_that_first_appear_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, batch: int | None
-) -> None:
-    if batch is not None:
-        monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", batch)
-    data = load_data(late(tmp_path / "p.jsonl", {"title": "named", "negatives": ["d0", "d1"]}, rows))
-    assert data.split("train").doc_rows.tolist() == list(range(rows))
-    assert data.corpus.texts([0, rows - 1]) == ["d0", f"named d{rows - 1}"]
+def test_columns_that_first_appear_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", 2)
+    data = load_data(late(tmp_path / "p.jsonl", {"title": "named", "negatives": ["d0", "d1"]}))
+    assert data.split("train").doc_rows.tolist() == list(range(5))
+    assert data.corpus.texts([0, 4]) == ["d0", "named d4"]
     assert data.given_negatives is not None
     assert data.given_negatives.doc_rows.tolist() == [0, 1]
-    assert data.given_negatives.offsets.tolist() == [0] * rows + [2]
+    assert data.given_negatives.offsets.tolist() == [0] * 5 + [2]
 
 
 @pytest.mark.parametrize(
@@ -279,8 +246,10 @@ def test_a_file_without_a_split_beside_those_with_one_is_noted(tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.csv.gz"])
-@pytest.mark.parametrize("again", ["question,answer", "answer,question", "\ufeffquestion,answer"])
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [("p.csv", "question,answer"), ("p.tsv", "answer,question"), ("p.csv.gz", "\ufeffquestion,answer")],
+)
 def test_a_header_in_the_middle_is_no_pair(tmp_path: Path, name: str, again: str) -> None:
     text = f"question,answer\none,a\n{again}\ntwo,b\n".replace(",", "\t" if name == "p.tsv" else ",").encode()
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)

@@ -10,7 +10,6 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
-from opera.data.splits import draw_missing_splits
 from opera.data.tables.files import TableSource
 
 
@@ -160,15 +159,6 @@ def test_a_column_of_splits(tmp_path: Path) -> None:
     path = write(tmp_path, "p.csv", "query,document,split\na,x,train\nb,y,Validation\nc,z,test\nd,x,val\n")
     data = load_data(path)
     assert {split: len(qrels.doc_rows) for split, qrels in data.splits.items()} == {"train": 1, "dev": 2, "test": 1}
-
-
-def test_missing_splits_are_drawn_as_of_other_data(tmp_path: Path) -> None:
-    rows = "".join(f"q{row},d{row % 30}\n" for row in range(60))
-    data = load_data(write(tmp_path, "p.csv", f"query,document\n{rows}"))
-    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True, future="new-documents")
-    assert set(drawn.splits) == {"train", "dev", "test"}
-    assert drawn.notes[-2].startswith("drew 12 of the 60 train queries as test (new-documents, seed 0)")
-    assert not set(drawn.split("test").doc_rows) & set(drawn.split("train").doc_rows)
 
 
 def test_negatives_in_columns_and_lists(tmp_path: Path) -> None:

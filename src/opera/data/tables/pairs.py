@@ -187,25 +187,16 @@ class PairStore:
             )
 
         unknown = np.flatnonzero(rows == UNKNOWN)
-        advice = "add it there, or remove such pairs"
         if isinstance(texts, NewTexts):
             refuse(unknown, f"{kind} {{}} has no text in the files that were read")
             refuse(texts.clashing, f"{kind} {{}} has another text than before; give it its own id")
-        elif len(unknown):
-            value = None if texts.by_text else values[int(unknown[0])].as_py()
-            if self._lenient:
-                such = "" if value is None else f", such as {shown(value)}"
-                self._note(
-                    f"left out {len(unknown):,} judgements of {plural} that are not there{such}"
-                )
-            elif value is None:
-                refuse(unknown, f"the {kind} is no text in the table of {plural}; {advice}")
-            else:
-                other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
-                if int(texts.table.find_rows([other])[0]) >= 0:
-                    advice = f"{shown(other)} is one: pandas adds .0 if values are missing; "
-                    advice += "convert with astype('Int64')"
-                refuse(unknown, f"{kind} {{}} is no id in the table of {plural}; {advice}")
+        elif self._lenient and len(unknown):
+            such = "" if texts.by_text else f", such as {shown(values[int(unknown[0])].as_py())}"
+            self._note(f"left out {len(unknown):,} judgements of {plural} that are not there{such}")
+        else:
+            what = f"the {kind} is no text" if texts.by_text else f"{kind} {{}} is no id"
+            advice = "add it there, or remove such pairs"
+            refuse(unknown, f"{what} in the table of {plural}; {advice}")
         if texts.by_text:
             self._note(f"the pairs hold the texts of {plural}, not their ids")
         return rows
