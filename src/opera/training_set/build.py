@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -153,7 +153,10 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
     miner = Miner(encoder, data, settings.corpus_text, settings.mining)
     inputs = NegativeInputs(data, query_rows, pairs, left, settings, miner)
-    training_set = TrainingSet(
+    negatives = build_negatives(kind, inputs)
+    listed = getattr(negatives, "lists", None)
+    pruned = kept is not None and listed is not None
+    return TrainingSet(
         data=data,
         query_rows=query_rows,
         pairs=pairs,
@@ -162,18 +165,13 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
         pair_weights=weights,
         loss_weights=loss_weights(weights) if settings.pair_weights == "loss" else None,
         known=left,
-        negatives=build_negatives(kind, inputs),
+        negatives=negatives,
         negatives_kind=kind,
-        pruned_positives=None,
+        pruned_positives=_pruned_positives(listed, pairs, kept, known) if pruned else None,
         scores=scores,
         similarity=similarity,
         start_scores=start_scores,
         smallest_cbs_pool=smallest_pool,
-    )
-    if kept is None or training_set.listed is None:
-        return training_set
-    return replace(
-        training_set, pruned_positives=_pruned_positives(training_set.listed, pairs, kept, known)
     )
 
 

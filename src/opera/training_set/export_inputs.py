@@ -100,18 +100,21 @@ class ScoreInputs(NamedTuple):
             negatives = whole_number(negatives, "negatives", 1)
         cbs_pool = whole_number(cbs_pool, "cbs_pool", 0)
         teacher, mined = reranker is not None or negatives is not None, isinstance(negatives, int)
-        if model is None and reranker is None:
-            raise SettingError("model: give a model, or a reranker")
-        if model is None and mined:
-            raise SettingError(f"negatives={negatives}: needs a model that mines them")
-        if model is not None and reranker is not None and not mined:
-            raise SettingError(
-                "model: beside a reranker a model mines; give negatives=N, or leave the model out"
-            )
-        if cbs_pool and teacher:
-            raise SettingError("cbs_pool: a teacher gives no CBS; leave it out")
-        if max_length is not None and reranker is None:
-            raise SettingError(f"max_length={max_length}: needs a reranker")
+        for wrong, message in (
+            (model is None and reranker is None, "model: give a model, or a reranker"),
+            (model is None and mined, f"negatives={negatives}: needs a model that mines them"),
+            (
+                model is not None and reranker is not None and not mined,
+                "model: beside a reranker a model mines; give negatives=N, or leave the model out",
+            ),
+            (cbs_pool and teacher, "cbs_pool: a teacher gives no CBS; leave it out"),
+            (
+                max_length is not None and reranker is None,
+                f"max_length={max_length}: needs a reranker",
+            ),
+        ):
+            if wrong:
+                raise SettingError(message)
         return cls(
             None if model is None else expand_user(model, "model"),
             None if reranker is None else expand_user(reranker, "reranker"),

@@ -4,6 +4,7 @@ torch nor a model.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -107,8 +108,6 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
     drawn, whole, future = _drawn(data, settings)
-    _check_weights(drawn, recipe)
-    _check_mixing(drawn, settings)
     for own in each_set(drawn):
         train = own.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -117,11 +116,62 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
         negatives = "given"
     elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
         negatives = "teacher"  # distillation needs some that the teacher scored
+    for wrong, message in _refusals(drawn, recipe, negatives):
+        if wrong:
+            raise SettingError(message)
     check_negatives(negatives, drawn, settings)
     for original, own in zip(each_set(data), each_set(drawn), strict=True):
         check_noise(original, own, settings)
-    _check_teacher(drawn, settings, negatives)
     return RunData(data, drawn, whole, future, negatives)
+
+
+def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
+    """Yield what settings and data may lack of each other, and whether they do."""
+    settings, method = recipe.train, recipe.method_class
+    use, weights = settings.pair_weights, data.training_split().weights
+    title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
+    names, mix = [own.name for own in data.sets], settings.mix
+    yield (
+        use != "none" and weights is None,
+        f"pair_weights={use}: the pairs of {title} have no weights; leave the setting out",
+    )
+    yield (
+        use == "loss" and weights is not None and not weights.any(),
+        f"pair_weights=loss: every training pair of {title} has weight 0",
+    )
+    yield (
+        use == "scores" and not method.needs_scores(recipe.method_settings),
+        f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss",
+    )
+    for name, field in MixingSettings.model_fields.items():
+        value = getattr(settings, name)
+        yield (
+            not names and value != field.default,
+            f"{name}={value}: needs several data sets; add one with --also",
+        )
+    yield (
+        bool(names) and settings.adapter_kind is not None,
+        f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on "
+        "several",
+    )
+    yield (
+        mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
+        f"mix={mix}: must give a share to each of {', '.join(names)}, and to no other",
+    )
+    yield (
+        path is not None and negatives != "teacher" and settings.loss == "infonce",
+        f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher",
+    )
+    yield (
+        distills and data.teacher is None,
+        f"loss=distill: {title} holds no scores of a teacher; let opera score --reranker write "
+        "some, and pass them with --teacher",
+    )
+    yield (
+        distills and settings.n_negatives == 0,
+        "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or "
+        "more",
+    )
 
 
 def _drawn(
@@ -220,62 +270,3 @@ def _queries_in_both(data: RetrievalData, train: Qrels) -> int:
 
     known = set(named(train.select_judgements(np.isin(train.doc_rows, test.doc_rows))))
     return len({q for q, pair in zip(test.query_index, named(test), strict=True) if pair in known})
-
-
-def _check_weights(data: RetrievalData, recipe: Recipe) -> None:
-    """Refuse weights that the data do not have, or that the method cannot use."""
-    use, weights = recipe.train.pair_weights, data.training_split().weights
-    if use != "none" and weights is None:
-        raise SettingError(
-            f"pair_weights={use}: the pairs of {data.title} have no weights; leave the setting out"
-        )
-    if use == "loss" and weights is not None and not weights.any():
-        raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
-    if use == "scores" and not recipe.method_class.needs_scores(recipe.method_settings):
-        raise SettingError(
-            f"pair_weights=scores: method {recipe.method} uses no pair scores; use "
-            "pair_weights=loss"
-        )
-
-
-def _check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
-    """Refuse settings of several data sets where there is one, shares of other names, and several
-    with an adapter.
-    """
-    if not data.sets:
-        for name, field in MixingSettings.model_fields.items():
-            if (value := getattr(settings, name)) != field.default:
-                raise SettingError(f"{name}={value}: needs several data sets; add one with --also")
-        return
-    if settings.adapter_kind is not None:
-        raise SettingError(
-            f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on "
-            "several"
-        )
-    names = [own.name for own in data.sets]
-    by_name = settings.mix not in ("proportional", "equal")
-    if by_name and set(names) != set(shares_by_name(settings.mix)):
-        raise SettingError(
-            f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no other"
-        )
-
-
-def _check_teacher(data: RetrievalData, settings: TrainSettings, negatives: str) -> None:
-    """Check that what learns from a teacher has its scores, and that scores have a use."""
-    path = settings.teacher_scores
-    if path is not None and negatives != "teacher" and settings.loss == "infonce":
-        raise SettingError(
-            f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher"
-        )
-    if settings.loss != "distill":
-        return
-    if data.teacher is None:
-        raise SettingError(
-            f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker "
-            "write some, and pass them with --teacher"
-        )
-    if settings.n_negatives == 0:
-        raise SettingError(
-            "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 "
-            "or more"
-        )

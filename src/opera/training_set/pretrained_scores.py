@@ -152,28 +152,15 @@ def pretrained_losses(
         logits = query_embeddings[query] @ random_set.T / temperature
         logits[pairs.pair_doc[part][:, None] == rows] = -np.inf
         if found is not None:
-            logits[_places(query, *found)] = -np.inf
+            first, stop = int(query[0]), int(query[-1]) + 1
+            own_part = slice(*np.searchsorted(found[0], [first, stop]))
+            positive = np.zeros((stop - first, count), dtype=bool)
+            positive[found[0][own_part] - first, found[1][own_part]] = True
+            logits[positive[query - first]] = -np.inf
         highest = np.maximum(logits.max(axis=1, initial=-np.inf), own)
         total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(own - highest)
         losses[part] = np.log(total) + highest - own
     return losses
-
-
-def _places(
-    query: NDArray[np.int32], known_query: NDArray[np.int64], known_column: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row and column of each known positive in a chunk of pairs whose queries are ``query``,
-    ascending.
-    """
-    part = slice(*np.searchsorted(known_query, [query[0], int(query[-1]) + 1]).tolist())
-    first, stop = (
-        np.searchsorted(query, known_query[part], side=side) for side in ("left", "right")
-    )
-    # A query's pairs stand together: its rows are first to stop, for each of its known positives.
-    counts = stop - first
-    before = np.cumsum(counts) - counts
-    rows = np.arange(counts.sum()) + np.repeat(first - before, counts)
-    return rows, np.repeat(known_column[part], counts)
 
 
 def pretrained_scores(
