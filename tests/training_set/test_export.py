@@ -1,4 +1,4 @@
-"""``opera.score`` and ``opera.mine``: tables for Python, files for other tools."""
+"""``opera.score`` and ``opera.mine``: tables for Python, files for other tools, and a teacher's scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
+from backbones import write_reranker
 from opera.core.errors import SettingError
 
 
@@ -26,14 +27,6 @@ def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: 
         opera.score(opera.load_data(beir), model=static_model, out=path)
     assert len(lines[0].read_text().splitlines()) == table.num_rows + 1
     assert json.loads(lines[1].read_text().splitlines()[0])["query_id"] == table["query_id"][0].as_py()
-
-
-def test_score_notes_a_small_pool(beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="opera"):
-        opera.score(beir, model=static_model, cbs_pool=10_000)
-    assert "note: cbs_pool=10000: there are fewer positives of other queries" in caplog.text
-    with pytest.raises(SettingError, match="cbs_pool: must be 0 or more, got -1"):
-        opera.score(beir, model=static_model, cbs_pool=-1)
 
 
 def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -52,24 +45,76 @@ def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: P
     assert opera.load_data(tmp_path / "mined.jsonl").given_negatives is not None
 
 
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_reranker(tmp_path_factory.mktemp("teacher") / "reranker")
+
+
+def test_a_reranker_scores_pairs_and_mined_negatives(
+    beir: Path, static_model: Path, reranker: Path, tmp_path: Path
+) -> None:
+    alone = opera.score(beir, reranker=reranker)
+    assert alone.column_names == ["query_id", "doc_id", "score"]
+    assert alone.num_rows == opera.load_data(beir).counts()["train_pairs"]
+    both = opera.score(
+        beir, reranker=reranker, model=static_model, negatives=3, range=(1, 30), out=tmp_path / "t.parquet"
+    )
+    mined = opera.mine(beir, model=static_model, range=(1, 30), keep=3)
+    found = {(row["query_id"], row["doc_id"]): row["score"] for row in both.to_pylist()}
+    wanted = {(row["query_id"], row["doc_id"]) for table in (alone, mined) for row in table.to_pylist()}
+    assert found.keys() == wanted
+    assert all(
+        found[row["query_id"], row["doc_id"]] == pytest.approx(row["score"], abs=0.02) for row in alone.to_pylist()
+    )
+    assert both.equals(pq.read_table(tmp_path / "t.parquet"))
+
+
+def test_its_jsonl_is_a_training_file_with_scores(
+    beir: Path, static_model: Path, reranker: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "scored.jsonl"
+    table = opera.score(beir, reranker=reranker, model=static_model, negatives=3, out=path)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum(len(r["pos_scores"]) + len(r["neg_scores"]) for r in records) == table.num_rows
+    assert all(len(r["pos"]) == len(r["pos_scores"]) and len(r["neg"]) == len(r["neg_scores"]) == 3 for r in records)
+    data = opera.load_data(path)
+    assert data.teacher is not None
+    assert sorted(set(data.teacher.scores.tolist())) == sorted(set(table["score"].to_pylist()))
+    again = opera.score(path, model=static_model, negatives="given")  # a model's cosines in their place
+    assert again.num_rows == len(data.teacher)
+    assert max(again["score"].to_pylist()) <= 1.0001
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"range": (0, 5)}, "range: must be LO:HI with 1 <= LO <= HI"),
-        ({"range": (10, 2)}, "range: must be LO:HI with 1 <= LO <= HI"),
-        ({"keep": 0}, "keep: must be 1 or more, got 0"),
-        ({"seed": -1}, "seed: must be 0 to 4294967295, got -1"),
-        ({"relevant_grade": 0}, "relevant_grade: must be 1 or more, got 0"),
+        ({}, "model: give a model, or a reranker"),
+        ({"reranker": "R", "model": "M"}, "model: beside a reranker a model mines; give negatives=N"),
+        ({"reranker": "R", "negatives": 3}, "negatives=3: needs a model that mines them"),
+        ({"model": "M", "negatives": 0}, "negatives: must be 1 or more, got 0"),
+        ({"model": "M", "negatives": "all"}, "negatives: must be 'given' or how many to mine, got 'all'"),
+        ({"model": "M", "negatives": "given"}, "negatives=given: .* holds no negatives"),
+        ({"model": "M", "cbs_pool": -1}, "cbs_pool: must be 0 or more, got -1"),
+        ({"reranker": "R", "cbs_pool": 10}, "cbs_pool: a teacher gives no CBS"),
+        ({"model": "M", "max_length": 64}, "max_length=64: needs a reranker"),
+        ({"reranker": "R", "max_length": 2}, "max_length: must be 8 or more, got 2"),
+        ({"mine": "M", "range": (0, 5)}, "range: must be LO:HI with 1 <= LO <= HI"),
+        ({"mine": "M", "range": (10, 2)}, "range: must be LO:HI with 1 <= LO <= HI"),
+        ({"mine": "M", "range": (500, 600)}, r"range=500:600 starts past the end of the corpus \(120 documents\)"),
+        ({"mine": "M", "relative_margin": -1}, "--relative-margin: must be greater than or equal to 0, got -1"),
+        ({"mine": "M", "keep": 0}, "keep: must be 1 or more, got 0"),
+        ({"mine": "M", "seed": -1}, "seed: must be 0 to 4294967295, got -1"),
+        ({"mine": "M", "relevant_grade": 0}, "relevant_grade: must be 1 or more, got 0"),
+        ({"mine": "M", "out": "mined.csv"}, r"must end in \.jsonl or \.tsv"),
     ],
 )
-def test_mine_refuses_what_it_cannot_use(beir: Path, static_model: Path, options: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused(
+    beir: Path, static_model: Path, reranker: Path, options: dict[str, Any], message: str
+) -> None:
+    places = {"M": static_model, "R": reranker}
+    given = {name: places.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
+    call = opera.score
+    if "mine" in given:
+        call, given["model"] = opera.mine, given.pop("mine")
     with pytest.raises(SettingError, match=message):
-        opera.mine(beir, model=static_model, **options)
-
-
-def test_bad_ranges_and_formats_are_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="starts past the end of the corpus"):
-        opera.mine(beir, model=static_model, range=(500, 600))
-    with pytest.raises(SettingError, match=r"must end in \.jsonl or \.tsv"):
-        opera.mine(beir, model=static_model, out=tmp_path / "mined.csv")
-    assert list(tmp_path.iterdir()) == []
+        call(beir, **given)

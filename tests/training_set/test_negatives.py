@@ -1,4 +1,4 @@
-"""Random, mined and given negatives."""
+"""Where explicit negatives are drawn from, and pruning before mining."""
 
 from __future__ import annotations
 
@@ -9,47 +9,16 @@ import numpy as np
 import pytest
 
 import opera
-from opera.config.negatives import MiningSettings
 from opera.config.recipe import make_recipe
-from opera.core.errors import SettingError
 from opera.data import load_data
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model
-from opera.retrieval.search import search_corpus
 from opera.training_set.build import build_training_set
-from opera.training_set.documents import DocumentPool, KnownPositives, Lists
-from opera.training_set.mining import Miner
+from opera.training_set.documents import DocumentPool, Lists
 from opera.training_set.negatives import ListedNegatives, RandomNegatives
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL, assert_same_run
 
 
-@pytest.mark.parametrize("ranks", [(3, 20), (4, 20), (1, 120)])
-def test_mined_come_from_the_ranks_and_are_no_positives(ranks: tuple[int, int], beir: Path, static_model: Path) -> None:
-    """Ranks count from 1 and include both ends: the release's slice 100-1100 is 101:1100."""
-    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"))
-    training = data.training_split()
-    pairs = training.pairs()
-    miner = Miner(encoder, data, "title_text", MiningSettings(range=ranks))
-    few, whole = (miner.mine(training.query_rows, pairs, KnownPositives.of(pairs), keep, seed=0) for keep in (5, 120))
-    ranking = search_corpus(encoder, data, training.query_rows, 120).doc_rows
-    for query in range(pairs.n_queries):
-        wanted = [
-            row
-            for row in ranking[query, ranks[0] - 1 : ranks[1]]
-            if row not in pairs.pair_doc[pairs.pair_query == query]
-        ]
-        assert whole.of_query(query).tolist() == wanted
-        assert set(few.of_query(query)) <= set(wanted)
-        assert few.counts[query] == min(5, len(wanted))
-
-
-def test_a_range_past_the_corpus_is_refused(beir: Path, static_model: Path) -> None:
-    with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
-        opera.mine(beir, model=static_model, range=(500, 600))
-
-
-@pytest.mark.parametrize("method", ["rp", "sp", "sp+cbs", "sp+dp"])
+@pytest.mark.parametrize("method", ["rp", "sp+dp"])
 def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
     monkeypatch.setattr("opera.training_set.negatives.MOST_MINED", 1000)
@@ -100,15 +69,6 @@ def test_draws() -> None:
     random = RandomNegatives(DocumentPool(10))
     assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
     assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
-
-
-def test_hard_negatives(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    run = opera.adapt(
-        beir, model=static_model, out=tmp_path / "run", **SMALL, negatives="hard", range=(2, 40), train_group_size=4
-    )
-    assert run.record.negatives.kind == "hard"
-    assert run.record.negatives.listed > 0
-    assert run.settings["range"] == [2, 40]
 
 
 def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Path) -> None:

@@ -7,54 +7,45 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
-from opera.core.errors import DataError, InputError, RunFolderError, SettingError
+from opera.core.errors import DataError, SettingError
 from opera.runs.folder import Run
+from opera.training_set.build import build_training_set, loss_weights
+from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
 
-BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
-    ({"max_steps": 0}, SettingError, "max_steps: must be greater than or equal to 1, got 0"),
-    ({"method": "spp"}, SettingError, "did you mean 'sp'"),
-    ({"method": "sp", "k": 0.0001}, SettingError, "all are pruned"),
-    ({"negatives": "hard", "range": (500, 600)}, SettingError, "starts past the end of the corpus"),
-    ({"negatives": "given"}, SettingError, "holds no negatives"),
-    ({"method": "dp", "alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
-    ({"max_query_length": 5}, SettingError, "reads whole texts"),
-    ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, SettingError, "unknown measure 'NDGC'"),
-    ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings: adamw_torhc is not a valid"),
-    ({"lr_scheduler_type": "liner"}, SettingError, "liner"),
-    ({"noise": "random"}, SettingError, "noise=random needs noise_share"),
-    ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, but noise is none"),
-    ({"noise": "grade", "noise_grade": 1}, SettingError, "noise_grade=1 must be below relevant_grade=1"),
-    ({"noise": "grade", "noise_grade": 0}, SettingError, "has no train judgement with a score from 0 to 0"),
-    ({"relevant_grade": 3}, DataError, "nothing to train on"),
-    ({"method": "sp+dp", "k": 0.0001}, SettingError, "all are pruned"),
-    ({"noise": "random", "noise_share": 0.99}, SettingError, "noise_share: must be less than or equal to 0.95"),
-    ({"method": "sp+cbs", "score": "similarity"}, SettingError, "score: must be 'cbs', got 'similarity'"),
-    ({"method": "infobatch", "rho": 1.0}, SettingError, "rho: must be less than 1, got 1"),
-    ({"precision": "fp16"}, SettingError, "needs CUDA"),
-    ({"dropout": 0.1}, SettingError, "has no dropout"),
-    ({"seed": 2**32}, SettingError, "seed: must be less than 4294967296"),
-    ({"out": "/dev/null/run"}, RunFolderError, "is not a folder that can be written to"),
-    ({"model": "./absent"}, InputError, "no such model folder"),
-    ({"data": "absent"}, DataError, "no such file or folder"),
-    ({"resume": True}, RunFolderError, "holds no run to resume"),
-    ({"resume": True, "overwrite": True}, RunFolderError, "pass one of the two"),
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"method": "sp", "k": 0.0001}, "all are pruned"),
+    ({"method": "dp", "alpha_start": 1.0}, "which must lie between 0 and 1"),
+    ({"max_query_length": 5}, "reads whole texts"),
+    ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, "unknown measure 'NDGC'"),
+    ({"optim": "adamw_torhc"}, "transformers refuses the settings: adamw_torhc is not a valid"),
+    ({"lr_scheduler_type": "liner"}, "liner"),
+    ({"noise": "random"}, "noise=random needs noise_share"),
+    ({"noise_share": 0.5}, "noise_share=0.5 needs noise=random or hard, but noise is none"),
+    ({"noise": "grade", "noise_grade": 1}, "noise_grade=1 must be below relevant_grade=1"),
+    ({"noise": "grade", "noise_grade": 0}, "has no train judgement with a score from 0 to 0"),
+    ({"method": "sp+dp", "k": 0.0001}, "all are pruned"),
+    ({"noise": "random", "noise_share": 0.99}, "noise_share: must be less than or equal to 0.95"),
+    ({"method": "sp+cbs", "score": "similarity"}, "score: must be 'cbs', got 'similarity'"),
+    ({"method": "infobatch", "rho": 1.0}, "rho: must be less than 1, got 1"),
+    ({"precision": "fp16"}, "needs CUDA"),
+    ({"dropout": 0.1}, "has no dropout"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "kind", "message"), BAD, ids=[message for _, _, message in BAD])
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message for _, message in BAD])
 def test_bad_input_is_refused_before_anything_is_written(
-    changes: dict[str, Any], kind: type[InputError], message: str, beir: Path, static_model: Path, tmp_path: Path
+    changes: dict[str, Any], message: str, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    arguments = {"data": beir, "model": static_model, "out": tmp_path / "run", **changes}
-    with pytest.raises(kind) as caught:
-        opera.adapt(**arguments)
+    with pytest.raises(SettingError) as caught:
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **changes)
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -73,12 +64,16 @@ def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, stati
 def test_a_resumed_run_keeps_the_numbers_of_its_start(
     beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def least_steps(steps: int) -> None:
+        other = replace(automatic.DEFAULTS["static"], epochs=1, least_steps=steps)
+        monkeypatch.setitem(automatic.DEFAULTS, "static", other)
+
     settings = {**SMALL, "max_steps": None, "epochs": None, "guard": False}
+    least_steps(12)
     with interrupted_at(5):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     begun = Run.open(tmp_path / "cut").settings
-    other = replace(automatic.DEFAULTS["static"], epochs=1, least_steps=1)
-    monkeypatch.setitem(automatic.DEFAULTS, "static", other)  # as on another device
+    least_steps(7)  # as on another device
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.settings["max_steps"] == resumed.training.steps == begun["max_steps"]
 
@@ -93,12 +88,11 @@ def test_dev_splits_without_a_relevant_document_are_refused_first(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
-    assert "drew 10 of the 40 train queries as dev (like-test, seed 0)" in run.record.data.notes[0]
-    assert run.record.method["queries"] == 30
-    without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL, guard=False)
-    assert without.record.method["queries"] == 40
+def test_a_missing_dev_split_is_drawn_and_said(beir: Path) -> None:
+    data = opera.load_data(beir)
+    drawn, without = (prepare_data(data, make_recipe({"guard": guard})) for guard in (True, False))
+    assert "drew 10 of the 40 train queries as dev (like-test, seed 0)" in drawn.drawn.notes[0]
+    assert (drawn.drawn.split("train").n_queries, without.drawn.split("train").n_queries) == (30, 40)
 
 
 def test_test_queries_that_train_too_are_noted() -> None:
@@ -122,3 +116,79 @@ def test_test_queries_that_train_too_are_noted() -> None:
         assert notes == ([] if counted is None else [note])
     drawn = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=queries, qrels={"train": train})
     assert not any("train too" in note for note in prepare_data(drawn, recipe).drawn.notes)
+
+
+SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
+
+
+def weighted(beir: Path, *, distinct: bool = True) -> opera.RetrievalData:
+    """The small world with weights: all different, or each grade as the weight."""
+    data = opera.load_data(beir)
+    train = data.split("train")
+    weights = np.random.default_rng(1).permutation(len(train.doc_rows)) if distinct else train.grades
+    return replace(data, splits={**data.splits, "train": replace(train, weights=weights.astype(np.float32))})
+
+
+def prepared(data: opera.RetrievalData, model: Path, **settings: Any) -> Prepared:
+    return load_and_check(data, str(model), make_recipe({**SP, **settings}))
+
+
+def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    assert loss_weights(np.array([1.0, 3.0])).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
+    data = weighted(beir)
+    run, plain = (
+        opera.adapt(data, model=static_model, out=tmp_path / use, pair_weights=use, **SP) for use in ("loss", "none")
+    )
+    assert run.pairs()["times_drawn"] == plain.pairs()["times_drawn"], "weights change no draw"
+    assert run.trace()["loss"] != plain.trace()["loss"] or run.measures != plain.measures
+    assert sorted(run.pairs()["weight"].to_pylist()) == list(range(run.pairs().num_rows))
+
+
+def test_sp_keeps_the_heaviest_pairs(beir: Path, static_model: Path) -> None:
+    run = prepared(weighted(beir), static_model, pair_weights="scores")
+    built = build_training_set(run)
+    kept = run.recipe.make_method(built.pairs, built.scores, 1).kept
+    assert built.pair_weights is not None
+    assert built.pair_weights[kept].min() > built.pair_weights[~kept].max()
+    assert built.start_scores is not None
+    assert built.start_scores.argmax() == built.pair_weights.argmax()
+
+
+@pytest.mark.parametrize("method", ["sp", "dp"])
+def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: Path, static_model: Path) -> None:
+    data = weighted(beir, distinct=False)
+    plain, built = (
+        build_training_set(prepared(data, static_model, method=method, pair_weights=use)) for use in ("none", "scores")
+    )
+    assert built.scores is not None
+    assert plain.scores is not None
+    assert np.array_equal(np.sort(built.scores.similarity), np.sort(plain.scores.similarity))
+    assert np.array_equal(built.scores.loss, plain.scores.loss)
+    assert np.array_equal(built.similarity, plain.similarity), "what pairs.parquet has is the cosine"
+    assert np.array_equal(built.start_scores, built.scores.similarity)
+    assert plain.start_scores is None
+    for weight in (1, 2):
+        same = built.pair_weights == weight
+        order = np.argsort(plain.scores.similarity[same], kind="stable")
+        assert (np.diff(built.scores.similarity[same][order]) >= 0).all()
+
+
+def test_weights_that_are_not_used_are_noted(beir: Path) -> None:
+    recipe = make_recipe(SP)
+    notes = prepare_data(weighted(beir, distinct=False), recipe).drawn.notes
+    assert "training pairs have weights from 1 to 2, not used: pair_weights=loss or scores uses them" in notes
+    assert not any("weights" in note for note in prepare_data(opera.load_data(beir), recipe).drawn.notes)
+
+
+def test_weights_that_cannot_be_used_are_refused(beir: Path) -> None:
+    plain, data = opera.load_data(beir), weighted(beir)
+    train = data.split("train")
+    zero = replace(data, splits={**data.splits, "train": replace(train, weights=train.weights_or_ones() * 0)})
+    for own, settings, message in (
+        (data, {"pair_weights": "scores", "method": "ft"}, "pair_weights=scores: method ft uses no pair scores"),
+        (plain, {"pair_weights": "loss"}, "the pairs of .* have no weights; leave the setting out"),
+        (plain, {"pair_weights": "scores"}, "the pairs of .* have no weights; leave the setting out"),
+        (zero, {"pair_weights": "loss"}, "every training pair of .* has weight 0"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            prepare_data(own, make_recipe({**SP, **settings}))

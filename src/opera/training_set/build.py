@@ -155,7 +155,9 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
     inputs = NegativeInputs(data, query_rows, pairs, left, settings, miner)
     negatives = build_negatives(kind, inputs)
     listed = getattr(negatives, "lists", None)
-    pruned = kept is not None and listed is not None
+    pruned = None
+    if kept is not None and listed is not None:
+        pruned = _pruned_positives(listed, pairs, kept, known)
     return TrainingSet(
         data=data,
         query_rows=query_rows,
@@ -167,7 +169,7 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
         known=left,
         negatives=negatives,
         negatives_kind=kind,
-        pruned_positives=_pruned_positives(listed, pairs, kept, known) if pruned else None,
+        pruned_positives=pruned,
         scores=scores,
         similarity=similarity,
         start_scores=start_scores,

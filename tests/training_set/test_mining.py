@@ -1,0 +1,119 @@
+"""Mined negatives: ranks, margins and the reranker's veto, against sentence-transformers' own miner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import mine_hard_negatives
+
+import opera
+from opera.config.negatives import MiningSettings
+from opera.data import load_data
+from opera.data.pairs import TrainingPairs
+from opera.retrieval.encoder import open_encoder
+from opera.training_set.documents import KnownPositives, Lists
+from opera.training_set.mining import Miner, highest_allowed, lowest_positive
+
+
+def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any) -> Lists:
+    miner = Miner(open_encoder(str(model)), data, "title_text", MiningSettings(**settings), reranker)
+    train = data.training_split()
+    pairs = train.pairs()
+    return miner.mine(train.query_rows, pairs, KnownPositives.of(pairs), keep, seed=0)
+
+
+@pytest.mark.parametrize("ranks", [(3, 20), (4, 20), (1, 120)])
+def test_mined_come_from_the_ranks_and_are_no_positives(ranks: tuple[int, int], beir: Path, static_model: Path) -> None:
+    """Ranks count from 1 and include both ends: the release's slice 100-1100 is 101:1100."""
+    data = load_data(beir)
+    train, whole, few = data.training_split(), *(mined(data, static_model, keep, range=ranks) for keep in (120, 5))
+    encoder = open_encoder(str(static_model))
+    ranking = Miner(encoder, data, "title_text", MiningSettings()).rank(train.query_rows, 120).doc_rows
+    for query in range(train.n_queries):
+        own = train.doc_rows[train.offsets[query] : train.offsets[query + 1]]
+        wanted = [row for row in ranking[query, ranks[0] - 1 : ranks[1]] if row not in own]
+        assert whole.of_query(query).tolist() == wanted
+        assert set(few.of_query(query)) <= set(wanted)
+        assert few.counts[query] == min(5, len(wanted))
+
+
+def test_margins_are_measured_from_the_worst_positive() -> None:
+    pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
+    worst = lowest_positive(pairs, np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32))
+    assert worst.tolist() == pytest.approx([0.5, -0.4, 0.9])
+    for margins, limits in (
+        ({"relative_margin": 0.05}, [0.475, -0.42, 0.855]),
+        ({"absolute_margin": 0.1}, [0.4, -0.5, 0.8]),
+        ({"max_score": 0.5}, [0.5, 0.5, 0.5]),
+        ({"absolute_margin": 0.01, "max_score": 0.45}, [0.45, -0.41, 0.45]),
+    ):
+        assert highest_allowed(worst, MiningSettings(**margins))[:, 0].tolist() == pytest.approx(limits)
+
+
+def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path) -> None:
+    data, asked = load_data(beir), []
+    train = data.training_split()
+
+    class ByRow:
+        """A document's score is its row."""
+
+        def score_pairs(self, data: object, queries: np.ndarray, docs: np.ndarray, text: str) -> np.ndarray:
+            asked.append(set(zip(queries.tolist(), docs.tolist(), strict=True)))
+            return np.asarray(docs, dtype=np.float32)
+
+    alone, judged = (mined(data, static_model, 120, by, range=(1, 40), absolute_margin=0.1) for by in (None, ByRow()))
+    left = set(zip(train.query_rows[alone.queries].tolist(), alone.doc_rows.tolist(), strict=True))
+    assert asked == [set(zip(train.query_rows[train.query_index].tolist(), train.doc_rows.tolist(), strict=True)), left]
+    worst = lowest_positive(train.pairs(), train.doc_rows.astype(np.float32))[alone.queries]
+    assert judged.doc_rows.tolist() == alone.doc_rows[alone.doc_rows < worst].tolist()
+
+
+@pytest.mark.parametrize("margins", [{"relative_margin": 0.05}, {"absolute_margin": 0.02}, {"max_score": 0.3}])
+def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: Path, margins: dict[str, float]) -> None:
+    """From rank 1 on: their range_min counts what the margins left, our ranks count documents."""
+    data, depth = load_data(beir), 40
+    train = data.training_split()
+    queries = data.queries.texts(train.query_rows)
+    assert len(queries) == len(set(queries))
+    theirs = mine_hard_negatives(
+        Dataset.from_dict(
+            {"query": [queries[at] for at in train.query_index], "positive": data.corpus.texts(train.doc_rows)}
+        ),
+        SentenceTransformer(str(static_model), device="cpu"),
+        corpus=data.corpus.texts(),
+        range_max=depth,
+        num_negatives=depth,
+        sampling_strategy="top",
+        verbose=False,
+        **margins,
+    )
+    wider = set(zip(theirs["query"], theirs["negative"], strict=True))
+
+    def ours(depth: int, **margins: float) -> set[tuple[str, str]]:
+        lists = mined(data, static_model, range=(1, depth), **margins)
+        texts = [queries[at] for at in lists.queries]
+        return set(zip(texts, data.corpus.texts(lists.doc_rows), strict=True))
+
+    # They look at range_max documents beyond as many as a query has positives; we at range_max ranks.
+    assert ours(depth, **margins) <= wider <= ours(depth + int(np.diff(train.offsets).max()), **margins)
+    assert len(ours(depth, **margins)) < len(ours(depth))
+
+
+def test_training_mines_as_the_command_does(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"mining_relative_margin": 0.3, "negatives": "hard", "range": "1:40", "train_group_size": 4}
+    with caplog.at_level("INFO", logger="opera"):
+        run = opera.adapt(
+            beir, model=static_model, out=tmp_path / "run", max_steps=2, method="ft", guard=False, **settings
+        )
+    assert run.record.negatives is not None
+    assert run.record.negatives.kind == "hard"
+    table = opera.mine(beir, model=static_model, range=(1, 40), keep=200, relative_margin=0.3)
+    assert run.record.negatives.listed == table.num_rows
+    assert "as similar to their query as the margins forbid" in caplog.text
