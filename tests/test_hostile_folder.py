@@ -12,7 +12,6 @@ import pytest
 import opera
 from opera.cli import EXAMPLES
 from opera.core.errors import InputError
-from opera.core.extras import require
 from opera.core.registry import load_extensions
 from opera.experiments.grid.run import Processes
 from small_runs import SMALL
@@ -36,7 +35,7 @@ COMMANDS = {
     "compare": f"data --model model --methods ft --seeds 0 {QUICK} --out grid",
     "report": "run --out report.html",
     "inspect": "data --model model",
-    "theory": "--noise 0.2 --auc 0.7 --out theory.svg",
+    "theory": "--noise 0.2 --auc 0.7",
     "paper": "--table main",
     "data": "",
     "reproduce": "main --scale small --data nfcorpus=data --model model --methods ft --out again --plan",
@@ -91,7 +90,7 @@ def test_not_through_an_empty_item_of_pythonpath(hostile: Path) -> None:
         (hostile / f"{name}.py").unlink()
     environment = {**os.environ, "PYTHONPATH": os.pathsep + os.environ.get("PYTHONPATH", "")}
     for command in ([str(Path(sys.executable).parent / "opera")], [sys.executable, "-m", "opera"]):
-        theory = [*command, "theory", *COMMANDS["theory"].split(), "--overwrite"]
+        theory = [*command, "theory", *COMMANDS["theory"].split()]
         done = subprocess.run(theory, env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr, what_ran(hostile)) == (0, "", "")
 
@@ -106,17 +105,6 @@ def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     for ask in (load_extensions, lambda: opera.load_data):
         with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would take settings from this file"):
             ask()
-
-
-def test_settings_of_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unguarded, they are used: LaTeX would run with a preamble that reads any file."""
-    (tmp_path / "matplotlibrc").write_text("text.usetex: True")
-    monkeypatch.chdir(tmp_path)
-    code = "import matplotlib; print(matplotlib.rcParams['text.usetex'])"
-    unguarded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert unguarded.stdout.strip() == "True"
-    with pytest.raises(InputError, match=r"^matplotlibrc: matplotlib would take settings from this file"):
-        require("matplotlib", "opera theory")
 
 
 def test_every_command_is_here() -> None:

@@ -208,6 +208,7 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
 --methods ' , ' => --methods: give at least one
 --methods ft,dq => dq: unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
 --methods ft,FT => --methods: ft is given twice
+--methods ft,dp:seed=3 => dp:seed=3: seed differs between cells: give --methods, --steps and --seeds instead
 --methods sp:score=../../../tmp/x => sp:score=../../../tmp/x: names a folder, so it must hold no space, slash or
     control character; use --set for those
 --methods ft:loss=infonce/../../../x => ft:loss=infonce/../../../x: names a folder, so it must hold no space, slash

@@ -79,13 +79,9 @@ data => --out data: is not empty and holds no grid; give an empty or a new folde
 ]  # fmt: skip
 
 OUTPUTS = [
-    *table("theory", """
---out /proc/chart.svg =~ --out /proc/chart\\.svg: its folder cannot be written to \\((No such file or
-    directory|Permission denied)\\)
---out chart.gif => --out chart.gif: must end in .svg or .png or .pdf; the suffix decides the format
---out absent/chart.pdf => --out absent/chart.pdf: its folder does not exist; create it first
-    """),
     *table("score data --model model --out", """
+/proc/pairs.tsv =~ --out /proc/pairs\\.tsv: its folder cannot be written to \\((No such file or
+    directory|Permission denied)\\)
 data/corpus.jsonl => --out data/corpus.jsonl: is read by this command; pass another file
 data/corpus.jsonl --overwrite => --out data/corpus.jsonl: is read by this command; pass another file
 ../here/./data/../data/corpus.jsonl --overwrite => --out ../here/data/../data/corpus.jsonl: is the same file as
@@ -158,11 +154,6 @@ absent/mined.jsonl => --out absent/mined.jsonl: its folder does not exist; creat
         "--run-file x.trec: is the same file as data/corpus.jsonl, which this command reads; pass another file",
         link("x.trec", "data/corpus.jsonl")),
     Bad(f"{EVALUATE} x.run --overwrite", "--run-file x.run: is a folder; pass a file", make_folder("x.run")),
-    Bad("theory --out chart.svg", "--out chart.svg: exists; pass --overwrite to replace it, or another file",
-        write("chart.svg", "<svg/>")),
-    Bad("theory", "--out theory.svg: exists; pass --overwrite to replace it, or another file",
-        write("theory.svg", "<svg/>")),
-    Bad("theory --out chart.png --overwrite", "--out chart.png: is a named pipe; pass a file", pipe("chart.png")),
     Bad("report grid", "grid/report.html: exists and is no report that opera wrote; pass --out with another file",
         with_grid, write("grid/report.html", "<p>mine</p>")),
     Bad("report grid --out page.html", "--out page.html: exists; pass --overwrite to replace it, or another file",

@@ -6,7 +6,6 @@ import re
 import shutil
 from pathlib import Path
 
-import matplotlib.font_manager  # noqa: F401 - it writes its list of fonts to the home folder, which is another in rows
 import pytest
 
 import opera

@@ -121,11 +121,11 @@ class TestCharts:
         assert (ndcg.lines[2].y[1], ndcg.lines[2].spread[1]) == pytest.approx((0.5, np.std([0.49, 0.51], ddof=1)))
         assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
 
-    def test_places_lie_within_the_margins_and_factors_are_equally_far(self) -> None:
+    def test_places_lie_within_the_margins_and_steps_are_equally_far(self) -> None:
         line = Line("dp", [100, 200, 800], [0.3, 0.34, 0.33], [0.01, 0, 0])
         chart = Chart("", "steps", "nDCG@10", [line], untrained=0.2)
         assert [chart.x_of(x) for x in (100, 800)] == [LEFT, WIDTH - RIGHT]
-        assert chart.x_of(200) - LEFT == pytest.approx((WIDTH - RIGHT - LEFT) / 3, abs=0.1)
+        assert chart.x_of(200) - LEFT == pytest.approx((WIDTH - RIGHT - LEFT) / 2, abs=0.1)
         assert TOP <= chart.y_of(0.34) < chart.y_of(0.33) < chart.y_of(0.29) < chart.y_of(0.2) <= HEIGHT - BOTTOM
         lines = [Line(label, [0], [1]) for label in ("sp:k=0.5", "dp", "sp:k=0.25")]
         assert len({Chart("", "", "", lines).dash(line) for line in lines[::2]}) == 2

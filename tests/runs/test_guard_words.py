@@ -6,70 +6,50 @@ from typing import Any
 
 import pytest
 
+from grids import guard_record
 from opera.runs.guard_words import dev_sentence, gained, share_sentence, verdict_sentence, warnings_of
-from opera.runs.record import GuardedMeasure, GuardRecord, SecondTraining, ShareMean
+from opera.runs.record import GuardedMeasure, GuardRecord, SecondTraining
+
+
+def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:
+    middle = (low + high) / 2
+    values = {"queries": 120, "before": 0.3, "fine_tuned": 0.3, "after": 0.3 + middle, "difference": middle}
+    return GuardedMeasure(**{**values, "low": low, "high": high, **changes})
 
 
 def record(**changes: Any) -> GuardRecord:
-    dev = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.33, after=0.341, difference=0.041, low=0.02, high=0.061)
-    test = GuardedMeasure(
-        queries=120, before=0.3, fine_tuned=0.32, after=0.338, difference=0.038, low=0.001, high=0.075
-    )
-    values = {
-        "share": 0.75, "verdict": "better", "measure": "nDCG@10", "future": "like-test", "future_given": False,
-        "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45,
-        "curve": [ShareMean(share=0, mean=0.3)], "dev": dev, "test": test, "refit": True,
-    }  # fmt: skip
-    return GuardRecord(**{**values, **changes})
+    dev, test = measured(0.02, 0.061, difference=0.041), measured(0.001, 0.075)
+    return guard_record(**{"share": 0.75, "dev": dev, "test": test, "refit": True, **changes})
 
 
 DEV = "nDCG@10 +4.1 points on dev (95% interval +2.0 to +6.1)"
 
 
-def measured(low: float, high: float) -> GuardedMeasure:
-    middle = (low + high) / 2
-    return GuardedMeasure(
-        queries=120, before=0.3, fine_tuned=0.3, after=0.3 + middle, difference=middle, low=low, high=high
-    )
+FEW = "dev cannot tell (19 of 20 queries that it takes): "
 
 
-def test_better() -> None:
-    assert verdict_sentence(record()) == f"better: {DEV}, +3.8 on test (+0.1 to +7.5)"
-    assert verdict_sentence(record(test=None)) == f"better on dev: {DEV}"
-
-
-def test_no_more_is_said_than_test_says() -> None:
-    assert verdict_sentence(record(test=measured(-0.01, 0.05))).startswith("better on dev; test cannot tell: nDCG")
-    assert verdict_sentence(record(test=measured(-0.05, -0.01))).startswith("better on dev, worse on test: nDCG")
-    two = measured(0.37, 0.37).model_copy(update={"queries": 2})
-    assert verdict_sentence(record(test=two)).startswith("better on dev; test cannot tell")
-    assert not gained(record(test=two))
-
-
-def test_no_more_is_said_than_dev_says() -> None:
-    assert verdict_sentence(record(verdict="same")).startswith("not distinguishable on dev: nDCG")
-    few = verdict_sentence(record(verdict="same", dev_queries=19))
-    assert few.startswith("dev cannot tell (19 of 20 queries that it takes): nDCG")
-    kept = verdict_sentence(record(verdict="kept", share=0, dev_queries=19))
-    assert kept.startswith("dev cannot tell (19 of 20 queries that it takes): the untrained model is kept")
-    assert verdict_sentence(record(verdict="kept", share=0)).startswith(
-        "no sure gain on dev: the untrained model is kept"
-    )
-
-
-def test_kept() -> None:
-    kept = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.25, after=0.3, difference=0, low=0, high=0)
-    assert verdict_sentence(record(verdict="kept", share=0, dev=kept, test=kept)) == (
-        "worse: the untrained model is kept; fine-tuning changes nDCG@10 by −5.0 points on dev, −5.0 on test"
-    )
-
-
-def test_a_gain_is_one_on_dev_and_on_test() -> None:
-    assert gained(record())
-    assert not gained(record(test=None))
-    assert not gained(record(test=measured(-0.01, 0.05)))
-    assert not gained(record(test=measured(-0.05, -0.01)))
-    assert not gained(record(verdict="same"))
+@pytest.mark.parametrize(
+    ("changes", "begins", "gain"),
+    [
+        ({}, f"better: {DEV}, +3.8 on test (+0.1 to +7.5)", True),
+        ({"test": None}, f"better on dev: {DEV}", False),
+        ({"test": measured(-0.01, 0.05)}, "better on dev; test cannot tell: nDCG", False),
+        ({"test": measured(0.37, 0.37, queries=2)}, "better on dev; test cannot tell: nDCG", False),
+        ({"test": measured(-0.05, -0.01)}, "better on dev, worse on test: nDCG", False),
+        ({"verdict": "same"}, "not distinguishable on dev: nDCG", False),
+        ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
+        ({"verdict": "kept", "share": 0, "dev_queries": 19}, f"{FEW}the untrained model is kept", False),
+        ({"verdict": "kept", "share": 0}, "no sure gain on dev: the untrained model is kept", False),
+        (
+            dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "share": 0},
+            "worse: the untrained model is kept; fine-tuning changes nDCG@10 by −5.0 points on dev, −5.0 on test",
+            False,
+        ),
+    ],
+)
+def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], begins: str, gain: bool) -> None:
+    assert verdict_sentence(record(**changes)).startswith(begins)
+    assert gained(record(**changes)) is gain
     assert not gained(None)
 
 

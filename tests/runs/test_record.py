@@ -1,4 +1,4 @@
-"""``run.json`` is written and read by one typed record; other formats are refused."""
+"""``run.json`` and ``grid.json`` are written and read by typed records; other formats are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opera.core.errors import RunFolderError
 from opera.experiments.analysis import find_runs
 from opera.runs.folder import Run, RunWriter, holds_run
 from opera.runs.housekeeping import check_out_folder
-from opera.runs.record import FORMAT, RunRecord
+from opera.runs.record import FORMAT, GridRecord, RunRecord, grid_in
 
 VALUES: dict[str, Any] = {
     "status": "finished",
@@ -27,14 +27,9 @@ VALUES: dict[str, Any] = {
     "versions": {"python": "3.11"},
     "seconds": {"load": 1.5},
     "training": {
-        "steps": 10,
-        "resumed_from": 4,
-        "best_step": 8,
-        "best_value": 0.5,
-        "evaluations": [(4, 0.4), (8, 0.5)],
-        "lag": 1,
+        "steps": 10, "resumed_from": 4, "best_step": 8, "best_value": 0.5, "evaluations": [(4, 0.4), (8, 0.5)], "lag": 1
     },
-}
+}  # fmt: skip
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -48,19 +43,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert run.settings == VALUES["settings"]
 
 
-def test_processes_that_are_not_the_main_one_write_nothing(tmp_path: Path) -> None:
-    RunWriter(tmp_path, writes=False).write_record(RunRecord(**VALUES))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_unfinished_run_has_no_training_record(tmp_path: Path) -> None:
-    RunWriter(tmp_path).write_record(RunRecord(**{**VALUES, "status": "running", "training": None}))
+    unfinished = RunRecord(**{**VALUES, "status": "running", "training": None})
+    RunWriter(tmp_path, writes=False).write_record(unfinished)  # by a process that is not the main one
+    assert list(tmp_path.iterdir()) == []
+    RunWriter(tmp_path).write_record(unfinished)
     assert not Run.open(tmp_path).finished
     with pytest.raises(RunFolderError, match="this run is not finished; continue it with --resume"):
         _ = Run.open(tmp_path).training
 
 
-@pytest.mark.parametrize(("number", "shown"), [(None, "1"), (1, "1"), (3, "3"), (5, "5")])
+@pytest.mark.parametrize(("number", "shown"), [(None, "1"), (3, "3"), (5, "5")])
 def test_other_formats_are_refused_but_may_be_overwritten(tmp_path: Path, number: int | None, shown: str) -> None:
     values = VALUES if number is None else {**VALUES, "format": number}
     (tmp_path / "run.json").write_text(json.dumps(values))
@@ -80,3 +73,52 @@ def test_an_edited_record_names_the_field(tmp_path: Path, change: dict[str, str]
     (tmp_path / "run.json").write_text(json.dumps({**VALUES, "format": FORMAT, **change}))
     with pytest.raises(RunFolderError, match=f"run.json: is not as OPERA wrote it: {where}: "):
         _ = Run.open(tmp_path).record
+
+
+GRID = """{
+  "model": "mod\\u00e8le",
+  "settings": {
+    "learning_rate": 0.1,
+    "range": [
+      1,
+      50
+    ]
+  },
+  "cells": [
+    "x/ft/steps10/seed0"
+  ],
+  "data": {},
+  "scale": null
+}
+"""
+
+
+def test_a_grids_record_that_is_written_is_read(tmp_path: Path) -> None:
+    record = GridRecord(model="modèle", settings={"learning_rate": 0.1, "range": [1, 50]}, cells=["x/ft/steps10/seed0"])
+    record.write(tmp_path)
+    assert (tmp_path / "grid.json").read_text() == GRID
+    assert GridRecord.read(tmp_path) == record
+    assert grid_in(tmp_path) == record
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not JSON"),
+        ("[1]", "must be a JSON object"),
+        ('{"cells": []}', "model: Field required"),
+        ('{"model": "m", "settings": {}, "cells": [1]}', r"cells\.0: Input should be a valid string"),
+        (
+            '{"model": "m", "settings": {}, "cells": ["../other"]}',
+            r"cells: '\.\./other' is no folder inside",
+        ),
+        ('{"model": "m", "settings": {}, "cells": ["/etc"]}', "cells: '/etc' is no folder inside the grid's"),
+        ('{"model": "m", "settings": {}, "cells": ["a\\u0000b"]}', "is no folder inside the grid's"),
+    ],
+)
+def test_anything_else_is_no_grid(tmp_path: Path, text: str, reason: str) -> None:
+    assert grid_in(tmp_path) is None
+    (tmp_path / "grid.json").write_text(text)
+    for read in (grid_in, GridRecord.read):
+        with pytest.raises(RunFolderError, match=rf"grid\.json: is not as OPERA wrote it: .*{reason}"):
+            read(tmp_path)

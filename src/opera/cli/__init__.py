@@ -60,7 +60,7 @@ EXAMPLES: dict[Callable[..., Answer | None], str] = {
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
-    theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
+    theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5",
     paper: "--table main",
     data: "get nfcorpus",
     reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import Answer, OverwriteOption, SeedOption, path_option
+from opera.cli.options import Answer, SeedOption
 from opera.cli.screen import Screen
 from opera.core.errors import SettingError
-from opera.core.terminal import place
 
 if TYPE_CHECKING:
     from opera.diagnostics.simulation import Outcome, Point
@@ -32,24 +30,12 @@ def theory(
             help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value",
         ),
     ] = None,
-    out: Annotated[Path, path_option("--out", "chart to write: .svg, .png or .pdf")] = Path(
-        "theory.svg"
-    ),
-    overwrite: OverwriteOption = False,
     seed: SeedOption = 0,
 ) -> Answer:
-    """When does pruning help? Theorem 1 alongside a simulation using OPERA's own methods, as a
-    table and a chart.
-    """
+    """When does pruning help? Theorem 1 alongside a simulation using OPERA's own methods."""
     from opera.config.yaml import parse_assignments
-    from opera.core.extras import require
-    from opera.core.files import check_output
+    from opera.diagnostics.simulation import AUCS, NOISES, World, as_records, grid
 
-    require("matplotlib", "opera theory")
-    from opera.diagnostics.charts import FORMATS, write_theory_chart
-    from opera.diagnostics.simulation import AUCS, NOISES, World, as_records, grid, sweeps
-
-    check_output(out, "--out", FORMATS, overwrite=overwrite)
     noises, aucs = noise or NOISES, auc or AUCS
     base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
     assigned = parse_assignments(set_ or [])
@@ -60,14 +46,12 @@ def theory(
     points = grid(world, noises, aucs)
     names = ("k", "v", "beta", "angle", "documents")
     held = ", ".join(f"{name} = {getattr(world, name):g}" for name in names)
-    write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")
     return Answer(
-        lambda: {"chart": str(out), "points": as_records(points)},
-        partial(_print_theory, points=points, held=held, out=out),
+        lambda: {"points": as_records(points)}, partial(_print_theory, points=points, held=held)
     )
 
 
-def _print_theory(screen: Screen, points: Sequence[Point], held: str, out: Path) -> None:
+def _print_theory(screen: Screen, points: Sequence[Point], held: str) -> None:
     """Print Theorem 1 and the simulation for each world; ``held`` lists the settings that all
     worlds share.
     """
@@ -98,5 +82,4 @@ def _print_theory(screen: Screen, points: Sequence[Point], held: str, out: Path)
         "0.5), dp loses less than sp.",
         "simulated: the real methods, without variance, as in the theorem; standard errors up to "
         f"{largest:.4f}.",
-        f"\n{place(out)}: the gain over ft by noise rate, scoring quality, share selected and β",
     )

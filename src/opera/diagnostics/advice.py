@@ -138,66 +138,46 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
       the smallest that keeps the share of pairs that look true and loses at most a tenth of the
       queries; if there is none, dp.
     """
+    look_random = f"About {quality.noise or 0:.0%} of the pairs score no better than random ones."
+    why: tuple[str, ...] = ()
     if quality.noise is None:
-        return _default(
-            f"Only {quality.pool} documents to rank a pair among: too few to estimate noise."
-        )
-    if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        return _default(
-            f"{_look_random(quality)} That is little noise.", "Pruning would cost coverage."
-        )
-    if quality.pooled_auc < WEAK_SCORES:
-        return _default(
+        why = (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",)
+    elif quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
+        why = (f"{look_random} That is little noise.", "Pruning would cost coverage.")
+    elif quality.pooled_auc < WEAK_SCORES:
+        why = (
             "The similarity of this model hardly separates labelled pairs from random ones "
             f"(AUC {quality.pooled_auc:.2f}).",
             "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
         )
-    if quality.noise > MUCH_NOISE:
-        return _default(
-            _look_random(quality),
+    elif quality.noise > MUCH_NOISE:
+        why = (
+            look_random,
             "So many labels are rarely false. More likely, this model does not see what makes the "
             "pairs relevant.",
             "Check the suspicious pairs, or inspect with a better model.",
         )
+    if why:
+        return Advice(DEFAULT_METHOD, None, None, (DEFAULT_REASON, *why))
     candidates = [
         r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MAX_LOST
     ]
     if not candidates:
-        return _pruning_loses_queries(quality)
-    return _prune(quality, min(candidates, key=lambda r: r.k))
-
-
-def _default(*reasons: str) -> Advice:
-    return Advice(DEFAULT_METHOD, None, None, (DEFAULT_REASON, *reasons))
-
-
-def _look_random(quality: Quality) -> str:
-    return f"About {quality.noise:.0%} of the pairs score no better than random ones."
-
-
-def _pruning_loses_queries(quality: Quality) -> Advice:
-    reasons = (
-        DEFAULT_REASON,
-        f"{_look_random(quality)} {CHECK}",
-        f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
-        "dp draws such pairs less often and loses no query.",
-    )
-    return Advice(DEFAULT_METHOD, "dp", None, reasons)
-
-
-def _prune(quality: Quality, best: Retention) -> Advice:
-    verb = (
-        "exceeds"
-        if pruning_beats_finetuning(best.precision, quality.true_share)
-        else "does not exceed"
-    )
-    reasons = (
-        DEFAULT_REASON,
-        f"{_look_random(quality)} The model separates the others well (AUC "
-        f"{quality.pooled_auc:.2f}). {CHECK}",
+        why = (
+            f"{look_random} {CHECK}",
+            f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
+            "dp draws such pairs less often and loses no query.",
+        )
+        return Advice(DEFAULT_METHOD, "dp", None, (DEFAULT_REASON, *why))
+    best = min(candidates, key=lambda retention: retention.k)
+    helps = pruning_beats_finetuning(best.precision, quality.true_share)
+    why = (
+        f"{look_random} The model separates the others well "
+        f"(AUC {quality.pooled_auc:.2f}). {CHECK}",
         f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
-        f"Of the kept pairs, a share of {best.precision:.3f} would be true. This {verb} the "
-        f"{quality.true_share:.3f} of all pairs (Theorem 1).",
+        f"Of the kept pairs, a share of {best.precision:.3f} would be true. This "
+        f"{'exceeds' if helps else 'does not exceed'} the {quality.true_share:.3f} of all pairs "
+        "(Theorem 1).",
         "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
     )
-    return Advice(DEFAULT_METHOD, "sp", best.k, reasons)
+    return Advice(DEFAULT_METHOD, "sp", best.k, (DEFAULT_REASON, *why))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
@@ -21,8 +22,8 @@ CHUNK_ROWS = 50_000
 NEAR_DUPLICATE_OVERLAP = 0.8
 WORD = re.compile(r"\w+")
 
-Candidates = list[tuple[int, float]]
-"""Near-duplicates of one text: (row of the searched table, overlap)."""
+Candidates = dict[int, float]
+"""Near-duplicates of one text: the overlap by row of the searched table."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,10 @@ class Leak:
     examples: list[NearDuplicate]
 
 
-def words_of(text: str) -> frozenset[str]:
-    """Return the distinct words of a text, in lower case."""
-    return frozenset(WORD.findall(text.lower()))
-
-
-def word_overlap(words: frozenset[str], other_words: frozenset[str]) -> float:
+def word_overlap(text: str, other: str) -> float:
     """Shared words over all words of both (Jaccard); 0 for two texts without words."""
-    return len(words & other_words) / max(1, len(words | other_words))
+    words, others = (frozenset(WORD.findall(each.lower())) for each in (text, other))
+    return len(words & others) / max(1, len(words | others))
 
 
 def find_near_duplicates(
@@ -105,33 +102,18 @@ def find_near_duplicates(
     depth: int,
     device: str,
 ) -> list[Candidates]:
-    """Find near-duplicates of texts: those of their ``depth`` nearest that share at least 80% of
-    their words.
+    """Find, for each text, those of its ``depth`` nearest that share at least 80% of its words.
 
-    Args:
-        texts: the texts to check.
-        embeddings: float32 ``[texts, dimension]``, rows of length 1.
-        others: the texts to search.
-        other_embeddings: float32 ``[others, dimension]``, rows of length 1.
-        depth: how many to look at.
-        device: where to multiply.
-
-    Returns:
-        For each text, (row of ``others``, overlap) of its near-duplicates; its own row too, if it
-        is one of them.
+    Embeddings are float32 ``[texts, dimension]``, rows of length 1. A text finds its own row too,
+    if it is among the others.
     """
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
-    duplicates: list[Candidates] = []
+    found = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
-        words = words_of(text)
-        overlaps = (
-            (int(row), word_overlap(words, words_of(other)))
-            for row, other in zip(rows, others.texts(rows), strict=True)
-        )
-        duplicates.append(
-            [(row, overlap) for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP]
-        )
-    return duplicates
+        both = zip(rows.tolist(), others.texts(rows), strict=True)
+        overlaps = {row: word_overlap(text, other) for row, other in both}
+        found.append({row: o for row, o in overlaps.items() if o >= NEAR_DUPLICATE_OVERLAP})
+    return found
 
 
 def count_duplicates(
@@ -139,31 +121,19 @@ def count_duplicates(
 ) -> Duplicates:
     """Count the near-duplicates within a table, or of a random 10,000 of its texts if it has more.
 
-    Args:
-        table: the texts.
-        embeddings: float32 ``[texts, dimension]``, rows of length 1.
-        seed: of the random sample.
-        max_examples: how many examples to return.
-        device: where to multiply.
+    ``embeddings`` are float32 ``[texts, dimension]``, rows of length 1.
     """
     rows = _rows_to_check(len(table), seed)
     own = np.array(embeddings[rows])
-    duplicates = find_near_duplicates(
-        table.texts(rows), own, table, embeddings, NEIGHBOURS + 1, device
-    )
-    near_duplicates = 0
-    examples: list[NearDuplicate] = []
-    shown: set[frozenset[int]] = set()
-    for own_row, candidates in zip(rows.tolist(), duplicates, strict=True):
-        others = [(row, overlap) for row, overlap in candidates if row != own_row]
-        if not others:
-            continue
-        near_duplicates += 1
-        pair = frozenset((own_row, max(others, key=lambda duplicate: duplicate[1])[0]))
-        if len(examples) < max_examples and pair not in shown:
-            shown.add(pair)
-            examples.append(_example(table, own_row, others, table))
-    return Duplicates(len(table), len(rows), near_duplicates, _count_copies(table), examples)
+    found = find_near_duplicates(table.texts(rows), own, table, embeddings, NEIGHBOURS + 1, device)
+    near = {
+        row: {other: overlap for other, overlap in candidates.items() if other != row}
+        for row, candidates in zip(rows.tolist(), found, strict=True)
+    }
+    best = {row: max(others, key=others.__getitem__) for row, others in near.items() if others}
+    once = (row for row, other in best.items() if not (other < row and best.get(other) == row))
+    examples = [_example(table, row, table, near[row]) for row in islice(once, max_examples)]
+    return Duplicates(len(table), len(rows), len(best), _count_copies(table), examples)
 
 
 def find_leak(
@@ -175,77 +145,53 @@ def find_leak(
     max_examples: int,
     device: str = "cpu",
 ) -> Leak:
-    """Find near-duplicates of a split's queries in train, or of a random 10,000 of them if it has
-    more.
+    """Find near-duplicates of a split's queries in train, or of a random 10,000 of them.
 
-    Args:
-        data: the data set.
-        split: the split to check.
-        train_embeddings: float32 ``[n, dimension]``, rows of length 1, the training queries with a
-            relevant document.
-        split_embeddings: float32 ``[m, dimension]``, rows of length 1, the queries of the split
-            with one.
-        seed: of the random sample.
-        max_examples: how many examples to return.
-        device: where to multiply.
+    The embeddings are float32 ``[queries, dimension]``, rows of length 1, of the queries with a
+    relevant document.
     """
     train, held_out = data.training_split(), data.split(split).relevant()
     rows = _rows_to_check(held_out.n_queries, seed)
-    checked = np.zeros(held_out.n_queries, dtype=bool)
-    checked[rows] = True
-    held_out = held_out.select_queries(checked)
+    held_out = held_out.select_queries(np.isin(np.arange(held_out.n_queries), rows))
     train_queries = data.queries.select(train.query_rows)
-    duplicates = find_near_duplicates(
-        data.queries.texts(held_out.query_rows, "text"),
-        np.array(split_embeddings[rows]),
-        train_queries,
-        train_embeddings,
-        NEIGHBOURS,
-        device,
-    )
-    leaked_queries = [query for query, candidates in enumerate(duplicates) if candidates]
+    texts, own = data.queries.texts(held_out.query_rows, "text"), np.array(split_embeddings[rows])
+    found = find_near_duplicates(texts, own, train_queries, train_embeddings, NEIGHBOURS, device)
+    leaked = {query: candidates for query, candidates in enumerate(found) if candidates}
+    leaked_pairs = 0
+    for query, candidates in leaked.items():
+        labelled = np.concatenate([_documents(train, row) for row in candidates])
+        leaked_pairs += int(np.isin(_documents(held_out, query), labelled).sum())
     documents = np.unique(held_out.doc_rows)
+    examples = [
+        _example(data.queries, int(held_out.query_rows[query]), train_queries, leaked[query])
+        for query in islice(leaked, max_examples)
+    ]
     return Leak(
         queries=held_out.n_queries,
-        leaked_queries=len(leaked_queries),
+        leaked_queries=len(leaked),
         pairs=len(held_out.doc_rows),
-        leaked_pairs=sum(
-            _leaked_pairs(query, duplicates[query], held_out, train) for query in leaked_queries
-        ),
+        leaked_pairs=leaked_pairs,
         documents=len(documents),
         shared_documents=int(np.isin(documents, train.doc_rows).sum()),
-        examples=[
-            _example(
-                data.queries, int(held_out.query_rows[query]), duplicates[query], train_queries
-            )
-            for query in leaked_queries[:max_examples]
-        ],
+        examples=examples,
     )
 
 
-def _leaked_pairs(query: int, duplicates: Candidates, held_out: Qrels, train: Qrels) -> int:
-    """Count the pairs of a held-out query whose document is labelled for one of its duplicates in
-    train.
-    """
-    labelled = {
-        int(doc)
-        for row, _ in duplicates
-        for doc in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]
-    }
-    own_docs = held_out.doc_rows[held_out.offsets[query] : held_out.offsets[query + 1]]
-    return sum(int(doc) in labelled for doc in own_docs)
+def _documents(qrels: Qrels, query: int) -> NDArray[np.integer]:
+    """The documents labelled for a query."""
+    return np.asarray(qrels.doc_rows[qrels.offsets[query] : qrels.offsets[query + 1]])
 
 
 def _example(
-    table: TextTable, row: int, duplicates: Candidates, others: TextTable
+    table: TextTable, row: int, others: TextTable, candidates: Candidates
 ) -> NearDuplicate:
-    """Describe a text and its closest duplicate among ``others``."""
-    other, overlap = max(duplicates, key=lambda duplicate: duplicate[1])
-    (name, text), (other_name, other_text) = (
+    """Describe a text and its closest duplicate."""
+    other = max(candidates, key=candidates.__getitem__)
+    (own, text), (other_id, other_text) = (
         (part.ids(slice(at, at + 1))[0], part.texts(slice(at, at + 1))[0])
         for part, at in ((table, row), (others, other))
     )
-    return NearDuplicate(name, other_name, text, other_text, overlap)
+    return NearDuplicate(own, other_id, text, other_text, candidates[other])
 
 
 def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:
@@ -259,12 +205,8 @@ def _count_copies(table: TextTable) -> int:
     """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes;
     empty ones are none.
     """
-    hashes = np.empty(len(table), dtype=np.uint64)
-    for start in range(0, len(table), CHUNK_ROWS):
-        for row, text in enumerate(table.texts(slice(start, start + CHUNK_ROWS)), start=start):
-            digest = hashlib.blake2b(
-                " ".join(text.lower().split()).encode(), digest_size=8
-            ).digest()
-            hashes[row] = int.from_bytes(digest, "little")
-    full = np.delete(hashes, table.empty_rows())
+    starts = range(0, len(table), CHUNK_ROWS)
+    texts = (text for start in starts for text in table.texts(slice(start, start + CHUNK_ROWS)))
+    digests = (xxh3_64_intdigest(" ".join(text.lower().split()).encode()) for text in texts)
+    full = np.delete(np.fromiter(digests, np.uint64, len(table)), table.empty_rows())
     return len(full) - len(np.unique(full))

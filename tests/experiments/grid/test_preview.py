@@ -18,8 +18,10 @@ from opera.cli.screen import Screen
 from opera.config.automatic import resolve
 from opera.config.training import TrainSettings
 from opera.experiments.grid import preview
+from opera.experiments.grid import run as running
 from opera.experiments.grid.preview import Timing, plan_records, seconds_left, time_grid
 from opera.experiments.grid.run import Processes, Status
+from processes import ForkedWorker
 
 Call = Callable[..., tuple[int, str, str]]
 TIMING = Timing(per_step=0.5, overhead=3.0, encoding=5.0, model_bytes=1, situation=SITUATION)
@@ -101,7 +103,10 @@ def test_each_data_set_is_timed_once_with_the_cores_its_cells_will_have(
     assert used == [(2, 1, 1), (2, 1, 3), (2, 1, 8)]
 
 
-def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_plan_times_real_steps_and_writes_nothing(
+    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
     out = tmp_path / "grid"
     code, text, error = call(
         beir, "--model", static_model, "--out", out, "--methods", "ft,dp", "--steps", "100000,200000", "--plan",

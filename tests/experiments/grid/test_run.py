@@ -64,24 +64,10 @@ def test_the_end_of_a_failed_cells_log_is_shown(
     assert cell.log.read_text(errors="replace").startswith("an earlier try\na\n")
 
 
-def test_no_more_processes_than_cells_share_the_cores(
-    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shares: list[int] = []
-
-    class Counted(Processes):
-        def __init__(self, at_once: int) -> None:
-            shares.append(at_once)
-            super().__init__(at_once)
-
-    monkeypatch.setattr(run, "Processes", Counted)
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 7]), jobs=50)
-    run_grid(status, "model")
-    assert (len(status.done), len(sham_cells), shares) == (2, 2, [2])
-
-
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])
-def test_cores_are_shared(at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_shared_unless_the_user_says_how_many(
+    at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run.os, "cpu_count", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert Processes(at_once)._environment.get("OMP_NUM_THREADS") == threads
@@ -142,14 +128,16 @@ def test_a_signal_that_is_ignored_stays_ignored_as_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_from_another_thread_than_the_main_one_cells_run_too(
-    sham_cells: list[subprocess.Popen[str]], tmp_path: Path
+def test_more_jobs_than_cells_and_another_thread_than_the_main_one(
+    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0]))
+    made: list[int] = []
+    monkeypatch.setattr(run, "Processes", lambda at_once: made.append(at_once) or Processes(at_once))
+    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 7]), jobs=50)
     thread = threading.Thread(target=run_grid, args=(status, "model"), daemon=True)
     thread.start()
     thread.join()
-    assert len(status.done) == 1
+    assert (len(status.done), len(sham_cells), made) == (2, 2, [2])
 
 
 def test_a_progress_line_that_cannot_be_printed_stops_the_others(

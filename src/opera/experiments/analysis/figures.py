@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +57,11 @@ def compute_convergence(
         target = best.mean(measure)
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
             own = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
-            first = next(own, None)
-            steps = step_ratio = seconds_ratio = None
-            if first is not None:
-                steps, step_ratio = first.steps, first.steps / best.steps
+            reached: tuple[Any, ...] = (None, None, None)
+            if (first := next(own, None)) is not None:
                 seconds_ratio = ratio(first.training_seconds, best.training_seconds)
-            found = Convergence(data, label, target, best.steps, steps, step_ratio, seconds_ratio)
-            convergence.append(found)
+                reached = (first.steps, first.steps / best.steps, seconds_ratio)
+            convergence.append(Convergence(data, label, target, best.steps, *reached))
     return convergence
 
 

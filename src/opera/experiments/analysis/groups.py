@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import OtherFormatError, RunFolderError
 from opera.core.terminal import shown
-from opera.experiments.analysis.labels import differing_settings, method_label, short_name
+from opera.experiments.analysis.labels import differing_settings, method_label
 from opera.methods import METHODS
 from opera.runs.folder import (
     MEASURES_FILE,
@@ -74,11 +74,6 @@ class Group:
     method: str
     steps: int
     runs: tuple[Run, ...]
-
-    @property
-    def name(self) -> str:
-        """The data set's short name: the last part of a path."""
-        return short_name(self.data)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,22 +85,22 @@ class Chart:
         return nice_ticks(values)
 
     def x_of(self, value: float) -> float:
-        """The place of a value of x; logarithmic where x grows by factors, as steps do."""
-        low, high = self.x_ticks[0], self.x_ticks[-1]
-        if low > 0 and high / low >= MAX_TICKS:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return round(LEFT + (value - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 1)
+        """The place of a value of x; its ticks are equally far from each other."""
+        return _place(value, self.x_ticks, LEFT, WIDTH - RIGHT)
 
     def y_of(self, value: float) -> float:
         """The place of a value of y."""
-        low, high = self.y_ticks[0], self.y_ticks[-1]
-        return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+        return _place(value, self.y_ticks, HEIGHT - BOTTOM, TOP)
 
     def dash(self, line: Line) -> str:
         """The dashes of a line, by its place among those of its colour."""
         own = colour(line.method)
         alike = [other.method for other in self.lines if colour(other.method) == own]
         return DASHES[alike.index(line.method) % len(DASHES)]
+
+
+def _place(value: float, ticks: Sequence[float], first: int, last: int) -> float:
+    return round(float(np.interp(value, ticks, np.linspace(first, last, len(ticks)))), 1)
 
 
 def colour(method: str) -> str:
