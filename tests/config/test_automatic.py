@@ -28,21 +28,6 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
     assert make_recipe({name: flat[name] for name in AUTOMATIC if name != "epochs"})  # each within its own bounds
 
 
-@given(counts, st.sampled_from(KINDS))
-def test_what_is_given_stays(queries: int, kind: ModelKind) -> None:
-    values = {
-        "max_steps": 7,
-        "learning_rate": 1e-5,
-        "warmup_ratio": 0.0,
-        "temperature": 0.3,
-        "per_device_train_batch_size": 5,
-        "precision": "fp32",
-    }
-    flat = resolve(TrainSettings.parse(values), Situation(queries, kind, "cpu")).flat()
-    assert {name: flat[name] for name in values} == values
-    assert flat["epochs"] == round(7 / math.ceil(queries / 5), 2)
-
-
 @given(counts, st.floats(0.01, 50), st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))
 def test_an_epoch_draws_every_query_once(
     queries: int, epochs: float, batch: int, accumulation: int, processes: int

@@ -7,7 +7,6 @@ import pytest
 from opera.config.automatic import Situation, resolve
 from opera.config.presets import PRESETS
 from opera.config.recipe import make_recipe
-from opera.config.training import TrainSettings
 from opera.methods import METHODS
 
 
@@ -20,24 +19,6 @@ def test_a_preset_fits_every_method(preset: str, method: str) -> None:
     assert (flat["temperature"], flat["mask_known_positives"], flat["guard"]) == (0.02, False, False)
     own = PRESETS[preset].keys() & METHODS[method].settings_class.model_fields
     assert all(flat[name] == PRESETS[preset][name] for name in own)
-
-
-def test_a_preset_names_only_settings() -> None:
-    known = set(TrainSettings.flat_fields).union(*(method.settings_class.model_fields for method in METHODS.values()))
-    for values in PRESETS.values():
-        assert values.keys() <= known
-
-
-def test_the_paper_and_the_release_rank_queries_differently() -> None:
-    paper, release = (make_recipe({"preset": preset, "method": "dp"}).flat() for preset in ("paper", "release"))
-    assert (paper["query_score"], paper["update_interval"], paper["corpus_text"]) == ("loss", 1, "title_text")
-    assert (release["query_score"], release["update_interval"], release["corpus_text"]) == (
-        "similarity",
-        "epoch",
-        "text",
-    )
-    kept = [make_recipe({"preset": preset, "method": "sp"}).flat()["query_weighting"] for preset in PRESETS]
-    assert kept == ["pairs", "uniform"]
 
 
 def test_the_release_warms_up_and_decays_weights_and_has_twice_the_papers_batch() -> None:

@@ -32,24 +32,6 @@ def test_values_are_checked_and_come_back() -> None:
     assert TrainSettings.parse(settings.flat()) == settings
 
 
-def test_what_the_user_chose_is_known() -> None:
-    settings = TrainSettings.parse({"max_query_length": 128})
-    assert settings.model_fields_set == {"max_query_length"}  # though 128 is the default
-    assert TrainSettings().model_fields_set == set()
-
-
-def test_mistakes_of_all_settings_are_reported_at_once() -> None:
-    with pytest.raises(SettingError) as caught:
-        TrainSettings.parse({"max_steps": 0, "trainer": "save_steps=0", "noise": "some", "nothing": 1})
-    for part in (
-        "max_steps: must be",
-        "trainer: save_steps: must be a whole number above 0, got 0",
-        "noise: must be",
-        "unknown setting 'nothing'",
-    ):
-        assert part in str(caught.value)
-
-
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 4), st.integers(1, 8))
 def test_batch_arithmetic(per_device: int, accumulation: int, group: int, processes: int) -> None:
     batching = BatchingSettings(

@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 
 from opera.core.cache import MANIFEST, cached, damage
-from opera.core.errors import DataError, SettingError, StorageError
+from opera.core.errors import SettingError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -109,17 +109,6 @@ def test_what_several_need_is_made_by_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in (tmp_path / "vectors").iterdir()] == ["abc"]
 
 
-def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail(folder: Path) -> None:
-        write(folder)
-        raise DataError("line 7")
-
-    with pytest.raises(DataError, match="line 7"):
-        cached("vectors", "abc", fail)
-    assert not list((tmp_path / "vectors").iterdir())
-    cached("vectors", "abc", write)
-
-
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     kind = tmp_path / "vectors"
     for name in (".abc.part", ".old.part", ".new.part"):
@@ -139,11 +128,6 @@ def test_a_full_disk_is_one_sentence() -> None:
 
     with pytest.raises(StorageError, match="no space left on device; free some space"):
         cached("vectors", "abc", fill)
-
-
-def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        cached("vectors", "abc", lambda folder: Path("/nowhere/at all").read_text())
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,6 @@ def test_wrong_input_exits_with_2_and_failed_training_with_1() -> None:
     assert all(issubclass(kind, InputError) for kind, number in status.items() if number == 2)
 
 
-def test_the_drawing_in_the_docstring_names_them_all() -> None:
-    assert all(kind.__name__ in str(errors.__doc__) for kind in KINDS)
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

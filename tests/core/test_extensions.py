@@ -32,14 +32,6 @@ def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wr
         sys.modules.pop(path.stem, None)
 
 
-def test_without_the_variable_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("", " , "):
-        monkeypatch.setenv("OPERA_EXTENSIONS", value)
-        load_extensions()
-    monkeypatch.delenv("OPERA_EXTENSIONS")
-    load_extensions()
-
-
 def test_each_module_is_imported_once(write_module: Write) -> None:
     write_module(one_extension="import opera\nload = opera.load_data", other_extension="")
     load_extensions()

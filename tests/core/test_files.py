@@ -153,20 +153,6 @@ def test_a_folder_is_not_replaced_by_half_of_one_nor_over_a_file_of_others(tmp_p
     assert list(tmp_path.iterdir()) == [home]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    folder, file = tmp_path / "out", tmp_path / "pairs[1].tsv"
-    unfinished(folder).mkdir()
-    (unfinished(folder) / "half").write_text("1")
-    unfinished(file).write_text("much more than the file holds")
-    theirs = tmp_path / ".out-mine"
-    theirs.touch()
-    replace_folder(folder, writes(a="1"))
-    replace_file(file, lambda temporary: temporary.write_text("1"))
-    assert sorted(tmp_path.iterdir()) == sorted([theirs, folder, file])
-    assert made(folder) == {"a": "1"}
-    assert file.read_text() == "1"
-
-
 def test_nothing_is_written_through_a_link_in_the_place_of_a_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     unfinished(tmp_path / "out").symlink_to("mine")

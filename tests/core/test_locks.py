@@ -38,13 +38,6 @@ def test_a_held_folder_is_refused_and_the_holder_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_in_the_block_releases_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="stop"), sole_use(tmp_path, "x"):
-        raise ValueError("stop")
-    with sole_use(tmp_path, "x"):
-        pass
-
-
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     folder, script = tmp_path / "run", tmp_path / "hold.py"
     folder.mkdir()

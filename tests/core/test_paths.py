@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -40,17 +39,6 @@ def test_what_no_path_may_be_is_refused(
     with pytest.raises(SettingError) as caught:
         user_path(value, "--out")
     assert str(caught.value) == message
-
-
-def test_a_folder_that_may_not_be_entered_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, **_: object) -> os.stat_result:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "stat", refuse)
-    with pytest.raises(SettingError, match=r"^--out closed/x: cannot be looked up \(Permission denied\)$"):
-        user_path("closed/x", "--out")
-    with pytest.raises(SettingError, match="cannot be looked up"):
-        kind_of_place(Path("closed/x"))
 
 
 def test_what_is_at_a_path_is_said_in_words(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opera.core.errors import DataError
-from opera.core.reading import open_file, read_text
+from opera.core.reading import open_file, parse_json, read_json, read_text
 from opera.data.lines import numbered_lines
 
 
@@ -62,7 +65,7 @@ def test_a_file_of_absurd_size_is_not_read_whole(tmp_path: Path, monkeypatch: py
     assert read_text(tmp_path / "large") == "x" * 10
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le"])
 def test_utf_16_and_32_are_known_with_a_mark_and_without(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "wide").write_text('{"_id": "d1", "text": "one"}', encoding=encoding)
     said = "not UTF-8; convert the file to UTF-8"
@@ -76,3 +79,56 @@ def test_utf_16_and_32_are_known_with_a_mark_and_without(tmp_path: Path, encodin
 def test_other_files_are_not_taken_for_them(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     assert read_text(tmp_path / "file") == content.decode()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES, st.booleans())
+def test_json_is_read(value: object, ascii_only: bool) -> None:
+    assert parse_json(json.dumps(value, ensure_ascii=ascii_only)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", r"not JSON \(Expecting value at column 1\)"),
+        ("\t\t", r"not JSON \(Expecting value at column 3\)"),
+        ('{"a":\n oops}', r"not JSON \(Expecting value at line 2, column 2\)"),
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
+        ('[{"x": {"a": 1, "a": 2}}]', "the key 'a' occurs twice"),
+        ("NaN", "holds NaN, which is no number of JSON"),
+        ("[-Infinity]", "holds -Infinity, which is no number of JSON"),
+        ("[1e999]", "holds the number 1e999, which is too large"),
+        ("9" * 5000, "holds a whole number of 5,000 digits; at most 1,000 are read"),
+        ('["\\ud83d"]', r"holds half a character \('\\ud83d'\); remove it"),
+        ('{"\\udc00": 1}', r"holds half a character \('\\udc00'\); remove it"),
+        ("[" * 101 + "]" * 101, "nested more than 100 deep"),
+        ("[" * 2000 + "]" * 2000, "nested more than 100 deep"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested more than 100 deep"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_the_rest_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        parse_json(text)
+
+
+def test_what_looks_alike_is_read() -> None:
+    assert parse_json("[" * 100 + "]" * 100)
+    assert parse_json('"' + "[" * 500 + '"') == "[" * 500
+    assert parse_json('"\\ud83d\\ude00"') == "\U0001f600"
+    assert parse_json(json.dumps("NaN")) == "NaN"
+
+
+def test_a_file_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('\ufeff{"a": 1}', encoding="utf-8")
+    assert read_json(path) == {"a": 1}
+    path.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(ValueError, match=r"^line 1 is not UTF-8"):
+        read_json(path)

@@ -109,7 +109,6 @@ def _run() -> NoReturn:
         sys.stdout = io.StringIO()  # all have the same results, and one prints them
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    sys.argv[1:] = map(_as_typed, sys.argv[1:])
     os.environ["PYTHONSAFEPATH"] = (
         "1"  # no process that a library starts imports what the current folder holds
     )
@@ -143,21 +142,11 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
         place = "" if error.filename is None else f"{error.filename}: "
         _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
     if several_processes() and any(word in str(error) for word in LOST_PROCESS):
-        say(
-            f"opera, process {os.environ['RANK']}: another process ended; see its message",
-            file=sys.stderr,
-        )
+        ended = "another process ended; see its message"
+        say(f"opera, process {os.environ['RANK']}: {ended}", file=sys.stderr)
     else:  # what no code expected; Python would print a user's text in its message as it is
         say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
     sys.exit(1)
-
-
-def _as_typed(word: str) -> str:
-    """Return an argument as text; in a locale without UTF-8, Python leaves its bytes undecoded."""
-    try:
-        return os.fsencode(word).decode("utf-8")
-    except UnicodeError:
-        return word
 
 
 def _fail(*message: str, status: int) -> NoReturn:
@@ -171,11 +160,9 @@ def _fail(*message: str, status: int) -> NoReturn:
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
-
-
+"""What errors of torch.distributed say when another process has ended."""
 LONGEST_LINE = 3000
 """Characters of a line of a message."""
-
 WRONG_USAGE = 2
 """Exit status of arguments that a command does not take."""
 
