@@ -21,7 +21,6 @@ GUIDES = ("start.md", "coming-from-sentence-transformers.md", "coming-from-flage
 LONGER = ("data.md", "training.md", "report.md", "deploy.md")
 """Guides whose blocks run where the slow tests do, CI among them."""
 NEEDS = {
-    "coming-from-sentence-transformers.md": ("peft",),
     "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
 }
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
