@@ -35,16 +35,7 @@ class WrongError(Exception):
 
 @dataclass
 class Seen:
-    """What a data set says.
-
-    Attributes:
-        documents: sorted.
-        queries: likewise.
-        pairs: grade, and weight where the split has weights.
-        negatives: query and document, of train queries.
-        scores: of a teacher; several where lines repeat a pair.
-        prompt: before every query.
-    """
+    """What a data set says: sorted texts, grades and perhaps weights, and what train lines add."""
 
     documents: list[Text] = field(default_factory=list)
     queries: list[Text] = field(default_factory=list)
@@ -319,34 +310,18 @@ _IDS = {
 ROLES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "pairs": {
         "query": ["query", "anchor", "question", "q", "query_text", "search_query", "sentence1", "sentence_1"],
-        "document": (
-            [
-                "document",
-                "positive",
-                "passage",
-                "answer",
-                "doc",
-                "pos",
-                "document_text",
-                "passage_text",
-                "sentence2",
-                "sentence_2",
-            ]
-        ),
-        "query_id": _IDS["query"],
-        "document_id": _IDS["document"],
-        "title": ["title"],
+        "document": ["document", "positive", "passage", "answer", "doc", "pos", "document_text", "passage_text",
+                     "sentence2", "sentence_2"],
+        "query_id": _IDS["query"], "document_id": _IDS["document"], "title": ["title"],
         "grade": ["grade", "score", "relevance", "rel", "label", "rating"],
-        "weight": ["weight", "clicks", "count"],
-        "split": ["split"],
+        "weight": ["weight", "clicks", "count"], "split": ["split"],
     },
     "documents": {
-        "id": ["id", "_id", *_IDS["document"]],
-        "title": ["title"],
+        "id": ["id", "_id", *_IDS["document"]], "title": ["title"],
         "text": ["text", "document", "passage", "contents", "content", "body", "document_text", "passage_text"],
     },
     "queries": {"id": ["id", "_id", *_IDS["query"]], "text": ["text", "query", "question", "q", "query_text"]},
-}
+}  # fmt: skip
 SPLIT_OF = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
 
 
@@ -592,17 +567,7 @@ def beir_data(folder: Path) -> Seen:
 
 @dataclass
 class Trained:
-    """Files of another trainer, collected.
-
-    Attributes:
-        documents: by id where they have one, else by title and text.
-        queries: likewise.
-        positives: of each split.
-        judged: grades by split, query and document.
-        negatives: of all files.
-        scores: of a teacher.
-        prompts: of all lines.
-    """
+    """Files of another trainer, collected; texts are by id, or by title and text where they have none."""
 
     documents: dict[Any, Text] = field(default_factory=dict)
     queries: dict[Any, Text] = field(default_factory=dict)

@@ -4,13 +4,13 @@ A fuzzer starts from valid files, spoils some, and runs what reads them inside `
 are read with every row accounted for, or an ``InputError`` says on one printable line what is wrong. Never another
 exception, a wait, or a half-written entry in the cache. An example:
 
-    @given(spoilt(VALID))
-    def test_recipes(content: bytes) -> None:
-        with workplace() as folder, only_refusals() as refusals:
-            (folder / "recipe.yaml").write_bytes(content)
+    @given(one_spoilt({"recipe.yaml": b"method: dp"}))
+    def test_recipes(files: Files) -> None:
+        with workplace(files) as folder, only_refusals() as refusals:
             read_recipe(folder / "recipe.yaml")
 
-Leave ``max_examples`` to the profile: 100 by default, 10,000 with ``make fuzz`` (``--hypothesis-profile=nightly``).
+Leave ``max_examples`` to the profile, or to ``few`` where an example takes long: 100 by default, 10,000 with
+``make fuzz`` (``--hypothesis-profile=nightly``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from opera.core.errors import InputError
@@ -57,6 +58,41 @@ def spoilt_values(value: Any, most: int = 3) -> st.SearchStrategy[Any]:
     return st.lists(_CHANGES, min_size=1, max_size=most).map(lambda changes: _change(value, changes))
 
 
+Files = Mapping[str, bytes]
+"""Contents by name."""
+
+
+def few(examples: int) -> settings:
+    """Settings of a slow fuzzer: fewer examples than the default 100, and as many as any other profile says."""
+    return settings(max_examples=examples) if settings.default.max_examples == 100 else settings()
+
+
+def one_spoilt(files: Files) -> st.SearchStrategy[Files]:
+    """Spoil one of some files: its bytes, or the values of JSON and of JSON Lines."""
+    kinds = []
+    for name, content in files.items():
+        changed = spoilt(content)
+        if name.endswith(".json"):
+            changed |= spoilt_values(json.loads(content)).map(to_json)
+        elif name.endswith(".jsonl"):
+            lines = spoilt_values([json.loads(line) for line in lines_of(content)])
+            changed |= lines.filter(lambda values: isinstance(values, list)).map(json_lines)
+        kinds.append(changed.map(lambda new, name=name: {**files, name: new}))
+    return st.one_of(kinds)
+
+
+def json_lines(values: list[Any]) -> bytes:
+    """Write JSON Lines, as :func:`to_json` does."""
+    return b"".join(to_json(value) + b"\n" for value in values)
+
+
+def put(folder: Path, files: Files) -> None:
+    """Write files, and the folders above them."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
 def to_json(value: Any) -> bytes:
     """Write JSON as Python does: also half characters, NaN, and whole numbers of any length."""
     return json.dumps(value, default=str).encode()
@@ -68,11 +104,12 @@ def lines_of(content: bytes) -> list[str]:
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
-    """A folder for the files of one example, and a cache of its own that must not hold half-written entries."""
+def workplace(files: Files | None = None) -> Iterator[Path]:
+    """A folder with the files of one example, and a cache of its own that must not hold half-written entries."""
     before = os.environ.get("OPERA_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["OPERA_CACHE"] = str(Path(folder) / "cache")
+        put(Path(folder), files or {})
         try:
             yield Path(folder)
             left = [str(path) for path in (Path(folder) / "cache").rglob("*") if path.name.startswith(".")]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
-from fuzzing import only_refusals, spoilt, spoilt_values, to_json, workplace
+from fuzzing import Files, few, one_spoilt, only_refusals, put, spoilt, spoilt_values, to_json, workplace
 from opera.core.errors import TrainingError
 from opera.data import RetrievalData, load_data
 from opera.experiments.analysis import analyse_runs
@@ -49,24 +49,17 @@ def run(tmp_path_factory: pytest.TempPathFactory, data: RetrievalData, static_mo
     return out
 
 
-def files_of(run: Path, names: tuple[str, ...], folder: str = "") -> st.SearchStrategy[dict[str, bytes]]:
-    """Spoil one or two of these files, JSON also by its values."""
-    kinds = []
-    for name in names:
-        content = (run / folder / name).read_bytes()
-        changed = spoilt(content)
-        if name.endswith(".json"):
-            changed |= spoilt_values(json.loads(content)).map(to_json)
-        kinds.append(changed.map(lambda new, name=name: {f"{folder}{name}": new}))
-    return st.one_of(kinds) | st.tuples(st.one_of(kinds), st.one_of(kinds)).map(lambda both: {**both[0], **both[1]})
+def files_of(run: Path, names: tuple[str, ...], folder: str = "") -> st.SearchStrategy[Files]:
+    """Spoil one or two of these files."""
+    one = st.one_of(one_spoilt({f"{folder}{name}": (run / folder / name).read_bytes()}) for name in names)
+    return one | st.tuples(one, one).map(lambda both: {**both[0], **both[1]})
 
 
-def copied(run: Path, home: Path, spoiled: dict[str, bytes]) -> Path:
+def copied(run: Path, home: Path, spoiled: Files) -> Path:
     """Copy a run, without its model, and spoil the copy."""
     copy = home / "grid" / "run"
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("model", "checkpoints"))
-    for name, content in spoiled.items():
-        (copy / name).write_bytes(content)
+    put(copy, spoiled)
     return copy
 
 
@@ -74,8 +67,9 @@ def test_reports(run: Path) -> None:
     """Of a spoilt run alone, and of one beside a good one, which is always reported."""
     named = str(run)
 
+    @few(40)
     @given(files_of(run, READ), st.booleans())
-    def check(spoiled: dict[str, bytes], alone: bool) -> None:
+    def check(spoiled: Files, alone: bool) -> None:
         with workplace() as home:
             copy = copied(run, home, spoiled)
             if not alone:
@@ -97,7 +91,7 @@ def test_reports(run: Path) -> None:
 
 def test_a_run_as_a_model(run: Path, data: RetrievalData) -> None:
     @given(files_of(run, ("run.json",)))
-    def check(spoiled: dict[str, bytes]) -> None:
+    def check(spoiled: Files) -> None:
         with workplace() as home, only_refusals():
             copy = copied(run, home, spoiled)
             (copy / "model").mkdir()
@@ -114,7 +108,7 @@ def test_the_door_of_a_resumed_run(run: Path) -> None:
     identity = Run.open(run).record.identity
 
     @given(files_of(run, ("run.json",)))
-    def check(spoiled: dict[str, bytes]) -> None:
+    def check(spoiled: Files) -> None:
         with workplace() as home, only_refusals():
             copy = copied(run, home, spoiled)
             check_out_folder(copy, resume=True, overwrite=False)
@@ -138,10 +132,9 @@ def test_the_door_of_a_resumed_run(run: Path) -> None:
 def test_grid_files(run: Path) -> None:
     record = {"model": "model", "settings": {"range": [1, 50], "lr": 0.1}, "cells": ["run", "a/b/c"]}
 
-    @given(spoilt(to_json(record)) | spoilt_values(record).map(to_json))
-    def check(content: bytes) -> None:
-        with workplace() as home, only_refusals():
-            (home / "grid.json").write_bytes(content)
+    @given(one_spoilt({"grid.json": to_json(record)}))
+    def check(files: Files) -> None:
+        with workplace(files) as home, only_refusals():
             found = grid_in(home)
             for cell in found.cells if found else ():
                 assert (home / cell).resolve().is_relative_to(home.resolve())
@@ -153,12 +146,11 @@ def test_checkpoints(run: Path) -> None:
     """A spoilt checkpoint gives way to the one before; one that was sealed again is read, or refused."""
 
     @given(files_of(run, SEALED, "checkpoints/checkpoint-8/"), st.booleans())
-    def check(spoiled: dict[str, bytes], sealed_again: bool) -> None:
+    def check(spoiled: Files, sealed_again: bool) -> None:
         with workplace() as home:
             copy = home / "run"
             shutil.copytree(run / "checkpoints", copy / "checkpoints")
-            for name, content in spoiled.items():
-                (copy / name).write_bytes(content)
+            put(copy, spoiled)
             last = copy / "checkpoints" / "checkpoint-8"
             if sealed_again:
                 seal(last)
@@ -193,8 +185,7 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
 
     @given(spoilt(whole.read_bytes()))
     def check(content: bytes) -> None:
-        with workplace() as home, only_refusals():
-            (home / "sampler.npz").write_bytes(content)
+        with workplace({"sampler.npz": content}) as home, only_refusals():
             method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
             sampler = make_sampler(training_set, method, prepared.settings)
             with suppress(TrainingError), loading(home):  # of other training pairs

@@ -1,0 +1,255 @@
+"""Files that OPERA reads: spoilt ones are read with everything accounted for, or refused with the file's name."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuzzing import BYTES, Files, few, json_lines, one_spoilt, only_refusals, spoilt, spoilt_values, workplace
+from irds_world import irds_home, write_antique
+from opera.adapter import load
+from opera.adapter.vectors import FileVectors
+from opera.core.cache import MANIFEST, cached, damage
+from opera.data import SOURCES, RetrievalData, TextTable, load_data
+from opera.data.sources import LOCAL
+from opera.data.teacher_file import with_teacher
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import load_model
+
+
+def saved(save: Callable[..., object], *given: Any, **named: Any) -> bytes:
+    """What a library writes to a file."""
+    file = io.BytesIO()
+    if save is pq.write_table:
+        save(pa.table(given[0]), file, **named)
+    else:
+        save(file, *given, **named)
+    return file.getvalue()
+
+
+IDS = ["a", "b", "c", "more"]
+TABLE = TextTable.from_texts(dict.fromkeys(IDS[:3], "text"))
+VECTORS = np.array([[3, 0], [0, 2], [1, 1], [5, 5]], dtype=np.float32)
+NPY = saved(np.save, VECTORS)
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2), }"
+HEADERS = st.lists(st.sampled_from([*BYTES, b"'descr': ", b"'<f8'", b"'O'", b"(2, 4)", b"'shape': (10**9, 9)"])).map(
+    lambda parts: {"v.npy": NPY.replace(HEADER, b"".join(parts)[: len(HEADER)].ljust(len(HEADER))), "v.txt": b"a\nb\nc"}
+)
+
+
+def vectors_are_read(path: Path) -> None:
+    found = FileVectors(path, TABLE, "query")[np.arange(len(TABLE))]
+    assert found.shape[0] == len(TABLE)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)  # rounded to float32
+
+
+def adapter_is_read(path: Path) -> None:
+    adapter = load(path.parent)
+    assert adapter.queries(np.ones(3)).shape == (1, 3) or adapter.documents(np.ones(3)).shape == (1, 3)
+
+
+DATA = RetrievalData.from_dicts(
+    "data", corpus={"d0": "a", "d1": "b"}, queries={"q0": "c"}, qrels={"train": {"q0": {"d0": 1}}}
+)
+SCORES = [("q0", "d0", 1.5), ("q0", "d1", -2.0), ("other", "d1", 0.25)]
+COLUMNS = ("query_id", "doc_id", "score")
+
+
+def teacher_is_read(path: Path) -> None:
+    teacher = with_teacher(DATA, path).teacher
+    assert teacher is not None
+    assert np.isfinite(teacher.scores).all()
+
+
+OTHERS: dict[str, tuple[Files, Callable[[Path], None]]] = {
+    "array": ({"v.npy": NPY, "v.txt": b"a\nb\nc\nmore\n"}, vectors_are_read),
+    **{
+        f"parquet, {how}": (
+            {"v.parquet": saved(pq.write_table, {"id": IDS, "vector": list(VECTORS)}, compression=how)},
+            vectors_are_read,
+        )
+        for how in ("none", "snappy")
+    },
+    "adapter": ({"adapter.npz": saved(np.savez, query=np.eye(3, dtype="f4"), document=np.eye(3, dtype="f4"))},
+                adapter_is_read),
+    "teacher, parquet": (
+        {"t.parquet": saved(pq.write_table, dict(zip(COLUMNS, map(list, zip(*SCORES, strict=True)), strict=True)))},
+        teacher_is_read,
+    ),
+    "teacher, tsv": (
+        {"t.tsv": "".join("\t".join(map(str, row)) + "\n" for row in (COLUMNS, *SCORES)).encode()}, teacher_is_read,
+    ),
+    "teacher, jsonl": (
+        {"t.jsonl": json_lines([dict(zip(COLUMNS, row, strict=True)) for row in SCORES])}, teacher_is_read,
+    ),
+}  # fmt: skip
+"""Files, the first of which is named to what reads them."""
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_vectors_adapters_and_teachers(kind: str) -> None:
+    files, read = OTHERS[kind]
+
+    @given(one_spoilt(files) | (HEADERS if kind == "array" else st.nothing()))
+    def check(spoilt_files: Files) -> None:
+        with workplace(spoilt_files) as folder, only_refusals(lambda message: message.startswith(str(folder))):
+            read(folder / next(iter(files)))
+
+    check()
+
+
+@pytest.mark.parametrize("kind", ["static", "bert"])
+def test_model_folders(kind: str, request: pytest.FixtureRequest) -> None:
+    """Spoilt ones encode, or are refused; what is loaded never runs code."""
+    folder: Path = request.getfixturevalue(f"{kind}_model")
+    whole = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    @given(st.sampled_from(sorted(whole)).flatmap(lambda name: st.tuples(st.just(name), spoilt(whole[name]))))
+    def check(change: tuple[str, bytes]) -> None:
+        with workplace({**whole, change[0]: change[1]}) as place, only_refusals():
+            encoder = Encoder(load_model(place, "cpu"), use_cache=False)
+            assert np.isfinite(encoder.encode(["t1w2 common3", "nothing known"], "query")).all()
+
+    check()
+
+
+MODULE = b'''"""A module."""
+if True:
+    def first(x):
+        """Return the first of %s things.
+
+        It must not be empty; there is more text here.
+        """
+        return x[0]  # and some more characters
+class Things(list):
+    """Hold a number of things %s."""
+    @property
+    def last(self):
+        "Return the last of these %s."
+        return self[-1]  # and some more characters
+'''
+
+
+@given(spoilt(MODULE.replace(b"%s", b"two")))
+def test_source_code(content: bytes) -> None:
+    files = {"fuzzed/__init__.py": MODULE.replace(b"%s", b"one"), "fuzzed/spoilt.py": content}
+    with workplace(files) as folder:
+        sys.path.insert(0, str(folder))
+        try:
+            with only_refusals(lambda message: message.startswith("python:fuzzed: ")):
+                data = load_data("python:fuzzed")
+                assert any(name.startswith("fuzzed.first") for name in data.queries.ids())
+                assert len(data.corpus) >= len(data.queries)
+        finally:
+            sys.path.remove(str(folder))
+            sys.path_importer_cache.pop(str(folder), None)
+
+
+ANTIQUE = {
+    "collection.tsv": b"1_0\tan answer\n1_1\tanother\n2_0\tcaf\xc3\xa9\n",
+    "train/queries.txt": b"3\thow?\n4\twhy?\n",
+    "train/qrels": b"3 U0 1_0 4\n3 Q0 1_1 3\n4 Q0 2_0 2\n",
+}
+
+
+@pytest.mark.usefixtures("irds")
+@given(one_spoilt(ANTIQUE))
+def test_files_of_ir_datasets(files: Files) -> None:
+    home = irds_home() / "antique"
+    with workplace():
+        try:
+            for name, content in files.items():
+                (home / name).parent.mkdir(parents=True, exist_ok=True)
+                (home / name).write_bytes(content)
+            with only_refusals(lambda message: message.startswith("irds:antique/train: ")):
+                data = load_data("irds:antique/train")
+                assert len(set(data.corpus.ids())) == len(data.corpus)
+                assert data.split("train").n_queries <= len(data.queries)
+        finally:
+            shutil.rmtree(home)
+            write_antique(home)
+
+
+TRAIN = [{"query": "one", "pos": ["a", "b"], "neg": ["c"], "pos_scores": [1, 0.5]}, {"query": "two", "pos": ["c"]}]
+
+
+def are_records(values: Any) -> bool:
+    """Whether lines are objects: at others Arrow's JSON reader, which the library uses, ends the process."""
+    return isinstance(values, list) and all(isinstance(value, dict) for value in values)
+
+
+@few(20)
+@given(spoilt_values(TRAIN).filter(are_records).map(json_lines))
+def test_data_sets_of_the_hub(content: bytes) -> None:
+    files = {"pairs/train.jsonl": content}
+    with workplace(files) as folder, only_refusals(lambda message: message.startswith(f"hf:{folder}/pairs")):
+        data = load_data(f"hf:{folder}/pairs")
+        assert len(set(data.corpus.texts())) == len(data.corpus)
+        assert all(text.strip() for text in data.queries.texts())
+
+
+def test_every_source_that_ships_has_a_fuzzer() -> None:
+    shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
+    files = {source.description for source in LOCAL}  # test_differential.py
+    assert [source.kind for source in LOCAL] == ["beir", "trainer", "tables"]
+    named = {"python:PACKAGE", "paper:NAME", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
+    assert shipped == files | named, "add a fuzzer here, and bad inputs"
+
+
+def write_vectors(folder: Path) -> None:
+    np.save(folder / "vectors.npy", VECTORS)
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", MANIFEST])
+def test_a_spoilt_entry_of_the_cache_is_made_anew(name: str) -> None:
+    with workplace():
+        whole = (cached("vectors", "abc", write_vectors) / name).read_bytes()
+
+    @given(spoilt(whole))
+    def check(content: bytes) -> None:
+        with workplace():
+            home = cached("vectors", "abc", write_vectors)
+            (home / name).write_bytes(content)
+            assert np.array_equal(np.load(cached("vectors", "abc", write_vectors) / "vectors.npy"), VECTORS)
+            assert damage(home) is None
+
+    check()
+
+
+MOVES: list[Callable[[Path, Path], object]] = [
+    lambda one, other: shutil.copy(one, other),
+    lambda one, other: one.rename(other),
+    lambda one, other: one.unlink(),
+    lambda one, other: one.write_bytes(other.read_bytes()[: one.stat().st_size]),
+    lambda one, other: (other.unlink(), other.symlink_to(one)),
+    lambda one, other: (other.unlink(), other.mkdir()),
+]
+
+
+def test_shuffled_files_of_the_cache_change_no_embedding(beir: Path, static_model: Path) -> None:
+    @few(30)
+    @given(st.lists(st.tuples(st.sampled_from(MOVES), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=3))
+    def check(moves: list[tuple[Callable[[Path, Path], object], float, float]]) -> None:
+        with workplace() as folder:
+            encoder = Encoder(load_model(static_model, "cpu"), show_progress=False)
+            expected = np.array(encoder.encode_corpus(load_data(beir)))
+            for move, *places in moves:
+                found = sorted((folder / "cache").rglob("*"))
+                files = [path for path in found if path.is_file() and not path.is_symlink()]
+                one, other = (files[int(place * (len(files) - 1))] for place in places)
+                if one != other:
+                    move(one, other)
+            assert np.array_equal(encoder.encode_corpus(load_data(beir)), expected)
+
+    check()

@@ -1,0 +1,211 @@
+"""Words: command lines, settings, recipes, labels of grids, measures and paths are read, or refused in a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bad_inputs.table import snapshot
+from fuzzing import BYTES, VALUES, only_refusals, spoilt, workplace
+from opera.cli import EXAMPLES, main
+from opera.config.recipe import make_recipe, read_recipes
+from opera.config.training import TrainSettings
+from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
+from opera.core.errors import DataError, InputError, SettingError
+from opera.core.files import check_folder, check_output
+from opera.core.paths import user_path
+from opera.core.terminal import printable
+from opera.diagnostics.simulation import World
+from opera.experiments.grid.plan import grid_axes, plan_grid
+from opera.methods import METHODS
+from opera.retrieval.measures import parse_measures, ranking_depth
+from opera.retrieval.prompts import as_setting
+
+COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ not in ("theory", "quickstart")]
+OPTIONS = [
+    "--model", "--out", "--method", "--steps", "--epochs", "--preset", "--batch-size", "--lr", "--seed", "--negatives",
+    "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
+    "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
+    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--table", "--show", "-x",
+    "--help", "--version", "--help-settings", "--", "--scale", "--shard", "--table-only",
+    "--lora", "--matryoshka", "--trainer",
+]  # fmt: skip
+WORDS_GIVEN = [
+    "absent", "file.jsonl", "pipe", "empty", "", " ", "0", "-1", "nan", "inf", "1e300", "9" * 30, "9" * 5000, "1.5",
+    "1:5", "ft,dp", "sp:k=0.5", "0,1", "k=0.5", "max_steps=3", "a=[", "=", "~", "~nobody/x", "..", "/dev/null",
+    "x" * 300,
+    "a\0b", "\x1b[31m", "\x9b2J", "\u202e", "caf\udce9", "main", "fiqa", "dp", "out.tsv", "file.tsv", "nDCG@10",
+    "python:", "r=16", "r=4,target=;", "rank=1", "256,128", "8;4", "adam_beta2=x",
+    "small", "1/2", "3/2", "nfcorpus=file.jsonl",
+    "python:os.path", "python:../x", "hard", "--out=x.tsv", "--lr=1", "--set=temperature=.inf",
+]  # fmt: skip
+WORDS = st.sampled_from([*OPTIONS, *WORDS_GIVEN]) | st.text(max_size=8)
+CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=9))
+def test_command_lines(command: str, words: list[str]) -> None:
+    with workplace({"file.jsonl": b"{}\n", "file.tsv": b"mine\n"}) as folder, contextlib.chdir(folder):
+        (folder / "empty").mkdir()
+        before = snapshot(folder)
+        status, out, error = run([command, *words])
+        assert status in (0, 2), (out, error)
+        assert not CONTROL.search(out + error)
+        if status == 2:
+            assert out == ""
+            assert error.startswith("opera: error: ")
+            assert error.count("opera: error: ") == 1
+        assert {name: place for name, place in snapshot(folder).items() if not name.startswith("cache")} == before
+
+
+def run(words: list[str]) -> tuple[int, str, str]:
+    """Run ``opera WORDS`` in this process; return its exit status and what it printed."""
+    out, error = io.StringIO(), io.StringIO()
+    patched = mock.patch.object(sys, "argv", ["opera", *words])
+    fetching = mock.patch("opera.experiments.paper.reproduce.load_data", side_effect=DataError("fetches nothing here"))
+    with patched, fetching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), out.getvalue(), error.getvalue()
+    return 0, out.getvalue(), error.getvalue()
+
+
+RECIPE = b"""# a recipe
+method: dp
+learning_rate: 2e-5
+max_steps: 100 # short
+negatives: 'hard'
+mining_range: 10:50
+measures: [nDCG@10, "MRR@10"]
+nested:
+  - {a: 1, b: null}
+  - text: |
+      of two
+      lines
+"""
+INDICATORS = [b"a", b": ", b"\n", b"1", b"- ", b"  ", b"'", b"%YAML 1.1\n---\n"]
+YAML = st.lists(st.sampled_from([*BYTES, *INDICATORS]), max_size=12)
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int | float | None) and is_plain(item) for key, item in value.items())
+    return (
+        all(map(is_plain, value)) if isinstance(value, list) else value is None or isinstance(value, str | int | float)
+    )
+
+
+@given(spoilt(RECIPE) | YAML.map(b"".join))
+def test_recipes(content: bytes) -> None:
+    with workplace({"recipe.yaml": content}) as folder, only_refusals(lambda message: message.startswith("--config ")):
+        values = read_recipe(folder / "recipe.yaml")
+        assert is_plain(values)
+        json.dumps(values)
+
+
+@given(spoilt(b"method: dp\nlearning_rate: 2e-5\nmax_steps: 100 # short\nnegatives: 'hard'\nrange: 10:50\nk: 0.5\n"))
+def test_a_spoilt_recipe_after_a_good_one_is_merged_or_named(content: bytes) -> None:
+    refused: tuple[str, ...] = ()
+    with workplace({"recipe.yaml": content}) as folder:
+        try:
+            assert "temperature" in read_recipes(["fiqa", folder / "recipe.yaml"])
+        except SettingError as error:
+            refused = error.lines
+        assert all(line.startswith(f"--config {folder}") and line.isprintable() for line in refused)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30))
+def test_a_prompt_that_a_note_advises_is_read_as_it_was(prompt: str) -> None:
+    _, assignment = shlex.split(as_setting("query", prompt))
+    assert assignment.isprintable()
+    assert parse_assignments([assignment]) == {"query_prompt": prompt}
+    assert all(type(value) in (str, type(None)) for value in parse_assignments([f"query_prompt={prompt}"]).values())
+
+
+@given(spoilt(b"[nDCG@10, {a: 1}]") | YAML.map(b"".join))
+def test_values_of_the_command_line(content: bytes) -> None:
+    text = content.decode("utf-8", "surrogateescape")
+    value = parse_scalar(text)
+    assert is_plain(value)
+    assert repr(value)
+
+
+OWN = sorted({name for method in METHODS.values() for name in method.settings_class.model_fields})
+NAMES = st.sampled_from([*TrainSettings.flat_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
+GOOD = ["ft", "dp", "sp", "hard", "epoch", "1:5", "true", "0.5", "1e-3", "3", "cbs", "nDCG@10", "none", "auto", "paper"]
+HOSTILE = st.sampled_from([*VALUES, *GOOD]) | st.integers() | st.floats() | st.text(max_size=20)
+PIECES = ["dp", "sp", "ft", ":", "=", "k", "0.5", "levels", "query", "/", "..", " ", ",", "\x1b", "\t", "١", "x" * 300]
+MEASURE = ["nDCG", "@", "10", "R", "P", "(", ")", "rel", "=", "2", ",", "AP", "1" * 30, "\x1b", " ", "'", "0", "-", "."]
+
+
+def check_words(error: InputError) -> None:
+    """Check that a message has words on each line, and is short; the command line escapes what it holds."""
+    assert all(line.strip() and len(line) < 1500 for line in str(error).split("\n"))
+
+
+@given(st.dictionaries(NAMES, HOSTILE, max_size=5))
+def test_settings(values: Mapping[str, Any]) -> None:
+    try:
+        flat = make_recipe(values).flat()
+    except InputError as error:
+        check_words(error)
+        return
+    assert all(math.isfinite(value) for value in flat.values() if isinstance(value, float))
+    json.dumps(flat, allow_nan=False)
+    again = {name: value for name, value in flat.items() if value is not None}
+    assert make_recipe(again).flat() == flat
+
+
+@given(st.dictionaries(st.sampled_from([*World.model_fields, "gamma"]), HOSTILE, max_size=4))
+def test_settings_of_the_simulation(values: Mapping[str, Any]) -> None:
+    try:
+        World.parse(values)
+    except InputError as error:
+        check_words(error)
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=12), max_size=3))
+def test_labels_of_a_grid(labels: list[str]) -> None:
+    out = Path("/grid")
+    try:
+        axes, shared = grid_axes({}, labels, [0], [5])
+        cells = plan_grid(["data"], axes, out, shared)
+    except InputError as error:
+        check_words(error)
+        return
+    folders = [cell.folder for cell in cells]
+    assert len(set(folders)) == len(folders)
+    for folder in folders:
+        assert folder.parts[:3] == ("/", "grid", "data")
+        assert len(folder.parts) == 6
+        assert ".." not in folder.parts
+        assert printable(folder).encode() == str(folder).encode()
+
+
+@given(st.lists(st.lists(st.sampled_from(MEASURE), max_size=7).map("".join) | st.text(max_size=15), max_size=3))
+def test_measures(names: list[str]) -> None:
+    try:
+        assert 1 <= ranking_depth(parse_measures(names)) < 10**9
+    except InputError as error:
+        check_words(error)
+
+
+@given(st.text(st.characters() | st.sampled_from("~/.\0\x1b\udce9"), max_size=40) | st.sampled_from(VALUES).map(str))
+def test_paths(text: str) -> None:
+    with only_refusals(lambda message: message.startswith("--out")):
+        path = user_path(text, "--out")
+        check_folder(path, "--out")
+        check_output(path, "--out", [".tsv"], overwrite=False, reads=[Path("/dev")])
