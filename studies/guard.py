@@ -174,32 +174,23 @@ def measures_cell(runs: Sequence[Row], name: str) -> str:
 
 def summary_table(rows: Sequence[Row], model: str) -> str:
     """Handed over against untrained and fine-tuned, with the data sets as the sample: worlds of one are alike."""
-    heads = [
-        "told",
-        "handed over against",
-        "measure",
-        "mean over data sets",
-        "95% interval",
-        "lowest world",
-        "lowest run",
-    ]
+    heads = ["told", "against", *(f"{name}{of}" for name in MEASURES for of in ("", ": lowest world", ": lowest run"))]
     lines = []
     for future, name in FUTURES.items():
         worlds = by_world(rows, model, future)
-        for other, label in (("before", "untrained"), ("fine_tuned", "fine-tuned")):
-            for measure, suffix in zip(MEASURES, ("", "_recall"), strict=True):
+        for other, label in (("before", "untrained"), ("fine_tuned", "fine-tuned")) if worlds else ():
+            lines.append([name, label])
+            for suffix in ("", "_recall"):
                 runs = {
                     world: [getattr(row, f"after{suffix}") - getattr(row, f"{other}{suffix}") for row in of]
                     for world, of in worlds.items()
                 }
-                if not runs:
-                    continue
                 means = {world: float(np.mean(values)) for world, values in runs.items()}
                 sets = [np.mean([value for world, value in means.items() if world.split("+")[0] == of]) for of in SETS]
                 (low, high), lowest = mean_interval(np.array(sets)), min(means, key=lambda world: means[world])
                 worst = min(value for values in runs.values() for value in values)
-                cells = [signed(float(np.mean(sets))), f"{signed(low)} to {signed(high)}"]
-                lines.append([name, label, measure, *cells, f"{signed(means[lowest])} ({lowest})", signed(worst)])
+                lines[-1] += [f"{signed(float(np.mean(sets)))} ({signed(low)} to {signed(high)})"]
+                lines[-1] += [f"{signed(means[lowest])} ({lowest})", signed(worst)]
     return table_lines(heads, lines)
 
 
