@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import socket
 import subprocess
 import sys
 import time
@@ -113,6 +114,19 @@ class ForkedWorker:
         with suppress(BrokenPipeError):
             self.stdin.close()
         self.wait()
+
+
+def launched(arguments: list[str], log: Path, processes: int = 2) -> list[Child]:
+    """Start ``python arguments`` several times, each as torchrun would start it. Their output goes to ``log0``, ..."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        start(arguments, log.with_name(f"{log.name}{rank}"), **{name: str(value) for name, value in own.items()})
+        for rank in range(processes)
+        for own in [{**shared, "RANK": rank, "LOCAL_RANK": rank}]
+    ]
 
 
 def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 import opera
 from opera.core.errors import RunFolderError
 from opera.runs.folder import Run
-from processes import DEADLINE, start, torchrun
+from processes import DEADLINE, launched, start, torchrun
 from small_runs import train_command
 
 IN_FLOAT64 = """
@@ -54,10 +54,11 @@ def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Pa
     """
     script = tmp_path / "in_float64.py"
     script.write_text(IN_FLOAT64)
-    two = torchrun([str(script), "4", str(beir), str(bert_model), str(tmp_path / "two")], tmp_path / "log2")
+    two = launched([str(script), "4", str(beir), str(bert_model), str(tmp_path / "two")], tmp_path / "two-log")
     one = start([str(script), "8", str(beir), str(bert_model), str(tmp_path / "one")], tmp_path / "log1")
     assert one.wait() == 0, one.log.read_text()
-    assert two.wait(DEADLINE) == 0, (tmp_path / "log2").read_text()
+    for child in two:
+        assert child.wait() == 0, child.log.read_text()
     for method in ("dp", "infobatch"):
         first, second = (Run.open(tmp_path / name / method) for name in ("one", "two"))
         assert (first.record.processes, second.record.processes) == (1, 2)
@@ -177,13 +178,13 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_an_adapter_of_queries_trains_under_torchrun(
+def test_an_adapter_of_queries_trains_in_several_processes(
     processes: int, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     """Its one parameter takes part in one of three forward passes per step."""
     options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "guard=false"]
     command = ["-m", "opera", *train_command(beir, static_model, tmp_path / "run", *options)]
-    done = torchrun(command, tmp_path / "log", processes)
-    assert done.wait(DEADLINE) == 0, (tmp_path / "log").read_text()
+    for child in launched(command, tmp_path / "log", processes):
+        assert child.wait() == 0, child.log.read_text()
     run = Run.open(tmp_path / "run")
     assert (run.record.processes, run.steps) == (processes, 3)
