@@ -108,7 +108,7 @@ TRAINING = [
 --also nothing =~ nothing: no such file or folder; pass .*
     """),
     *table("", """
-train data --out run --query-vectors q.npy => query_vectors needs document_vectors: give both files
+train data --out run --query-vectors q.npy => --query-vectors needs document_vectors: give both files
     """),
     Bad(f"{TRAIN} --steps {'9' * 5000}", "--steps: must be a whole number of fewer digits, got "
         "'9999999999999999999999999999999999999999999999999…999999999999999999999999999999999999999999999999'; "

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from opera.config.training import TrainSettings
 from opera.core.settings import RULES
 from opera.core.terminal import shown
 
@@ -29,7 +30,8 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     value = _value_of(options, arguments)
     if value is not None and hasattr(error, "message") and error.message:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
-    if hasattr(error, "possibilities") and (name := _setting_named(error.option_name)):
+    name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    if hasattr(error, "possibilities") and name in TrainSettings.model_fields:
         return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
     message = (
         " ".join(error.format_message().split())
@@ -37,14 +39,6 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
         .rstrip(".")
     )
     return f"{message[:1].lower()}{message[1:]}; {hint}"
-
-
-def _setting_named(option: str) -> str | None:
-    """The setting that an unknown option names, as in ``--warmup-ratio``."""
-    from opera.config.training import TrainSettings
-
-    name = option.lstrip("-").replace("-", "_")
-    return name if name in TrainSettings.flat_fields else None
 
 
 def _rule(message: str) -> str:

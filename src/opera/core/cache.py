@@ -161,8 +161,8 @@ def _make(
         folder.mkdir()
     done = {name for name in names if _is_sealed(folder / name)}
     if done:
-        about_done = "note: %d of %d files are there from a run that was broken off: %s"
-        log.info(about_done, len(done), len(names), home)
+        words = "note: %d of %d files are there from a run that was broken off: %s"
+        log.info(words, len(done), len(names), home)
     for path in folder.iterdir():
         if path.name.removesuffix(SEAL) not in done:
             remove(path)

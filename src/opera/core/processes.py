@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opera.core.cache import WHERE, cached, grown
+from opera.core.cache import WHERE, grown
 from opera.core.errors import OperaError
 from opera.core.storage import writing
 
@@ -85,10 +85,7 @@ def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
             it returns in the main process, the files must be whole. It may call the functions of
             this module.
     """
-    return _made_by_all(
-        lambda make: cached(kind, key, lambda folder: make(folder, [])),
-        lambda folder, _: write(folder),
-    )
+    return _made_by_all(kind, key, [], lambda folder, _: write(folder), {})
 
 
 def grown_by_all(
@@ -109,21 +106,17 @@ def grown_by_all(
         own = missing[process_index() :: process_count()]
         everywhere(lambda: write(folder, own))
 
-    return _made_by_all(lambda make: grown(kind, key, names, make, about), write_share)
+    return _made_by_all(kind, key, names, write_share, about)
 
 
-Write = Callable[[Path, list[str]], object]
-"""Writes files, named or all, into the folder of an entry."""
-
-
-def _made_by_all(find: Callable[[Write], Path], write: Write) -> Path:
-    """Let the main process find an entry; where it must be made, all processes write it.
-
-    Args:
-        find: in the main process, returns the folder, and calls what it is given if there is
-            something to write.
-        write: in every process, writes.
-    """
+def _made_by_all(
+    kind: str,
+    key: str,
+    names: Sequence[str],
+    write: Callable[[Path, list[str]], object],
+    about: Mapping[str, Any],
+) -> Path:
+    """Let the main process find an entry; where it must be made, all processes call ``write``."""
     asked: list[bool] = []
 
     def lead(folder: Path, missing: list[str]) -> None:
@@ -134,7 +127,7 @@ def _made_by_all(find: Callable[[Write], Path], write: Write) -> Path:
     def work() -> Path:
         if process_index() == 0:
             try:
-                return find(lead)
+                return grown(kind, key, names, lead, about)
             finally:
                 if not asked:
                     from_main(None)
