@@ -30,7 +30,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from opera.data import load_data
-from opera.encoder import attention, forward, heap, packing
+from opera.encoder import attention, forward, packing
 from opera.encoder.forward import Column, embed_columns
 from opera.encoder.token_ids import token_ids
 from opera.retrieval.locate import locate_model
@@ -40,9 +40,7 @@ from page import ROOT, need, table_lines
 
 DATA = "../shared/data/nfcorpus"
 PAIRS = 8
-PIECES = ("nothing", "packing", "attention", "dropout", "memory", "portions")
-GLIBC_KEEPS, GLIBC_MAPS = 2**26, 2**25
-"""Bytes that glibc keeps, and from which it maps blocks, once it has seen blocks of tens of megabytes freed."""
+PIECES = ("nothing", "packing", "attention", "dropout", "portions")
 
 
 def torch_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *mask: Any, **options: Any) -> Any:
@@ -70,8 +68,6 @@ def switch(piece: str) -> None:
     packing.HashedDropout = nn.Dropout if piece == "dropout" else DROPOUT
     forward.TOKENS_AT_ONCE = 2**62 if piece == "portions" else PORTION
     AttentionInterface.register(attention.NAME, torch_attention if piece == "attention" else attention.packed_attention)
-    heap._set(heap.M_TRIM_THRESHOLD, GLIBC_KEEPS if piece == "memory" else heap.MOST_KEPT)
-    packing.keep_freed_memory = lambda: None
 
 
 MAY_PACK, DROPOUT, PORTION = packing._may_pack, packing.HashedDropout, forward.TOKENS_AT_ONCE

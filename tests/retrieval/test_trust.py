@@ -41,7 +41,7 @@ def test_weights_that_are_pickles_only_are_refused(folder: Path) -> None:
 
 def test_no_pickle_runs_even_if_the_model_asks_for_it(folder: Path, mark: Path) -> None:
     plant_bomb(folder, mark)
-    with pytest.raises(ModelError, match=r"_config\.json: model_args: 'weights_only': a model may not set"):
+    with pytest.raises(ModelError, match=r"_config\.json: 'model_args.weights_only': a model may not set"):
         load_model(folder, "cpu")
     with pytest.raises(Exception, match="Weights only load failed"):
         SentenceTransformer(str(folder), device="cpu", model_kwargs={**SAFE_LOADING, "use_safetensors": False})
@@ -56,14 +56,11 @@ def test_no_pickle_runs_even_if_the_model_asks_for_it(folder: Path, mark: Path) 
     [
         "os.system",
         "attack.Attack",
-        "opera.core.errors.ModelError",
         "sentence_transformers.SentenceTransformer",  # would load the folder again, with settings from the folder
         "sentence_transformers.base.model.pickle",
         "sentence_transformers.base.modules.Missing",
         "sentence_transformers.",
-        "",
         None,
-        7,
     ],
 )
 @pytest.mark.parametrize("place", ["modules.json", "router_config.json", "config.json"])
@@ -75,7 +72,7 @@ def test_modules_are_those_of_sentence_transformers(folder: Path, mark: Path, na
         (folder / place).write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": name}]))
     else:
         (elsewhere / place).write_text(json.dumps({"types": {"a": name}}))
-    with pytest.raises(ModelError, match=rf"{place}: the type of a module must be"):
+    with pytest.raises(ModelError, match=rf"{place}: '(types.a|0.type)': the type of a module must be"):
         load_model(folder, "cpu")
     assert not mark.exists()
 
@@ -99,57 +96,49 @@ def test_code_beside_a_configuration_is_not_run(folder: Path, mark: Path) -> Non
     assert not mark.exists()
 
 
-MAY_NOT = "a model may not set this argument"
+BERT, MAY_NOT, PART = (
+    "sentence_bert_config.json",
+    "a model may not set this argument",
+    "2_Part/sentence_bert_config.json",
+)
+DENSE, TOKENIZER = "must be a module of torch.nn", "must be a tokenizer of sentence_transformers"
 
 
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
-        ("sentence_bert_config.json", {"model_kwargs": {"allow_all_kernels": True}}, f"'allow_all_kernels': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"model_args": {"device_map": "auto"}}, f"model_args: 'device_map': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"model_kwargs": {"offload_folder": "x"}}, f"'offload_folder': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"model_kwargs": {"dtype": {"": "float16"}}}, f"'dtype': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"model_kwargs": 7}, "model_kwargs: must be an object, got 7"),
-        ("sentence_bert_config.json", {"tokenizer_args": {"subfolder": ".."}}, f"'subfolder': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"config_kwargs": {"cache_dir": "x"}}, f"config_kwargs: 'cache_dir': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"tokenizer_name_or_path": "elsewhere"}, f"'tokenizer_name_or_path': {MAY_NOT}"),
-        ("sentence_bert_config.json", {"cache_dir": "x"}, f"'cache_dir': {MAY_NOT}"),
+        (BERT, {"model_kwargs": {"allow_all_kernels": True}}, f"'model_kwargs.allow_all_kernels': {MAY_NOT}, got True"),
+        (BERT, {"model_args": {"device_map": "auto"}}, f"'model_args.device_map': {MAY_NOT}"),
+        (BERT, {"model_kwargs": {"dtype": {"": "float16"}}}, f"'model_kwargs.dtype': {MAY_NOT}"),
+        (BERT, {"model_kwargs": {"dtype\n": "float16"}}, MAY_NOT),
+        (BERT, {"model_kwargs": 7}, "'model_kwargs': must be an object, got 7"),
+        (BERT, {"tokenizer_args": {"subfolder": ".."}}, f"'tokenizer_args.subfolder': {MAY_NOT}"),
+        (BERT, {"config_kwargs": {"cache_dir": "x"}}, f"'config_kwargs.cache_dir': {MAY_NOT}"),
+        (BERT, {"tokenizer_name_or_path": "elsewhere"}, f"'tokenizer_name_or_path': {MAY_NOT}"),
         (
-            "sentence_bert_config.json",
+            BERT,
             {"model_kwargs": {"attn_implementation": "owner/kernel"}},
-            "attn_implementation: a model may ask for eager or sdpa, got 'owner/kernel'",
+            "a model may ask for eager or sdpa, got 'own",
         ),
-        (
-            "sentence_bert_config.json",
-            {"modality_config": {"text": {"method": "push_to_hub", "method_output_name": None}}},
-            "the method must be forward or get_..._features, got 'push_to_hub'",
-        ),
-        ("sentence_xlm-roberta_config.json", {"model_args": {"weights_only": False}}, f"'weights_only': {MAY_NOT}"),
-        ("2_Part/sentence_bert_config.json", {"model_args": {"weights_only": False}}, f"'weights_only': {MAY_NOT}"),
-        ("config.json", {"attn_implementation": "kernels-community/flash-attn"}, "attn_implementation: a model may"),
-        ("config.json", {"_attn_implementation": "flash_attention_2"}, "_attn_implementation: a model may ask"),
+        (BERT, {"modality_config": {"text": {"method": "push_to_hub"}}}, "must be forward or get_..._features, got"),
+        ("sentence_xlm-roberta_config.json", {"model_args": {"weights_only": False}}, MAY_NOT),
+        (PART, {"model_args": {"weights_only": False}}, MAY_NOT),
+        ("config.json", {"_attn_implementation": "flash_attention_2"}, "'_attn_implementation': a model may ask"),
         ("config.json", {"attn_implementation": {"": "sdpa", "text": "a/b"}}, "a model may ask for eager or sdpa, got"),
-        ("config.json", {"text_config": {"experts_implementation": "a/b"}}, "experts_implementation: a model may ask"),
-        ("config.9.9.9.json", {"attn_implementation": "a/b"}, "attn_implementation: a model may"),
+        ("config.json", {"text_config": {"experts_implementation": "a/b"}}, "'text_config.experts_implementation': a"),
+        ("config.9.9.9.json", {"attn_implementation": "a/b"}, "'attn_implementation': a model may"),
         ("config.json", {"quantization_config": {"quant_method": "mxfp4"}}, "quantised weights cannot be loaded"),
         ("adapter_config.json", {"peft_type": "XLORA"}, "must be plain LoRA, got 'XLORA'"),
+        ("adapter_config.json", {}, "must be plain LoRA, got None"),
         ("adapter_config.json", {"peft_type": "LORA", "megatron_config": {"a": 1}}, "must be plain LoRA"),
-        ("wordembedding_config.json", {"tokenizer_class": "os.system"}, "must be a tokenizer of sentence_transformers"),
-        (
-            "wordembedding_config.json",
-            {"tokenizer_class": "sentence_transformers.SentenceTransformer"},
-            "must be a tokenizer of sentence_transformers",
-        ),
-        (
-            "2_Dense/config.json",
-            {"in_features": 8, "activation_function": "my.Activation"},
-            "activation_function: must be a module of torch.nn, got 'my.Activation'; sentence_transformers would",
-        ),
-        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.nn.functional.relu"}, "must be"),
-        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.hub.load"}, "must be"),
-        ("2_Dense/config.json", {"in_features": 8, "activation_function": None}, "must be a module of torch.nn, got"),
+        ("wordembedding_config.json", {"tokenizer_class": "os.system"}, TOKENIZER),
+        ("wordembedding_config.json", {"tokenizer_class": "sentence_transformers.SentenceTransformer"}, TOKENIZER),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": "my.Activation"}, DENSE),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.nn.functional.relu"}, DENSE),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.hub.load"}, DENSE),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": None}, DENSE),
     ],
-)  # fmt: skip
+)
 def test_a_file_does_not_choose_how_it_is_loaded(
     file: str, values: dict[str, Any], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +176,7 @@ def test_the_model_that_an_adapter_names_is_checked_too(
     name = str(base) if where == "a folder" else "owner/name"
     monkeypatch.setattr(trust, "try_to_load_from_cache", lambda name, file: str(base / file))
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": name}))
-    with pytest.raises(ModelError, match=r"base.config\.json: attn_implementation: a model may ask"):
+    with pytest.raises(ModelError, match=r"base.config\.json: 'attn_implementation': a model may ask"):
         check_model_folder(folder)
     (base / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="base_model_name_or_path: must be a whole model"):
