@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,29 +207,32 @@ def change_vectors(change: Callable[[np.ndarray], np.ndarray]) -> Make:
 
 
 NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or holds a value that is no number"
-NO_ARRAY = "q.npy: is not a NumPy array that can be read"
+NO_ARRAY = (
+    "q.npy: must hold an array [n, d] of floats, with the id of each row on a line of a .txt of the same name beside it"
+)
+LIKE = re.escape(NO_ARRAY)
 
 VECTORS = [
     Bad("train data --query-vectors q.csv --document-vectors q.csv --out run",
         "q.csv: must end in .npy or .parquet; the suffix decides the format"),
-    vectors("q.npy: needs q.txt beside it, with the id of each row, one per line", remove("q.txt")),
-    vectors("q.npy: has 18 rows, but q.txt has 1 ids", write("q.txt", "test0\n")),
+    vectors("q.txt: cannot be read (No such file or directory)", remove("q.txt")),
+    vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 ids)", write("q.txt", "test0\n")),
     vectors("q.npy: has two vectors for the id 'test0'", edit("q.txt", 1, "test0")),
     vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("nan"))),
     vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("inf"))),
     vectors(NO_NUMBER, change_vectors(lambda v: v * 0)),
-    vectors("q.npy: must hold an array [n, d] of floats, got [18, 8] of int64",
+    vectors(f"{NO_ARRAY} (it holds [18, 8] of int64)",
         change_vectors(lambda v: v.astype(int))),
-    vectors("q.npy: must hold an array [n, d] of floats, got [18] of float32", change_vectors(lambda v: v[:, 0])),
+    vectors(f"{NO_ARRAY} (it holds [18] of float32)", change_vectors(lambda v: v[:, 0])),
     vectors("q.npy has vectors of length 4, d.npy of 8: both must come from one model",
         change_vectors(lambda v: v[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda v: v.astype(object))),
-    vectors(matching(NO_ARRAY + r" \(the magic string is not correct.*\)"), write("q.npy", "these are no vectors")),
-    vectors(matching(NO_ARRAY + r" \(mmap length is greater than file size\)"), cut("q.npy", 200)),
-    vectors(matching(NO_ARRAY + r" \(EOF.*\)"), write("q.npy", "")),
+    vectors(matching(LIKE + r" \(the magic string is not correct.*\)"), write("q.npy", "these are no vectors")),
+    vectors(matching(LIKE + r" \(mmap length is greater than file size\)"), cut("q.npy", 200)),
+    vectors(matching(LIKE + r" \(EOF.*\)"), write("q.npy", "")),
     vectors("q.npy: cannot be read (it is a named pipe)", pipe("q.npy")),
     vectors("q.npy: cannot be read (it is a folder)", make_folder("q.npy")),
     vectors("q.npy: cannot be read (No such file or directory)", remove("q.npy")),

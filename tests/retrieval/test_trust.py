@@ -142,7 +142,7 @@ DENSE, TOKENIZER = "must be a module of torch.nn", "must be a tokenizer of sente
 def test_a_file_does_not_choose_how_it_is_loaded(
     file: str, values: dict[str, Any], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "SentenceTransformer", None)  # nothing is loaded
+    monkeypatch.setattr(models, "loading_model", None)  # nothing is loaded
     path = folder / file
     path.parent.mkdir(exist_ok=True)
     if not path.exists():

@@ -7,17 +7,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, InputModule, Normalize, Router
 from torch import Tensor, nn
 
 from opera.adapter import save
-from opera.core.arrays import IntArray
 from opera.core.errors import TrainingError
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
@@ -31,23 +29,18 @@ SAME_COSINE = 0.999
 """Least cosine of two embeddings of a text that differ by rounding alone, as of half precision."""
 
 
-class ReadByRow(Protocol):
-    """An array, shards on disk, or a file of vectors."""
-
-    def __getitem__(self, rows: IntArray) -> NDArray[np.float32]: ...
-
-
 @dataclass(frozen=True)
 class FrozenVectors:
     """The vectors of a data set's texts, by row of its tables.
 
     Attributes:
-        queries: float32 ``[queries, dimension]``, rows of length 1; may be memory-mapped.
+        queries: float32 ``[queries, dimension]``, rows of length 1: an array, shards on disk, or a
+            file of vectors, which give those of some rows.
         documents: float32 ``[documents, dimension]``, in the same way.
     """
 
-    queries: ReadByRow
-    documents: ReadByRow
+    queries: Any
+    documents: Any
 
 
 class VectorLookup(InputModule):  # type: ignore[misc]

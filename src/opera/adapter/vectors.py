@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -63,9 +61,9 @@ class FileVectors:
     """
 
     def __init__(self, path: Path, table: TextTable, kind: str) -> None:
-        read = {".npy": _read_npy, ".parquet": _read_parquet}.get(path.suffix)
-        if read is None:
+        if path.suffix not in FORMATS:
             raise DataError(f"{path}: must end in .npy or .parquet; the suffix decides the format")
+        read, rule = FORMATS[path.suffix]
         try:
             with open_file(path) as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -73,11 +71,17 @@ class FileVectors:
         except OSError as error:
             reason = error.strerror or error
             raise DataError(f"{error.filename or path}: cannot be read ({reason})") from None
+        except DataError:
+            raise
+        except Exception as error:  # of many types, on spoilt files
+            reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
+            raise DataError(f"{path}: {rule} ({reason})") from None
         self.digest = hashlib.sha256("\0".join([digest, *ids]).encode()).hexdigest()
-        twice, times = Counter(ids).most_common(1)[0] if ids else ("", 0)
-        if times > 1:
+        places = {identifier: place for place, identifier in enumerate(ids)}
+        if len(places) < len(ids):
+            twice = next(name for place, name in enumerate(ids) if places[name] != place)
             raise DataError(f"{path}: has two vectors for the id {shown(twice)}")
-        places, wanted = {identifier: place for place, identifier in enumerate(ids)}, table.ids()
+        wanted = table.ids()
         rows = np.array([places.get(identifier, -1) for identifier in wanted], dtype=np.int64)
         if (absent := np.flatnonzero(rows < 0)).size:
             raise DataError(
@@ -102,42 +106,36 @@ class FileVectors:
 
 
 def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
-    try:  # unlike np.load it reads neither archives nor pickles
-        vectors = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # a spoilt header, which is an expression of Python, raises many
-        reason = _reason(error)
-        raise DataError(f"{path}: is not a NumPy array that can be read ({reason})") from None
+    # unlike np.load it reads neither archives nor pickles
+    vectors, names = np.lib.format.open_memmap(path, mode="r"), path.with_suffix(".txt")
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
-        got = f"{list(vectors.shape)} of {vectors.dtype}"
-        raise DataError(f"{path}: must hold an array [n, d] of floats, got {got}")
-    names = path.with_suffix(".txt")
-    if not os.path.lexists(names):
-        raise DataError(
-            f"{path}: needs {names.name} beside it, with the id of each row, one per line"
-        )
+        raise ValueError(f"it holds {list(vectors.shape)} of {vectors.dtype}")
     ids = [line for _, line in numbered_lines(names)]
     if len(ids) != len(vectors):
-        count = f"{len(vectors):,} rows, but {names.name} has {len(ids):,} ids"
-        raise DataError(f"{path}: has {count}")
+        raise ValueError(f"{len(vectors):,} rows, but {names.name} has {len(ids):,} ids")
     return ids, vectors
 
 
 def _read_parquet(path: Path) -> tuple[list[str], NDArray[np.floating]]:
-    try:
-        with pq.ParquetFile(path) as file:
-            table = file.read(columns=["id", "vector"])
-        ids, column = table["id"].cast(pa.string()).to_pylist(), table["vector"]
-        flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
-        lengths = pc.unique(pc.list_value_length(column)).to_pylist()
-        if None in ids or len(lengths) != 1 or not pa.types.is_floating(flat.type):
-            raise ValueError(f"a row has no id or another length, or 'vector' is {column.type}")
-        return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), lengths[0])
-    except Exception as error:  # Arrow raises many types on spoilt files
-        raise DataError(
-            f"{path}: must be a Parquet file with an 'id' and a 'vector' in each row, lists of "
-            f"floats of one length ({_reason(error)})"
-        ) from None
+    with pq.ParquetFile(path) as file:
+        table = file.read(columns=["id", "vector"])
+    ids, column = table["id"].cast(pa.string()).to_pylist(), table["vector"]
+    flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if None in ids or len(lengths) != 1 or not pa.types.is_floating(flat.type):
+        raise ValueError(f"a row has no id or another length, or 'vector' is {column.type}")
+    return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), lengths[0])
 
 
-def _reason(error: Exception) -> str:
-    return shortened(printable(" ".join(str(error).split()))) or type(error).__name__
+FORMATS = {
+    ".npy": (
+        _read_npy,
+        "must hold an array [n, d] of floats, with the id of each row on a line of a .txt of the "
+        "same name beside it",
+    ),
+    ".parquet": (
+        _read_parquet,
+        "must be a Parquet file with an 'id' and a 'vector' in each row, lists of floats of one "
+        "length",
+    ),
+}

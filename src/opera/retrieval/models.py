@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from opera.retrieval.model_checks import check_model, loading_model, unused_para
 from opera.retrieval.prompts import check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
+KINDS = {
+    "SentenceTransformer": "sentence-transformers model",
+    "CrossEncoder": "reranker (a cross-encoder)",
+}
 LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}
 """What sentence-transformers calls the lengths."""
 SMALL_TRANSFORMER = 50_000_000
@@ -53,24 +57,14 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
         ModelError: if there is no such model, or the folder holds none.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
-    found = locate_model(spec)
-    try:
-        folder = download_model(found) if isinstance(found, str) else found
-        model, missing = load_safely(SentenceTransformer, folder, device)
-        check_model(model, missing, str(found))
-        check_pooling(model, str(found), folder)
-    except ModelError:
-        raise
-    except Exception as error:  # of many types; all but one mean that the model is not usable
-        if is_out_of_memory(error):
-            raise
-        hint = f"; there is no such folder either ('{MINILM}' needs no network)"
-        raise ModelError(
-            f"{found}: cannot be loaded as a sentence-transformers model: {first_line(error)}"
-            + hint * isinstance(found, str)
-        ) from error
+    model = load_safely(SentenceTransformer, spec, device, _check_whole)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
+
+
+def _check_whole(model: SentenceTransformer, missing: list[str], place: str, folder: Path) -> None:
+    check_model(model, missing, place)
+    check_pooling(model, place, folder)
 
 
 def reads_vectors(model: SentenceTransformer) -> bool:
@@ -227,16 +221,40 @@ def quiet_libraries() -> None:
 
 
 def load_safely(
-    kind: type[BaseModel], folder: Path, device: str, **options: Any
-) -> tuple[Any, list[str]]:
-    """Load a model in float32 from a folder that may run no code, and the weights that it lacks."""
-    quiet_libraries()
-    check_model_folder(folder)
-    safe = {
-        "trust_remote_code": False,
-        "local_files_only": True,
-        "model_kwargs": dict(SAFE_LOADING),
-    }
-    with loading_model() as missing:
-        model = kind(str(folder), device=device, **safe, **options)
-    return model.float(), missing  # autocast handles half precision
+    kind: type[BaseModel],
+    spec: str | Path,
+    device: str,
+    check: Callable[[Any, list[str], str, Path], None],
+    **options: Any,
+) -> Any:
+    """Load a model in float32, as autocast handles half precision; its files may run no code.
+
+    ``check`` gets the model, the weights that its files lack, its name in messages, and its folder.
+
+    Raises:
+        ModelError, MissingExtraError: as :func:`load_model`.
+    """
+    found, hint = locate_model(spec), ""
+    if isinstance(found, str):
+        hint = f"; there is no such folder either ('{MINILM}' needs no network)"
+    try:
+        organization = kind.default_huggingface_organization
+        folder = download_model(found, organization) if isinstance(found, str) else found
+        quiet_libraries()
+        check_model_folder(folder)
+        safe = {"trust_remote_code": False, "local_files_only": True}
+        with loading_model() as missing:
+            model = kind(
+                str(folder), device=device, model_kwargs=dict(SAFE_LOADING), **safe, **options
+            ).float()
+        check(model, missing, str(found), folder)
+    except ModelError:
+        raise
+    except Exception as error:  # of many types; all but one mean that the model is not usable
+        if is_out_of_memory(error):
+            raise
+        what = KINDS[kind.__name__]
+        raise ModelError(
+            f"{found}: cannot be loaded as a {what}: {first_line(error)}{hint}"
+        ) from error
+    return model

@@ -222,21 +222,17 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
 
 def as_setting(role: Role, prompt: str) -> str:
     """Write a prompt as an argument of ``opera train``."""
-    return f"--set {shlex.quote(f'{role}_prompt={_in_double_quotes(prompt)}')}"
+    as_json = json.dumps(prompt, ensure_ascii=False)  # YAML in double quotes, but for a few signs
+    safe = "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in as_json)
+    return f"--set {shlex.quote(f'{role}_prompt={safe}')}"
 
 
 def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
     if prompt.isprintable():
         return f"--{role}-prompt {shlex.quote(prompt)}"
-    escaped = _in_double_quotes(prompt)[1:-1].replace("'", "\\'")  # as bash reads line breaks
+    escaped = prompt.encode("unicode_escape").decode().replace("'", "\\'")  # as bash reads them
     return f"--{role}-prompt $'{escaped}'"
-
-
-def _in_double_quotes(prompt: str) -> str:
-    """Write a text as YAML does in double quotes; bash reads the same escapes."""
-    as_json = json.dumps(prompt, ensure_ascii=False)
-    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in as_json)
 
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:

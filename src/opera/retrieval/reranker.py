@@ -8,27 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate.utils import find_executable_batch_size
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
 
 from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
 from opera.core.environment import is_reproducible
-from opera.core.errors import ModelError, TrainingError
+from opera.core.errors import ModelError, TrainingError, is_out_of_memory
 from opera.core.paths import expand_user
 from opera.core.processes import cached_by_all, process_index
 from opera.core.progress import progress
-from opera.core.terminal import first_line, shown
+from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.encoder import gather_rows
-from opera.retrieval.locate import locate_model
 from opera.retrieval.model_checks import check_numbers
 from opera.retrieval.models import fingerprint, load_safely
 from opera.retrieval.prompts import given_prompts
-from opera.retrieval.trust import download_model
 
 BATCH, CHUNK = 64, 2048
 """Pairs per call of the model, halved where memory runs out, and pairs that are scored together."""
@@ -63,11 +60,6 @@ class Reranker:
             pick_device(),
         )
         self.precision = resolve_precision(precision, self.device, is_transformer=True)
-        self._predict = find_executable_batch_size(
-            self._predict_in_batches,
-            starting_batch_size=BATCH,
-            reduce_batch_size_fn=self._halve,
-        )
         self._batch = BATCH
 
     @property
@@ -85,30 +77,27 @@ class Reranker:
         """
         first, second = self.prompts
         pairs = zip(queries, documents, strict=True)
-        try:
-            scores = self._predict([(first + query, second + text) for query, text in pairs])
-        except RuntimeError as error:
-            if self._batch:
-                raise
-            raise TrainingError(
-                "out of memory while a reranker reads one pair: pass a smaller max_length"
-            ) from error
+        scores = self._predict([(first + query, second + text) for query, text in pairs])
         if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
             raise ModelError(
                 f"the reranker's score of {shown(queries[bad[0]])} is no number; use another model"
             )
-        return np.asarray(scores)
+        return scores
 
-    def _predict_in_batches(
-        self, batch_size: int, texts: list[tuple[str, str]]
-    ) -> NDArray[np.float32]:
-        with autocast(self.precision, self.device):
-            found = self.model.predict(texts, batch_size=batch_size, show_progress_bar=False)
-        return np.asarray(found, dtype=np.float32)
-
-    def _halve(self) -> int:
+    def _predict(self, texts: list[tuple[str, str]]) -> NDArray[np.float32]:
+        options = {"batch_size": self._batch, "show_progress_bar": False}
+        try:
+            with autocast(self.precision, self.device):
+                return np.asarray(self.model.predict(texts, **options), dtype=np.float32)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if self._batch == 1:
+                raise TrainingError(
+                    "out of memory while a reranker reads one pair: pass a smaller max_length"
+                ) from error
         self._batch //= 2
-        return self._batch
+        return self._predict(texts)
 
     def score_pairs(
         self,
@@ -161,25 +150,12 @@ def open_reranker(
     """
     prompts = given_prompts(query_prompt, document_prompt)
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
-    place = expand_user(spec, "reranker")
-    found = locate_model(place)
-    try:
-        organization = CrossEncoder.default_huggingface_organization
-        folder = download_model(found, organization) if isinstance(found, str) else found
-        reading = {"max_length": length, "activation_fn": torch.nn.Identity()}
-        model, missing = load_safely(CrossEncoder, folder, "cpu", **reading)
-        _check(model, missing, place)
-    except ModelError:
-        raise
-    except Exception as error:  # loaders raise many types; all mean that the model is not usable
-        reason = first_line(error)
-        raise ModelError(
-            f"{place}: cannot be loaded as a reranker (a cross-encoder): {reason}"
-        ) from error
+    place, whole = expand_user(spec, "reranker"), torch.nn.Identity()
+    model = load_safely(CrossEncoder, place, "cpu", _check, max_length=length, activation_fn=whole)
     return Reranker(model, **prompts, precision=precision)
 
 
-def _check(model: CrossEncoder, missing: list[str], place: str) -> None:
+def _check(model: CrossEncoder, missing: list[str], place: str, folder: Path) -> None:
     """Refuse what is no reranker; an embedding model gets a head of random numbers."""
     if missing:
         raise ModelError(

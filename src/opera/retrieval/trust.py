@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import snapshot_download, try_to_load_from_cache
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
 from sentence_transformers.base.modules import Module
 from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
@@ -53,9 +52,7 @@ LOADER_ARGUMENTS = (
 """What these may hold, as plain values. Others place weights, fetch kernels, or read elsewhere."""
 
 
-def download_model(
-    name: str, organization: str | None = SentenceTransformer.default_huggingface_organization
-) -> Path:
+def download_model(name: str, organization: str | None) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
 
     Raises:
