@@ -8,84 +8,66 @@ import torch
 from opera.core import environment as reproducible
 from opera.core.errors import SettingError
 from opera.retrieval import device as module
-from opera.retrieval.device import Precision, autocast, describe_device, pick_device, resolve_precision
+from opera.retrieval.device import autocast, describe_device, pick_device, resolve_precision
+
+
+def test_the_fastest_device_is_picked_and_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+    threads = torch.get_num_threads()
+    for cuda, mps, device, words in (
+        (True, True, "cuda", "cuda (NVIDIA H100)"),
+        (False, True, "mps", "mps"),
+        (False, False, "cpu", f"cpu ({threads} thread{'s' * (threads > 1)})"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda found=cuda: found)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda found=mps: found)
+        assert (pick_device(), describe_device(device)) == (device, words)
 
 
 @pytest.mark.parametrize(
-    ("cuda", "mps", "device"),
-    [(True, True, "cuda"), (True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+    ("asked", "device", "transformer", "has_bf16", "found"),
+    [
+        ("auto", "cuda", False, True, "fp32"),
+        ("auto", "cpu", False, True, "fp32"),
+        ("auto", "cuda", True, True, "bf16"),
+        ("auto", "cuda", True, False, "fp16"),
+        ("auto", "cpu", True, True, "bf16"),
+        ("auto", "cpu", True, False, "fp32"),
+        ("auto", "mps", True, True, "fp32"),
+        ("fp32", "cuda", True, True, "fp32"),
+        ("bf16", "cpu", False, False, "bf16"),
+        ("fp16", "cuda", True, True, "fp16"),
+        ("fp16", "cpu", True, True, None),
+    ],
 )
-def test_the_fastest_device_is_picked(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, device: str) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    assert pick_device() == device
-
-
-def test_devices_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    threads = torch.get_num_threads()
-    assert describe_device("cpu") == f"cpu ({threads} thread{'s' * (threads > 1)})"
-    assert describe_device("cuda") == "cuda (NVIDIA H100)"
-    assert describe_device("mps") == "mps"
-
-
-class TestPrecision:
-    @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
-    def test_a_static_model_stays_in_fp32(self, device: str) -> None:
-        assert resolve_precision("auto", device, is_transformer=False) == "fp32"
-
-    @pytest.mark.parametrize(
-        ("device", "has_bf16", "precision"),
-        [
-            ("cuda", True, "bf16"),
-            ("cuda", False, "fp16"),
-            ("cpu", True, "bf16"),
-            ("cpu", False, "fp32"),
-            ("mps", True, "fp32"),
-        ],
-    )
-    def test_a_transformer_takes_what_the_device_has(
-        self, monkeypatch: pytest.MonkeyPatch, device: str, has_bf16: bool, precision: str
-    ) -> None:
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
-        monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
-        assert resolve_precision("auto", device, is_transformer=True) == precision
-
-    def test_what_the_user_chose_is_taken_or_refused(self) -> None:
-        assert resolve_precision("fp32", "cuda", is_transformer=True) == "fp32"
-        assert resolve_precision("bf16", "cpu", is_transformer=False) == "bf16"
-        assert resolve_precision("fp16", "cuda", is_transformer=True) == "fp16"
+def test_precision_is_what_device_and_user_allow(
+    asked: str, device: str, transformer: bool, has_bf16: bool, found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
+    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
+    if found is None:
         with pytest.raises(SettingError, match="precision=fp16: needs CUDA, this machine has cpu"):
-            resolve_precision("fp16", "cpu", is_transformer=True)
+            resolve_precision(asked, device, transformer)  # type: ignore[arg-type]
+    else:
+        assert resolve_precision(asked, device, transformer) == found  # type: ignore[arg-type]
 
 
-class TestReproducible:
-    """With ``OPERA_REPRODUCIBLE`` nothing is computed where processors differ; tests/core has the kernels."""
-
-    @pytest.fixture(autouse=True)
-    def _asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
-
-    def test_it_is_the_processor_in_fp32(self) -> None:
-        assert pick_device() == "cpu"
-        assert resolve_precision("auto", "cpu", is_transformer=True) == "fp32"
-        assert describe_device("cpu").endswith(", reproducible)")
-
-    @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-    def test_half_precision_is_refused(self, precision: Precision) -> None:
-        with pytest.raises(SettingError, match=f"precision={precision}: OPERA_REPRODUCIBLE computes in fp32"):
-            resolve_precision(precision, "cpu", is_transformer=True)
-
-    def test_what_cannot_be_had_is_said_before_anything_is_computed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reproducible, "_problems", ["torch was imported before"])
-        with pytest.raises(SettingError, match="OPERA_REPRODUCIBLE=1: torch was imported before"):
-            pick_device()
+def test_reproducible_is_the_processor_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is computed where processors differ; tests/core has the kernels."""
+    monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
+    assert pick_device() == "cpu"
+    assert resolve_precision("auto", "cpu", is_transformer=True) == "fp32"
+    assert describe_device("cpu").endswith(", reproducible)")
+    with pytest.raises(SettingError, match="precision=bf16: OPERA_REPRODUCIBLE computes in fp32"):
+        resolve_precision("bf16", "cpu", is_transformer=True)
+    monkeypatch.setattr(reproducible, "_problems", ["torch was imported before"])
+    with pytest.raises(SettingError, match="OPERA_REPRODUCIBLE=1: torch was imported before"):
+        pick_device()
 
 
 def test_autocast_computes_in_the_resolved_precision() -> None:
     one = torch.ones(2, 2)
-    with autocast("bf16", "cpu"):
-        assert (one @ one).dtype == torch.bfloat16
-    with autocast("fp32", "cpu"):
-        assert (one @ one).dtype == torch.float32
+    for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        with autocast(precision, "cpu"):
+            assert (one @ one).dtype == dtype

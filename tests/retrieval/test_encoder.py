@@ -167,14 +167,6 @@ def test_damage_to_the_cache_changes_no_figure(
     assert not list(tmp_path.rglob(".*"))
 
 
-@pytest.mark.usefixtures("four_shards")
-def test_parts_of_a_corpus_are_the_rows_of_the_whole(bert_model: Path, beir: Path) -> None:
-    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
-    parts = list(encoder.document_parts(data, "title_text"))
-    assert [start for start, _ in parts] == [0, 32, 64, 96]
-    assert np.array_equal(np.concatenate([rows for _, rows in parts]), encoder.encode_corpus(data))
-
-
 def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:
     model = load_model(static_model, "cpu")
     model[0].embedding.weight.data[:] = float("nan")

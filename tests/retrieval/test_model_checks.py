@@ -49,13 +49,6 @@ def test_weights_that_are_missing_are_not_made_up(
         load_model(bert, "cpu")
 
 
-def test_more_layers_than_there_are_weights_are_refused(bert: Path) -> None:
-    config = next(path for path in bert.rglob("config.json") if "num_hidden_layers" in path.read_text())
-    change_json(config, num_hidden_layers=5)
-    with pytest.raises(ModelError, match=r"its files lack \d+ of the weights that its configuration asks for"):
-        load_model(bert, "cpu")
-
-
 def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:
     change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "pooler" not in n})
     assert load_model(bert, "cpu").encode_query(["common0"]).shape == (1, 32)
@@ -90,17 +83,6 @@ def test_a_text_that_the_model_cannot_encode_is_named(beir: Path, bert: Path, mo
             change_json(config, vocab_size=20)
     with pytest.raises(ModelError, match=r"the model cannot encode .*: index out of range in self; its files may not"):
         opera.evaluate(beir, model=bert)
-
-
-def test_a_folder_with_a_colon_is_no_address(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {"max_steps": 1, "per_device_train_batch_size": 8}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        run = opera.adapt(beir, model=static_model, out="run:1", **settings)
-        opera.score(beir, model=static_model, out="s3:x.parquet")
-        assert run.finished
-        assert run.trace().num_rows == 1
-    assert (tmp_path / "s3:x.parquet").is_file()
 
 
 @pytest.mark.parametrize(

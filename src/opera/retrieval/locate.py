@@ -18,7 +18,6 @@ from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.runs.folder import ADAPTER_FILE, RUN_FILE, Run, holds_run, run_in
 from opera.runs.reading import broken
-from opera.runs.record import RunRecord
 
 MINILM = "minilm"
 SPLIT_SETTINGS = (
@@ -122,8 +121,8 @@ def minilm_folder() -> Path:
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     """Apply the relevant grade and splits of a run on these data; else return them unchanged."""
-    run = _run(model)
-    if run is None or data.fingerprint not in _fingerprints(run.record):
+    run = _run_on(data, model)
+    if run is None:
         return data
     given = run.record.identity
     kept = {name: given[name] for name in SPLIT_SETTINGS if name in given}
@@ -139,10 +138,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
     """Whether a model is a run on these data that trained again with its drawn dev split."""
-    run = _run(model)
-    if run is None or data.fingerprint not in _fingerprints(run.record):
-        return False
-    return run.record.guard is not None and run.record.guard.refit
+    run = _run_on(data, model)
+    return run is not None and run.record.guard is not None and run.record.guard.refit
 
 
 def run_corpus_text(model: str | Path) -> CorpusText:
@@ -177,6 +174,9 @@ def _run(model: str | Path) -> Run | None:
     return Run.open(model) if holds_run(Path(model)) else None
 
 
-def _fingerprints(record: RunRecord) -> set[str]:
-    """Of the data of a run, and of each data set where they are several, with splits of its own."""
-    return {record.data.fingerprint, *(each.fingerprint for each in record.sets or ())}
+def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
+    """The run that a model is, if it is one on these data, alone or among several data sets."""
+    run = _run(model)
+    record = None if run is None else run.record
+    every = () if record is None else (record.data, *(record.sets or ()))
+    return run if any(each.fingerprint == data.fingerprint for each in every) else None

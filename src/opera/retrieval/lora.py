@@ -111,12 +111,10 @@ def load_trained(model: SentenceTransformer, folder: Path) -> None:
         ModelError: if the file holds other parameters than those that train.
     """
     found = load_file(folder / TRAINED_FILE)
-    own = {name: part for name, part in model.named_parameters() if part.requires_grad}
-    if found.keys() != own.keys():
+    own = {name for name, part in model.named_parameters() if part.requires_grad}
+    if found.keys() != own:
         raise ModelError(f"{folder / TRAINED_FILE}: holds other parameters than those that train")
-    with torch.no_grad():
-        for name, part in own.items():
-            part.copy_(found[name])
+    model.load_state_dict(found, strict=False)
 
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:

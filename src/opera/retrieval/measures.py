@@ -71,7 +71,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure, parsed from its name; ``str()`` returns the name.
+    """A measure, parsed from its name.
 
     Attributes:
         name: as the user wrote it.
@@ -82,9 +82,6 @@ class Measure:
     name: str
     computed_by: OwnMeasure | ir_measures.Measure
     depth: int
-
-    def __str__(self) -> str:
-        return self.name
 
     @classmethod
     def parse(cls, name: str) -> Measure:
@@ -138,20 +135,22 @@ def per_query(
     :func:`retrieved_ideal_ndcg`. The rows of the ranking are those of ``qrels.query_rows``, and
     each query must have a relevant document.
     """
-    values = {measure.name: np.zeros(qrels.n_queries) for measure in measures}
-    theirs: dict[ir_measures.Measure, list[str]] = {}
-    gains = _binary_gains(ranking, qrels)
-    for measure in measures:
-        if isinstance(measure.computed_by, ir_measures.Measure):
-            theirs.setdefault(measure.computed_by, []).append(measure.name)
-        else:
-            values[measure.name] = measure.computed_by(gains, measure.depth)
+    theirs = {
+        measure.computed_by: np.zeros(qrels.n_queries)
+        for measure in measures
+        if isinstance(measure.computed_by, ir_measures.Measure)
+    }
     if theirs:
         given = _grades_by_id(qrels), _ranks_by_id(ranking)
         for found in ir_measures.iter_calc(list(theirs), *given):
-            for name in theirs[found.measure]:
-                values[name][int(found.query_id)] = found.value
-    return values
+            theirs[found.measure][int(found.query_id)] = found.value
+    gains = _binary_gains(ranking, qrels)
+    return {
+        measure.name: theirs[measure.computed_by]
+        if isinstance(measure.computed_by, ir_measures.Measure)
+        else measure.computed_by(gains, measure.depth)
+        for measure in measures
+    }
 
 
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
