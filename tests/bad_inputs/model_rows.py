@@ -221,7 +221,7 @@ score data --out x.tsv => model: give a model, or a reranker
     Bad("score data --out x.tsv --reranker reranker",
         "reranker: must give one score per pair to be a reranker, but gives 2", two_scores),
     Bad("mine data --model model --out x.tsv --reranker run",
-        matching(r"run: cannot be loaded as a reranker \(a cross-encoder\): .*"), with_run),
+        matching(r"run/model: cannot be loaded as a reranker \(a cross-encoder\): .*"), with_run),
 ]  # fmt: skip
 
 EXPORTS = [

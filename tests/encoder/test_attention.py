@@ -39,16 +39,22 @@ def by_torch(parts: list[Tensor], lengths: list[int], is_causal: bool) -> Tensor
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize(("heads", "shared"), [(4, 4), (4, 2)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize(
+    ("is_causal", "shared", "dtype", "tolerance"),
+    [
+        (False, 4, torch.float32, 1e-5),
+        (True, 2, torch.float32, 1e-5),
+        (True, 4, torch.bfloat16, 0.05),
+        (False, 2, torch.bfloat16, 0.05),
+    ],
+)
 def test_results_and_gradients_are_those_of_torch(
-    is_causal: bool, heads: int, shared: int, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
+    is_causal: bool, shared: int, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # bfloat16 keeps 8 bits: 0.4% of numbers up to 8 here. Small blocks, so that texts and heads are cut apart.
     monkeypatch.setattr(attention, "BLOCK_TOKENS", 128)
     monkeypatch.setattr(attention, "BLOCK_SCORES", 3 * 47**2)
-    parts = random_parts(heads, shared, dtype, LENGTHS)
+    parts = random_parts(4, shared, dtype, LENGTHS)
     rule = Rule(is_causal, np.float32(WIDTH**-0.5), *threshold_and_key(0))
     found = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)  # type: ignore[no-untyped-call]
     expected = by_torch(parts, LENGTHS, is_causal)
@@ -63,8 +69,8 @@ def test_results_and_gradients_are_those_of_torch(
         torch.testing.assert_close(gradient.float(), wanted.float(), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("lengths", [[6, 7], [40, 21, 6]])
-def test_gradients_with_dropout_are_those_of_small_steps(lengths: list[int]) -> None:
+def test_gradients_with_dropout_are_those_of_small_steps() -> None:
+    lengths = [40, 21, 6]
     parts = random_parts(2, 2, torch.float32, lengths)
     rule = Rule(False, np.float32(0.5), np.uint32(0.3 * 2**32), np.uint32(77))
     weights = torch.randn((sum(lengths), 2, WIDTH), generator=torch.Generator().manual_seed(1))
@@ -106,17 +112,6 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
     assert torch.equal(layer.eval()(numbers), numbers)
 
 
-def test_attention_drops_the_right_share() -> None:
-    lengths = [300]
-    query, key, _ = random_parts(2, 2, torch.float32, lengths)
-    value = torch.ones(300, 2, WIDTH)
-    rule = Rule(False, np.float32(0.0), np.uint32(0.25 * 2**32), np.uint32(9))
-    sums = PackedAttention.apply(query, key, value, Pack.of(bounds_of(lengths)), rule)  # type: ignore[no-untyped-call]
-    # each is the mean of 300 kept keys, scaled: 1 on average, with a standard deviation of 0.033; 600 rows
-    assert abs(sums[..., 0].mean() - 1) < 0.008
-    assert 0.025 < sums[..., 0].std() < 0.045
-
-
 @pytest.mark.parametrize(
     "lengths", [[100, 60], [60, 100], sorted(range(30, 100, 3), reverse=True), [30] * 64, [70, 31, 70, 31]]
 )
@@ -129,5 +124,6 @@ def test_no_two_rows_share_a_dropout_mask(lengths: list[int]) -> None:
     rule = Rule(False, np.float32(1), np.uint32(2**31), np.uint32(5))
     mixed = PackedAttention.apply(zeros, zeros, values, Pack.of(bounds_of(lengths)), rule)  # type: ignore[no-untyped-call]
     masks = (mixed[..., : min(lengths)] > 0).flatten(0, 1).numpy()
+    assert abs(masks.mean() - 0.5) < 0.02  # of 12,000 draws or more, whose mean has a standard deviation below 0.005
     # 30 keys or more at a rate of one half: of 4,000 rows some two are equal by chance in 1 case of 130
     assert len(np.unique(np.packbits(masks, axis=1), axis=0)) == len(masks)
