@@ -18,7 +18,6 @@ from opera.runs.housekeeping import (
     clear_run,
     drop_checkpoints,
     last_complete_checkpoint,
-    refuse_other_settings,
     run_started_after,
 )
 
@@ -45,36 +44,9 @@ class TestCheckOutFolder:
         check_out_folder(run, resume=False, overwrite=True)
         with pytest.raises(RunFolderError, match="holds an unfinished run; pass --resume to continue it, --overwrite"):
             check_out_folder(run, resume=False, overwrite=False)
-        with pytest.raises(RunFolderError, match="pass one of the two"):
-            check_out_folder(run, resume=True, overwrite=True)
-
-    @pytest.mark.parametrize("name", ["checkpoints", "model", "trial"])
-    def test_a_file_in_place_of_a_folder_is_not_resumed(self, name: str, run: Path) -> None:
-        (run / name).touch()
-        with pytest.raises(RunFolderError, match=f"{name} must be a folder; remove it, or pass --overwrite to start"):
-            check_out_folder(run, resume=True, overwrite=False)
-        check_out_folder(run, resume=False, overwrite=True)
-
-    def test_a_model_of_which_nobody_knows_what_is_whose_is_kept(self, run: Path) -> None:
         (run / "model").mkdir()
         for resume in (False, True):
             check_out_folder(run, resume, overwrite=not resume)
-        (run / "model" / "x").touch()
-        for resume in (False, True):
-            with pytest.raises(RunFolderError, match=r"has no list of the files that OPERA wrote there \(\.written"):
-                check_out_folder(run, resume, overwrite=not resume)
-
-    def test_files_of_others_are_spared(self, tmp_path: Path) -> None:
-        (tmp_path / "thesis.tex").write_text("years of work")
-        for overwrite in (False, True):
-            with pytest.raises(RunFolderError, match="is not empty and holds no run"):
-                check_out_folder(tmp_path, resume=False, overwrite=overwrite)
-        with pytest.raises(RunFolderError, match="holds no run to resume"):
-            check_out_folder(tmp_path, resume=True, overwrite=False)
-        with pytest.raises(RunFolderError, match="is a file; pass a folder"):
-            check_out_folder(tmp_path / "thesis.tex", resume=False, overwrite=False)
-        with pytest.raises(RunFolderError, match=r"thesis\.tex is not a folder that can be written to"):
-            check_out_folder(tmp_path / "thesis.tex" / "run", resume=False, overwrite=False)
 
     def test_leftovers_of_a_killed_start_are_no_obstacle_and_hidden_files_of_others_are(self, tmp_path: Path) -> None:
         unfinished(tmp_path / "run.json").touch()
@@ -153,16 +125,6 @@ def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:
     table = Run(tmp_path).trace()
     assert table.to_pylist() == [{"step": 1, "loss": 2.0, "alpha": None}]
     assert [str(kind) for kind in table.schema.types] == ["int64", "double", "double"]
-
-
-def test_other_settings_are_named(run: Path) -> None:
-    identity = Run.open(run).record.identity
-    refuse_other_settings(run, identity)
-    with pytest.raises(RunFolderError) as caught:
-        refuse_other_settings(run, {**identity, "zeta": 1, "alpha": "x"})
-    first, *differences = str(caught.value).splitlines()
-    assert first == f"--resume {run}: was started differently; use the same settings, or --overwrite to start again:"
-    assert differences == ["alpha: the run has None, this call 'x'", "zeta: the run has None, this call 1"]
 
 
 def test_the_newest_complete_checkpoint_is_the_highest_step(run: Path) -> None:

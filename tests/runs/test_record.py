@@ -112,7 +112,6 @@ def test_a_grids_record_that_is_written_is_read(tmp_path: Path) -> None:
             '{"model": "m", "settings": {}, "cells": ["../other"]}',
             r"cells: '\.\./other' is no folder inside",
         ),
-        ('{"model": "m", "settings": {}, "cells": ["/etc"]}', "cells: '/etc' is no folder inside the grid's"),
         ('{"model": "m", "settings": {}, "cells": ["a\\u0000b"]}', "is no folder inside the grid's"),
     ],
 )

@@ -147,8 +147,3 @@ def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
         "Guard: verdicts of 6 runs on dev: 4 better, 1 not distinguishable, 1 untrained model kept; λ from 0 to 1; "
         "handed over against fine-tuned (λ = 1): no method is significantly better; "
     )
-
-
-def test_where_all_is_handed_over_nothing_is_tested(folder: RunsFolder) -> None:
-    folder.add(fine_tuned=around(0.3), after=around(0.3), chosen=guard_record(share=1))
-    assert bullets(analyse_runs(folder.home))[-1].endswith("; λ = 1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import sys
 import threading
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import opera
@@ -179,40 +177,3 @@ class TestGrid:
         assert opera.evaluate(beir, model=cell).measures["nDCG@10"] == pytest.approx(
             Run(cell).measures["after"]["nDCG@10"]
         )
-
-
-def test_ctrl_c_saves_and_the_same_command_goes_on(
-    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, (start, reached) = tmp_path / "grid", waiting_cell(tmp_path)
-    cell = out / beir.name / "dp" / "steps60" / "seed0"
-    settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 20}
-    settings["refit"] = False
-    monkeypatch.setattr(running.subprocess, "Popen", start)
-    arguments = [beir, "--model", static_model, "--out", out, "--seeds", "0", "--methods", "dp", "--steps", "60"]
-    arguments += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-
-    def interrupt() -> None:
-        while not reached.exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    code, _, error = call(*arguments)
-    assert code == 130, error
-    assert "opera: interrupted; 0 of 1 cells are done; the same command continues where it stopped" in error
-    assert "failed" not in error
-    assert "saving a checkpoint, then stopping" in cell.with_name("seed0.log").read_text()
-    assert Run.open(cell).record.status == "running"
-    code, _, error = call(*arguments)
-    assert code == 0, error
-    run = Run.open(cell)
-    assert run.training.resumed_from == 26
-    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", method="dp", max_steps=60, **settings)
-    assert weights(cell) == weights(whole.path)
-    assert run.pairs() == whole.pairs()
-    assert run.trace().num_rows == 60
-    ours, theirs = run.sampling(), whole.sampling()
-    assert ours is not None
-    assert theirs is not None
-    assert all(np.array_equal(values, vars(theirs)[name]) for name, values in vars(ours).items())

@@ -15,10 +15,8 @@ from opera.experiments.paper.plan import (
     OF_DATA,
     Reproduction,
     cells_of_shard,
-    find_scale,
     model_recipe,
     papers_model,
-    parse_shard,
     recipe_note,
     row_method,
     set_of_row,
@@ -134,22 +132,6 @@ def test_small_steps_are_few_and_apart() -> None:
     assert (steps[0], small.steps(10**9)) == (20, 50)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"preset": "papr"}, "--preset papr: must be paper or release; did you mean 'paper'?"),
-        ({"methods": ("ft", "rp")}, "--methods rp: table main has no such method"),
-        ({"settings": {"max_steps": 5}}, "--set max_steps: the table and its options decide it"),
-        ({"settings": {"epochs": 5}}, "--set epochs: the table and its options decide it"),
-    ],
-)
-def test_what_the_table_decides_cannot_be_given(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingError, match=message.replace("?", r"\?")):
-        settings_of("main", **changes).cells  # noqa: B018
-    with pytest.raises(SettingError, match="--scale smal: must be full or small"):
-        find_scale("smal")
-
-
 @pytest.mark.parametrize("name", ["qwen3-embedding-0.6b/", "models--Qwen--Qwen3-Embedding-0.6B"])
 def test_a_copy_of_the_papers_model_trains_as_the_papers(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name / ("snapshots/0a1b" if name.startswith("models--") else "")
@@ -196,12 +178,6 @@ def test_shards_share_the_cells_and_few_of_them_have_one_data_set(count: int) ->
         assert [len({cell.data_name for cell in shard}) for shard in shards] == [1] * 8
 
 
-@pytest.mark.parametrize("text", ["3", "0/3", "4/3", "a/b", "1/2/3", "١/٢"])
-def test_what_is_no_shard(text: str) -> None:
-    with pytest.raises(SettingError, match="--shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got"):
-        parse_shard(text)
-
-
 def test_data_sets_by_name_and_by_place() -> None:
     planned = settings_of("main", data=["fiqa, antique", "nfcorpus=a,b/c=d"])
     assert planned.sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
@@ -218,18 +194,3 @@ def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
     with pytest.raises(SettingError, match=r"fever: 5,416,568 documents are many .*; --data fever takes"):
         settings_of("components", scale="small").sources  # noqa: B018
     assert list(settings_of("main", scale="small", data=["fever"]).sources) == ["fever"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["fiqaa"], "--data fiqaa: table main has no such data set; did you mean 'fiqa'?"),
-        (["fiqa", "fiqa=x"], "--data: fiqa is given twice"),
-        ([","], "--data: give at least one data set"),
-        (["fiqa="], "--data fiqa: must not be empty"),
-    ],
-)
-def test_mistakes_in_data_sets(given: list[str], message: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        settings_of("main", data=given).sources  # noqa: B018
-    assert message in str(caught.value)
