@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from opera.core.errors import DataError
@@ -24,6 +24,7 @@ def passes(check: object, value: object) -> bool:
     return True
 
 
+@settings(max_examples=40)
 @given(STRINGS, STRINGS)
 def test_what_passes_survives_a_beir_folder(identifier: str, text: str) -> None:
     assume(passes(check_id, identifier) and passes(check_text, text))

@@ -99,20 +99,16 @@ def test_a_change_of_each_set_keeps_the_tables() -> None:
         assert changed.notes[-1].startswith("b: relevant_grade=2: ")
 
 
-def test_names_that_are_equal_get_numbers() -> None:
+def test_names_notes_and_prompts() -> None:
     data = combine([one("x/a", 2), one("y/a", 3), one("z/a", 4)])
     assert [own.name for own in data.sets] == ["a", "a-2", "a-3"]
     assert len(set(data.corpus.ids())) == len(data.corpus)
-
-
-def test_a_note_names_its_set_once() -> None:
-    sets = [replace(one(name, 2), notes=(f"{name}: read so", "read otherwise")) for name in ("a", "b")]
-    assert combine(sets).notes == ("a: read so", "a: read otherwise", "b: read so", "b: read otherwise")
-
-
-def test_the_prompt_of_all_is_kept() -> None:
-    first, second = replace(one("a", 2), query_prompt="p: "), replace(one("b", 2), query_prompt="p: ")
-    assert combine([first, second]).query_prompt == "p: "
+    first, second = (
+        replace(one(name, 2), notes=(f"{name}: read so", "read otherwise"), query_prompt="p: ") for name in "ab"
+    )
+    both = combine([first, second])
+    assert both.notes == ("a: read so", "a: read otherwise", "b: read so", "b: read otherwise")
+    assert both.query_prompt == "p: "
     mixed = combine([first, replace(second, query_prompt=None)])
     assert mixed.query_prompt is None
     assert mixed.notes[-1].startswith("the data sets have different query prompts: none is used")

@@ -24,15 +24,11 @@ def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
     return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
 
 
-def test_a_beir_folder_needs_no_hub(tmp_path: Path) -> None:
-    folder = write_beir(tmp_path / "data", n_docs=12, n_train=4, n_test=4)
-    with pytest.raises(DataError, match=r"is a BEIR folder: pass it without hf:$"):
-        load_data(f"hf:{folder}")
-
-
 def test_the_layout_of_mteb(tmp_path: Path) -> None:
     folder = write_mteb(tmp_path / "small")
     data = load_data(f"hf:{folder}")
+    with pytest.raises(DataError, match=r"is a BEIR folder: pass it without hf:$"):
+        load_data(f"hf:{write_beir(tmp_path / 'data', n_docs=12, n_train=4, n_test=4)}")
     assert list(data.splits) == ["train", "dev", "test"]
     assert data.corpus.texts() == ["Title one", "two", ""]
     assert judged(data, "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
@@ -185,14 +181,15 @@ def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["../secret.csv", "hf://datasets/someone/something/x.csv", "https://there/x.csv", "zip://x.csv::../x.zip", "/etc/x",
-     "~/x.csv", "in/../../secret.csv", ".hidden/x.csv"],
+    ("home", "form", "path"),
+    [
+        *(("small", "data_files: {}", path) for path in (
+            "../secret.csv", "hf://datasets/someone/something/x.csv", "https://there/x.csv", "zip://x.csv::../x.zip",
+            "/etc/x", "~/x.csv", "in/../../secret.csv", ".hidden/x.csv")),
+        ("small", "data_files: [{{split: '\\\"', path: [in.csv, {}]}}]", "/etc/x"),
+        ("small-qrels", "data_dir: {}", "../secret.csv"),
+    ],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "form", ["data_files: {}", "data_files: [{{split: '\\\"', path: [in.csv, {}]}}]", "data_dir: {}"]
-)
-@pytest.mark.parametrize("home", ["small", "small-qrels"])
 def test_a_card_names_files_of_its_own_folder_only(
     path: str, form: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

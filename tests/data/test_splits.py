@@ -1,15 +1,19 @@
-"""Drawing splits from train."""
+"""Drawing splits from train, at random or with documents that are new to it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opera.core.errors import DataError
-from opera.data import RetrievalData, load_data
-from opera.data.splits import copy_splits, draw_missing_splits, hold_out
+from opera.data import Qrels, RetrievalData, load_data
+from opera.data.novelty import asks_about_known, query_components, recurring_share, seen_share
+from opera.data.splits import Future, assumed_future, copy_splits, dev_count, draw_missing_splits, hold_out
 
 
 def test_held_out_queries_leave_train(beir: Path) -> None:
@@ -62,3 +66,139 @@ def test_copied_splits_keep_the_original_grades(beir: Path) -> None:
         assert np.array_equal(again.split(name).query_rows, changed.split(name).query_rows)
     assert again.split("test") is data.split("test")
     assert (again.split("dev").grades == 1).any()
+
+
+FUTURES: tuple[Future, ...] = ("same-documents", "new-documents", "both", "like-test")
+
+judgements = st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=4), min_size=4, max_size=24)
+
+
+def make_data(positives: list[set[int]], test: list[set[int]] | None = None) -> RetrievalData:
+    qrels = {"train": {f"q{n}": {f"d{d}": 1 for d in docs} for n, docs in enumerate(positives)}}
+    if test is not None:
+        qrels["test"] = {f"t{n}": {f"d{d}": 1 for d in docs} for n, docs in enumerate(test)}
+    names = [name for split in qrels.values() for name in split]
+    return RetrievalData.from_dicts(
+        "mine", corpus={f"d{d}": "a" for d in range(12)}, queries=dict.fromkeys(names, "b"), qrels=qrels
+    )
+
+
+def pairs_in(qrels: Qrels) -> set[tuple[int, int]]:
+    return set(zip(qrels.query_rows[qrels.query_index].tolist(), qrels.doc_rows.tolist(), strict=True))
+
+
+def pairs_of(data: RetrievalData, split: str) -> set[tuple[int, int]]:
+    return pairs_in(data.split(split))
+
+
+def test_queries_joined_by_a_chain_of_documents_are_one_component() -> None:
+    components = query_components(make_data([{0}, {0, 1}, {1, 2}, {3}, {4}, {3, 5}]).training_split().pairs())
+    assert components[0] == components[1] == components[2]
+    assert components[3] == components[5]
+    assert len(set(components.tolist())) == 3
+
+
+@given(judgements, st.sampled_from(FUTURES), st.integers(0, 3))
+def test_no_judgement_is_lost_and_no_query_is_in_two_splits(
+    positives: list[set[int]], future: Future, seed: int
+) -> None:
+    data = make_data(positives, [{0}, {1, 2}])
+    try:
+        held = hold_out(data, "dev", 0.3, seed, future)
+    except DataError:
+        return
+    train, dev = pairs_of(held, "train"), pairs_of(held, "dev")
+    gone = set() if held.held_out is None else pairs_in(held.held_out)
+    assert train | dev | gone == pairs_of(data, "train")
+    assert len(train) + len(dev) + len(gone) == len(pairs_of(data, "train"))
+    tested = {query for query, _ in dev}
+    assert tested
+    assert not {query for query, _ in train} & tested
+    lost = {(query, document) for query, document in gone if query not in tested}
+    assert {document for _, document in lost} <= {document for _, document in dev}
+    assert len(lost) <= 0.3 * len(pairs_of(data, "train"))
+
+
+def test_whole_components_are_held_out_where_the_graph_has_many() -> None:
+    data = make_data([{n % 12} for n in range(48)])
+    held = hold_out(data, "dev", 0.25, 0, "new-documents")
+    assert held.split("dev").n_queries == 12
+    assert held.held_out is None
+    assert seen_share(held, "dev") == 0.0
+
+
+def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
+    chain = [{n % 11, n % 11 + 1} for n in range(66)] + [{n % 12} for n in range(24)]
+    held = hold_out(make_data(chain), "dev", 0.1, 0, "new-documents")
+    assert seen_share(held, "dev") == 0.0
+    assert held.held_out is not None
+    dev = held.split("dev").query_rows
+    others = int((~np.isin(held.held_out.query_rows[held.held_out.query_index], dev)).sum())
+    assert f"{others} pairs that name held-out documents left train" in held.notes[-1]
+    again = copy_splits(make_data(chain), source=held)
+    assert pairs_of(again, "train") == pairs_of(held, "train")
+    assert pairs_of(again, "dev") == pairs_of(held, "dev")
+
+
+@pytest.mark.parametrize(("test", "expected"), [([{0}, {1}], 1.0), ([{10}, {11}], 0.0)])
+def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> None:
+    data = make_data([{n % 10} for n in range(60)], test)
+    held = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
+    assert seen_share(held, "dev") == expected
+    assert "(like-test, seed 0)" in held.notes[-1]
+
+
+def test_both_halves_are_drawn() -> None:
+    held = hold_out(make_data([{n % 6} for n in range(60)] + [{6 + n} for n in range(6)]), "dev", 0.2, 0, "both")
+    known = asks_about_known(held.judged_qrels("dev"), held.training_split(), 12)
+    assert 5 <= known.sum() <= 8
+    assert 5 <= (~known).sum() <= 8
+
+
+def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leave_train() -> None:
+    """Documents 0 to 2 are of every query: without them nothing would be left to train on."""
+    data = make_data([{0, 1, 2, 3 + n % 9} for n in range(36)])
+    held = hold_out(data, "dev", 0.1, 0, "new-documents")
+    assert seen_share(held, "dev") == 0.0
+    assert held.split("dev").n_queries == 4
+    assert {0, 1, 2} <= set(held.split("train").doc_rows.tolist())
+    assert held.held_out is not None
+    assert copy_splits(data, source=held).split("train").n_queries == held.split("train").n_queries
+
+
+def test_without_a_test_split_train_says_what_is_assumed() -> None:
+    known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
+    assert (recurring_share(known.training_split()), assumed_future(known)) == (1.0, "same-documents")
+    assert (recurring_share(new.training_split()), assumed_future(new)) == (0.0, "new-documents")
+    drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
+    assert drawn.notes[0] == (
+        "no test split is given: assumed that tomorrow's queries ask about these documents, since 100% of the train "
+        "pairs name one that another query names too; if they ask about new documents, pass --future new-documents"
+    )
+    assert [seen_share(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
+    told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, future="new-documents")
+    assert [seen_share(told, split) for split in ("test", "dev")] == [0.0, 0.0]
+    assert not any("assumed" in note for note in told.notes)
+    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --future"):
+        draw_missing_splits(known, seed=0, test_fraction=0.1, future="like-test")
+
+
+@pytest.mark.parametrize("future", [None, *FUTURES])
+def test_a_dev_split_of_the_user_is_used_whatever_test_holds(future: Future | None) -> None:
+    data = make_data([{n % 10} for n in range(8)], [{10}, {11}])
+    shared = data.split("train").select_queries(np.arange(8) < 2)
+    given = replace(data, splits={**data.splits, "dev": shared})
+    assert draw_missing_splits(given, seed=0, test_fraction=0.1, needs_dev=True, future=future) is given
+
+
+def test_like_test_needs_a_relevant_document_in_test() -> None:
+    data = make_data([{n} for n in range(8)], [{0}, {1}])
+    test = data.split("test")
+    empty = replace(data, splits={**data.splits, "test": replace(test, grades=np.zeros_like(test.grades))})
+    with pytest.raises(DataError, match="test"):
+        draw_missing_splits(empty, seed=0, test_fraction=0.1, needs_dev=True)
+
+
+@pytest.mark.parametrize(("queries", "expected"), [(20, 5), (300, 75), (600, 100), (5000, 500), (50_000, 1000)])
+def test_a_dev_split_is_neither_too_small_to_trust_nor_too_large_to_spare(queries: int, expected: int) -> None:
+    assert dev_count(queries) == expected

@@ -108,9 +108,9 @@ def _distinct(sections: Iterable[Section]) -> list[Section]:
     found = []
     for section in sections:
         title = " ".join(section.title.split())
-        chunks = [own for own in _chunks(section.lines) if title not in " ".join(own.split())]
-        if chunks and len(title.split()) >= MIN_WORDS:
-            found.append(replace(section, title=title, lines=chunks))
+        if len(title.split()) >= MIN_WORDS:
+            chunks = [own for own in _chunks(section.lines) if title not in " ".join(own.split())]
+            found += [replace(section, title=title, lines=chunks)] if chunks else []
     titles = Counter(section.title.casefold() for section in found)
     seen: Counter[str] = Counter()
     distinct = []
