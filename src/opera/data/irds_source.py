@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +110,11 @@ def _digest(splits: Mapping[str, str]) -> str:
 
 def _load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
     """Load the splits of one corpus, each by its own id."""
-
-    def parse(builder: DataBuilder) -> None:
-        _parse(builder, splits, source)
-
-    return load_or_parse(lambda: _digest(splits), name, source, parse, named=True)
+    parse = partial(_parse, splits, source)
+    return load_or_parse(partial(_digest, splits), name, source, parse, named=True)
 
 
-def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None:
+def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None:
     library = _library(source)
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
 

@@ -11,6 +11,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
+from opera.data.combined import each_set
 from opera.data.hub_source import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
@@ -41,20 +42,34 @@ def load_stored(source: str) -> RetrievalData:
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for its own."""
-    if isinstance(source, RetrievalData) and source.sets:
-        return [path for own in source.sets for path in files_read(own)]
-    text = str(source.source if isinstance(source, RetrievalData) else source)
-    if text.startswith(TABLES):
-        return [Path(file) for file in TableSource.parse(text).files if os.path.lexists(file)]
-    text = expand_user(text, "data")
-    kind = kind_of_files(text)
-    if kind == "beir":
-        return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
-    if kind == "trainer":
-        return listed_files(text)
-    if text.startswith("hf:"):
-        text = local_folder(text.removeprefix("hf:")) or text
-    return [Path(text)] if Path(text).exists() else []
+    found: list[Path] = []
+    for place in _places(source):
+        kind = kind_of_files(place)
+        if kind == "beir":
+            names = ("corpus.jsonl", "queries.jsonl", "qrels")
+            found += [Path(place) / name for name in names]
+        elif kind == "trainer":
+            found += listed_files(place)
+        else:
+            hub = local_folder(place.removeprefix("hf:")) if place.startswith("hf:") else None
+            found += [Path(hub or place)] if os.path.lexists(hub or place) else []
+    return found
+
+
+def _places(source: str | Path | RetrievalData) -> list[str]:
+    """What a data set is read from: paths, patterns and names."""
+    sources = [str(source)]
+    if isinstance(source, RetrievalData):
+        sources = [own.source for own in each_set(source)]
+    return [
+        place
+        for text in sources
+        for place in (
+            TableSource.parse(text).files
+            if text.startswith(TABLES)
+            else [expand_user(text, "data")]
+        )
+    ]
 
 
 def check_stays_out(
@@ -71,13 +86,8 @@ def check_stays_out(
     Raises:
         SettingError: naming the folder of the data.
     """
-    if isinstance(source, RetrievalData) and source.sets:
-        for own in source.sets:
-            check_stays_out(place, name, own, folder=folder)
-        return
-    text = str(source.source if isinstance(source, RetrievalData) else source)
-    for each in TableSource.parse(text).files if text.startswith(TABLES) else [text]:
-        if (home := _home_of_data(expand_user(each, "data"), place, folder)) is not None:
+    for each in _places(source):
+        if (home := _home_of_data(each, place, folder)) is not None:
             raise SettingError(
                 f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so "
                 "what is written there would be data too; pass another place"
