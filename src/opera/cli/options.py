@@ -286,12 +286,20 @@ def collect_values(
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its
             own option.
     """
-    from opera.config.recipe import override, read_recipes, with_full_names
+    from opera.config.recipe import (
+        ADAPT_ARGUMENTS,
+        override,
+        read_recipes,
+        unknown_name,
+        with_full_names,
+    )
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if "trainer" in given:
         given["trainer"] = parse_assignments(given["trainer"], "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
+    if others := [name for name in assigned if name in ADAPT_ARGUMENTS]:
+        raise SettingError(*(unknown_name(name, ()) for name in others))
     if twice := given.keys() & assigned.keys():
         raise SettingError(
             f"given twice, by its own option and by --set: {', '.join(sorted(twice))}"
