@@ -15,7 +15,7 @@ from pathlib import Path
 
 import opera
 from opera.runs.folder import SAMPLING_FILE
-from opera.training.sampling_recorder import SamplingRecorder
+from opera.training.sampler import SamplingRecorder
 
 MODEL = Path("../shared/models/potion-base-4m")
 STEPS = (50, 400)

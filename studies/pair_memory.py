@@ -17,8 +17,7 @@ import numpy as np
 
 from opera.data.qrels import Qrels
 from opera.methods import METHODS, PairScores, Plan
-from opera.training.sampler import PairSampler
-from opera.training.sampling_recorder import SamplingRecorder
+from opera.training.sampler import PairSampler, SamplingRecorder
 from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
 from page import table_lines

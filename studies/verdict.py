@@ -63,7 +63,7 @@ def _static(name: str) -> NDArray[np.float64]:
 def _transformer(name: str) -> NDArray[np.float64]:
     import opera
     from opera.retrieval.models import load_model
-    from opera.training.guard.weights import Weights, mix
+    from opera.training.guard.choice import Weights, mix
 
     settings = {"method": "ft", "guard": False, "max_steps": 40, "per_device_train_batch_size": 32}
     data = load_world(name)

@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer import losses
 
 import opera
 from opera.retrieval.models import set_dropout
-from opera.training.pruning import PairPruning
+from opera.training.pair_pruning import PairPruning
 
 ROWS = 48
 

@@ -25,8 +25,8 @@ from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
+from opera.training.callbacks import Services
 from opera.training.sampler import PairSampler
-from opera.training.services import Services
 from opera.training.session import Session, new_record
 from opera.training.train import fit
 from opera.training.trainer import training_arguments

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opera.retrieval.search import search as search
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
-    from opera.training.pruning import PairPruning as PairPruning
+    from opera.training.pair_pruning import PairPruning as PairPruning
     from opera.training_set.export import mine as mine
     from opera.training_set.export import score as score
 
@@ -48,7 +48,7 @@ _HOMES = {
     "load_data": "opera.data",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
-    "PairPruning": "opera.training.pruning",
+    "PairPruning": "opera.training.pair_pruning",
     "Run": "opera.runs.folder",
     "OperaError": "opera.core.errors",
     "InputError": "opera.core.errors",

@@ -172,7 +172,7 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
     """What a checkpoint's sampler.npz holds, in names and numbers: it is taken, or refused."""
     from opera.config.recipe import make_recipe
     from opera.retrieval.device import join_processes
-    from opera.training.checkpoint import load_sampler, loading
+    from opera.training.checkpoint import loading, read_state
     from opera.training.train import make_sampler
     from opera.training_set.build import build_training_set
     from opera.training_set.prepare import load_and_check
@@ -189,6 +189,6 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
             method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
             sampler = make_sampler(training_set, method, prepared.settings)
             with suppress(TrainingError), loading(home):  # of other training pairs
-                load_sampler(home, sampler)
+                sampler.load_state_dict(read_state(home / "sampler.npz"))
 
     check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,27 @@ from small_runs import FAST, SMALL, weights
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
-    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("runs") / "dp", method="dp", **FAST)
+def runs(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Callable[[str], Run]:
+    """A run of each method, made when it is asked for."""
+    home, made = tmp_path_factory.mktemp("runs"), dict[str, Run]()
+
+    def run(method: str) -> Run:
+        settings = {"k": 0.5} if "k" in METHODS[method].settings_class.model_fields else {}
+        if method not in made:
+            made[method] = opera.adapt(beir, model=static_model, out=home / method, method=method, **FAST, **settings)
+        return made[method]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(runs: Callable[[str], Run]) -> Run:
+    return runs("dp")
 
 
 @pytest.mark.parametrize("method", list(METHODS))
-def test_every_method_learns(method: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {"k": 0.5} if "k" in METHODS[method].settings_class.model_fields else {}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / method, method=method, **FAST, **settings)
+def test_every_method_learns(method: str, runs: Callable[[str], Run]) -> None:
+    run = runs(method)
     assert run.finished
     before, after = run.measures["before"], run.measures["after"]
     assert after["nDCG@10"] > before["nDCG@10"] + 0.1
@@ -43,33 +55,29 @@ def test_every_method_learns(method: str, beir: Path, static_model: Path, tmp_pa
 def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
     about = json.loads((finished.path / "run.json").read_text())
     assert about["status"] == "finished"
-    assert about["settings"]["method"] == "dp"
-    assert about["settings"]["mask_known_positives"] is True
-    assert about["settings"]["learning_rate"] == 0.1
-    assert about["settings"]["negatives"] == "random"
-    assert about["seed"] == 0
-    assert about["training"]["lag"] == 1
+    settings = {name: about["settings"][name] for name in ("method", "mask_known_positives", "negatives")}
+    assert settings == {"method": "dp", "mask_known_positives": True, "negatives": "random"}
+    assert (about["settings"]["learning_rate"], about["seed"], about["training"]["lag"]) == (0.1, 0, 1)
     assert {"load", "evaluate_before", "evaluate_dev", "choose_share", "train"} < set(about["seconds"])
     assert {"python", "torch", "sentence-transformers", "opera-retrieval"} <= set(about["versions"])
     assert about["data"]["fingerprint"] == opera.load_data(beir).fingerprint
     assert about["data"]["counts"]["documents"] == 120
-    trace = finished.trace()
+    trace, pairs = finished.trace(), finished.pairs()
     assert trace.column_names == [
         "step", "loss", "learning_rate", "alpha", "r", "beta", "v",
         "query_threshold", "document_threshold", "seconds",
     ]  # fmt: skip
     assert trace["step"].to_pylist() == list(range(1, 61))
-    assert trace["alpha"][0].as_py() == 2
-    assert trace["v"][0].as_py() == 0.25
+    assert (trace["alpha"][0].as_py(), trace["v"][0].as_py()) == (2, 0.25)
     assert trace["alpha"][59].as_py() == pytest.approx(cosine_schedule(2, 5, 59, 60))
     assert trace["learning_rate"].to_pylist() == pytest.approx([0.1 * (1 - step / 60) for step in range(60)])
     loss = trace["loss"].to_numpy()
     assert loss[-10:].mean() < loss[:10].mean()
     assert (trace["seconds"].to_numpy() > 0).all()
+    assert sum(pairs["times_drawn"].to_pylist()) == 60 * 16
+    assert not any(pairs["injected"].to_pylist())
+    assert (pairs.num_rows, finished.record.noise) == (finished.record.method["pairs"], None)
     assert not [p for p in finished.path.iterdir() if p.name.startswith(".")]
-
-
-def test_per_query_values_average_to_the_measures(finished: Run) -> None:
     table = finished.per_query()
     for when in ("before", "after"):
         for name, mean in finished.measures[when].items():
@@ -79,156 +87,85 @@ def test_per_query_values_average_to_the_measures(finished: Run) -> None:
 
 
 def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path) -> None:
-    model = SentenceTransformer(str(finished.model_path), device="cpu")
-    assert model.encode(["t1w1 t1w2"]).shape == (1, 24)
+    assert SentenceTransformer(str(finished.model_path), device="cpu").encode(["t1w1 t1w2"]).shape == (1, 24)
     for place in (finished.model_path, finished.path):
         again = opera.evaluate(beir, model=place, measures=FULL_MEASURES)
         assert again.measures == pytest.approx(finished.measures["after"])
-    assert "nDCG@10" in (finished.model_path / "README.md").read_text()
 
 
-def test_same_command_same_bytes(finished: Run, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    again = opera.adapt(beir, model=static_model, out=tmp_path / "again", method="dp", **FAST)
-    assert weights(again) == weights(finished)
-    assert again.trace().drop_columns("seconds") == finished.trace().drop_columns("seconds")
-    other = opera.adapt(beir, model=static_model, out=tmp_path / "other", method="dp", seed=1, **FAST)
-    assert weights(other) != weights(finished)
+def test_infobatch_weights_reach_the_loss(runs: Callable[[str], Run]) -> None:
+    """Nothing is seen before the first step; later draws leave pairs out, and weigh the others more than 1."""
+    thresholds = runs("infobatch").trace()["query_threshold"].to_pylist()
+    assert thresholds[0] is None
+    assert thresholds[-1] > 0
+    assert weights(runs("infobatch")) != weights(runs("ft"))
 
 
-def test_overwrite_replaces_the_run_and_spares_other_files(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_seed_decides_and_overwrite_spares_other_files(beir: Path, static_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    first = opera.adapt(beir, model=static_model, out=out, method="ft", **SMALL)
+    first = weights(opera.adapt(beir, model=static_model, out=out, method="dp", **SMALL))
     (out / "my-notes.txt").write_text("keep me")
-    second = opera.adapt(beir, model=static_model, out=out, method="sp", overwrite=True, **SMALL)
-    assert second.settings["method"] == "sp"
-    assert weights(first) == weights(second)  # the same folder
-    assert (out / "my-notes.txt").read_text() == "keep me"
-    assert second.record.method["kept_pairs"] == int(0.25 * second.record.method["pairs"])
+    (out / ".run.json.part").write_text("{")  # of a killed start
+    with torch.inference_mode():  # what the caller computes without gradients is not about training
+        again = opera.adapt(beir, model=static_model, out=out, method="dp", overwrite=True, **SMALL)
+        model = load_model(static_model, "cpu")
+    assert weights(again) == first
+    assert not model[0].embedding.weight.is_inference()
+    other = opera.adapt(beir, model=static_model, out=out, method="sp", seed=1, overwrite=True, **SMALL)
+    assert weights(other) != first
+    assert {path.name for path in out.iterdir() if path.name.startswith(".") or "notes" in path.name} == {
+        "my-notes.txt"
+    }
+    assert other.record.method["kept_pairs"] == int(0.25 * other.record.method["pairs"])
 
 
-def test_every_draw_is_recorded(finished: Run) -> None:
-    pairs = finished.pairs()
-    assert sum(pairs["times_drawn"].to_pylist()) == 60 * 16
-    assert not any(pairs["injected"].to_pylist())
-    assert pairs.num_rows == finished.record.method["pairs"]
-    assert finished.record.noise is None
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_transformer_with_prompts_and_lengths(beir: Path, bert_model: Path, tmp_path: Path, precision: str) -> None:
-    run = opera.adapt(
-        beir,
-        model=bert_model,
-        out=tmp_path / "run",
-        **SMALL,
-        precision=precision,
-        max_query_length=8,
-        max_passage_length=12,
-    )
-    assert run.settings["precision"] == precision
-    assert (run.settings["max_query_length"], run.settings["max_passage_length"]) == (8, 12)
+def test_a_transformer_in_half_precision_with_prompts_and_lengths(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    lengths = {"max_query_length": 8, "max_passage_length": 12}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **SMALL, precision="bf16", **lengths)
+    assert {name: run.settings[name] for name in ("precision", *lengths)} == {"precision": "bf16", **lengths}
     saved = SentenceTransformer(str(run.model_path), device="cpu")
     assert (saved[0].query_length, saved[0].document_length) == (None, None), "they are the run's, not the model's"
     assert saved.prompts == {"query": "common1 ", "document": "common2 "}
 
 
-def test_a_roundabout_path_does_not_hide_the_data_folder(
+def test_a_folder_with_other_things_is_not_written_to(
     make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
 ) -> None:
-    folder = make_beir()
-    for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="is not empty and holds no run"):
-            opera.adapt(
-                folder, model=static_model, out=tmp_path / "no" / ".." / folder.name, overwrite=overwrite, **SMALL
-            )
-    assert {path.name for path in folder.iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels"}
+    data, thesis, other = make_beir(), tmp_path / "thesis.tex", tmp_path / "other"
+    thesis.write_text("years of work")
+    (other / "model").mkdir(parents=True)
+    (other / "run.json").write_text('{"name": "my experiment"}')
+    for out, message in (
+        (tmp_path, "is not empty and holds no run"),
+        (tmp_path / "no" / ".." / data.name, "is not empty and holds no run"),
+        (thesis, "is a file"),
+        (other, "holds no run"),
+    ):
+        for options in ({}, {"overwrite": True}):
+            with pytest.raises(RunFolderError, match=message):
+                opera.adapt(data, model=static_model, out=out, **options, **SMALL)
+    assert {path.name for path in data.iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels"}
+    assert (other / "model").is_dir()
 
 
-def test_someone_elses_run_json_is_no_run(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"name": "my experiment"}')
-    (tmp_path / "model").mkdir()
-    for options in ({}, {"overwrite": True}, {"resume": True}):
-        with pytest.raises(RunFolderError, match="holds no run"):
-            opera.adapt(beir, model=static_model, out=tmp_path, **options, **SMALL)
-    assert (tmp_path / "model").is_dir()
-
-
-def test_a_folder_with_other_things_is_not_written_to(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="is not empty and holds no run"):
-            opera.adapt(beir, model=static_model, out=tmp_path, overwrite=overwrite, **SMALL)
-    with pytest.raises(RunFolderError, match="is a file"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "thesis.tex", **SMALL)
-    with pytest.raises(RunFolderError, match="not a run folder"):
-        Run.open(tmp_path)
-
-
-def test_what_a_killed_start_left_is_no_obstacle(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / ".run.json.part").write_text("{")
-    run = opera.adapt(beir, model=static_model, out=tmp_path, **SMALL)
-    assert run.finished
-    assert not (tmp_path / ".run.json.part").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_learning_on_nfcorpus(shared: Path, tmp_path: Path) -> None:
-    run = opera.adapt(
-        shared / "data" / "nfcorpus",
-        model=shared / "models" / "potion-base-4m",
-        out=tmp_path / "run",
-        max_steps=100,
-        temperature=0.05,
-        learning_rate=1e-2,
-    )
-    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.05
-
-
-def test_a_folder_that_another_process_trains_into_is_refused(
+def test_a_folder_that_another_process_trains_into_is_refused_and_an_error_marks_the_run(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
-    refused: list[str] = []
 
-    class Intruder(TrainerCallback):
-        def on_step_end(self, *arguments: object, **others: object) -> None:
-            for options in ({}, {"resume": True}, {"overwrite": True}):
-                with pytest.raises(RunFolderError, match=r"process .* trains into it; wait until it is done") as caught:
-                    opera.adapt(beir, model=static_model, out=tmp_path / "run", **options, **FAST)
-                refused.append(str(caught.value))
-
-    run = opera.adapt(
-        beir, model=static_model, out=tmp_path / "run", callbacks=[Intruder()], **{**FAST, "max_steps": 1}
-    )
-    assert run.finished
-    assert len(refused) >= 3
-    assert not (tmp_path / "run" / ".running").exists()
-
-
-def test_an_error_marks_the_run_as_failed_and_resume_goes_on(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    class Broken(TrainerCallback):
+    class Broken(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *arguments: object, **others: object) -> None:
             assert Run.open(tmp_path / "run").record.status == "running"
+            for options in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(RunFolderError, match=r"process .* trains into it; wait until it is done"):
+                    opera.adapt(beir, model=static_model, out=tmp_path / "run", **options, **SMALL)
             raise RuntimeError("the first step fails")
 
     with pytest.raises(RuntimeError, match="the first step fails"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[Broken()], **SMALL)
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[Broken], **SMALL)
     assert Run.open(tmp_path / "run").record.status == "failed"
+    assert not (tmp_path / "run" / ".running").exists()
     assert opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL).finished
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_it_trains_where_the_caller_computes_no_gradients(
-    mode: Callable[[], AbstractContextManager[None]], beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    with mode():
-        run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
-        measured = opera.evaluate(beir, model=tmp_path / "run").measures
-        model = load_model(static_model, "cpu")
-    assert run.measures["fine_tuned"] != run.measures["before"]
-    assert measured["nDCG@10"] == run.measures["after"]["nDCG@10"]
-    assert not model[0].embedding.weight.is_inference()
 
 
 @pytest.mark.parametrize(
@@ -238,3 +175,12 @@ def test_data_of_another_kind_are_refused(data: Any, static_model: Path, tmp_pat
     """The columns of a DataFrame were taken for paths."""
     with pytest.raises(DataError, match=r"^data: must be a path, a RetrievalData or a list of these, got '\w+'; a"):
         opera.adapt(data, model=static_model, out=tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_learning_on_nfcorpus(shared: Path, tmp_path: Path) -> None:
+    data, model = shared / "data" / "nfcorpus", shared / "models" / "potion-base-4m"
+    settings = {"max_steps": 100, "temperature": 0.05, "learning_rate": 1e-2}
+    run = opera.adapt(data, model=model, out=tmp_path / "run", **settings)
+    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.05

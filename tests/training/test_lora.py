@@ -16,7 +16,7 @@ from opera.core import extras
 from opera.core.errors import MissingExtraError, SettingError
 from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
 from opera.retrieval.models import fingerprint, load_model
-from opera.training.guard.weights import Weights, mix
+from opera.training.guard.choice import Weights, mix
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
 TEXTS = ["t0w1 common3", "t5w2 t5w3 common1"]
@@ -112,11 +112,6 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
     again = opera.adapt(beir, model=bert_model, out=tmp_path / "run", resume=True, **settings)
     assert_same_run(again, whole)
     assert again.measures == whole.measures
-
-
-def test_its_learning_rate_is_higher(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "max_steps": 1, "guard": False, "learning_rate": None, "lora": 4}
-    assert opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings).settings["learning_rate"] == 1e-3
 
 
 def test_options_are_read_in_each_form() -> None:

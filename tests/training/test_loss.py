@@ -1,17 +1,19 @@
-"""The loss, against the formula and against sentence-transformers."""
+"""The loss: against the formula, against sentence-transformers, and with gradient caching that of the whole batch."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import _create_minibatch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from torch import Tensor
 
 import opera
-from opera.core.errors import TrainingError
+from opera.core.errors import SettingError, TrainingError
 from opera.data import load_data
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
@@ -20,7 +22,51 @@ from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler
 from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
-from small_runs import SMALL, weights
+from small_runs import SMALL
+
+BATCH, ROUNDED = 12, 2.0**-23
+"""Pairs of a batch, and what float32 rounds off: what is observed is in float32."""
+
+
+class Step:
+    """One batch of a BERT in float64 with dropout, and its gradients under a loss."""
+
+    def __init__(self, beir: Path, bert_model: Path, n_negatives: int = 2) -> None:
+        data, self.model = load_data(beir), load_model(bert_model, "cpu").double().train()
+        training = data.training_split()
+        self.pairs = training.pairs()
+        self.known = KnownPositives.of(self.pairs)
+        method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
+        negatives = RandomNegatives(DocumentPool(len(data.corpus)))
+        self.sampler = PairSampler(method, self.pairs, negatives, n_negatives, BATCH)
+        dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
+        items = dataset.__getitems__(next(iter(self.sampler)))
+        columns = [name for name in items[0] if name != "label"]
+        self.features = [self.model.preprocess([item[name] for item in items]) for name in columns]
+        self.labels = torch.tensor([item["label"] for item in items])
+        self.seen: list[Any] = []
+
+    def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
+        known = self.known if masked else None
+        return InfoNCELoss(self.model, self.sampler, 0.05, known, lambda *values: self.seen.append(values), **more)
+
+    def value(self, loss: Any, seed: int = 1) -> Tensor:
+        """The loss of the batch, with the dropout of a seed."""
+        torch.manual_seed(seed)
+        value: Tensor = loss([dict(part) for part in self.features], self.labels)
+        return value
+
+    def gradients(self, value: Tensor) -> Tensor:
+        """Backward from twice the loss, as a gradient scaler would; the gradients of all parameters in one row."""
+        (2 * value).backward()
+        found = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
+        self.model.zero_grad()
+        return found
+
+
+@pytest.fixture(scope="module")
+def step(beir: Path, bert_model: Path) -> Step:
+    return Step(beir, bert_model)
 
 
 def test_matches_the_formula() -> None:
@@ -29,98 +75,114 @@ def test_matches_the_formula() -> None:
     excluded[0, 4] = excluded[2, 0] = True
     got = info_nce_losses(similarity, 0.1, excluded)
     for row in range(3):
-        kept = [column for column in range(5) if not excluded[row, column]]
-        logits = similarity[row, kept] / 0.1
+        logits = similarity[row, ~excluded[row]] / 0.1
         expected = torch.logsumexp(logits, 0) - similarity[row, row] / 0.1
         assert got[row].item() == pytest.approx(expected.item())
 
 
-def make_batch(
-    beir: Path, static_model: Path, n_negatives: int
-) -> tuple[SentenceTransformer, PairSampler, list, torch.Tensor]:
-    data, model = load_data(beir), load_model(static_model, "cpu").double()  # what is observed is rounded to float32
-    training = data.training_split()
-    pairs = training.pairs()
-    method = METHODS["ft"](pairs, Plan(0, 4, 16), None)
-    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), n_negatives, 16)
-    dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
-    items = dataset.__getitems__(next(iter(sampler)))
-    columns = [name for name in items[0] if name != "label"]
-    features = [model.preprocess([item[name] for item in items]) for name in columns]
-    return model, sampler, features, torch.tensor([item["label"] for item in items])
-
-
-@pytest.mark.parametrize("n_negatives", [0, 1, 3])
-def test_unmasked_it_is_sentence_transformers_own(beir: Path, static_model: Path, n_negatives: int) -> None:
-    model, sampler, features, labels = make_batch(beir, static_model, n_negatives)
-    seen: list[tuple] = []
-    ours = InfoNCELoss(model, sampler, 0.05, None, lambda *args: seen.append(args))
-    loss = ours([dict(f) for f in features], labels)
-    loss.backward()
-    gradient = model[0].embedding.weight.grad.clone()
-    model.zero_grad()
-    theirs = MultipleNegativesRankingLoss(model, scale=20)([dict(f) for f in features], labels)
-    theirs.backward()
-    # Sums of at most 16·64 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
-    assert loss.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
-    torch.testing.assert_close(gradient, model[0].embedding.weight.grad, rtol=0, atol=1e-10)
-    step, ids, similarity, losses = seen[0]
-    assert step == 0
-    assert ids.tolist() == sampler.batch_at(0, 0).pair_ids.tolist()
-    assert labels.tolist() == [[0, position] for position in range(16)]
-    assert losses.mean(dtype=np.float64) == pytest.approx(loss.item(), rel=2.0**-23)
+@pytest.mark.parametrize("n_negatives", [0, 2])
+def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, n_negatives: int) -> None:
+    step = Step(beir, bert_model, n_negatives)
+    step.model.eval()  # theirs embeds all documents in one pass, with other dropout
+    ours, theirs = (
+        step.value(loss) for loss in (step.loss(masked=False), MultipleNegativesRankingLoss(step.model, scale=20))
+    )
+    # Sums of at most 1,000 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
+    assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
+    torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
+    number, ids, similarity, losses = step.seen[0]
+    assert number == 0
+    assert ids.tolist() == step.sampler.batch_at(0, 0).pair_ids.tolist()
+    assert step.labels.tolist() == [[0, position] for position in range(BATCH)]
+    assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
     assert (np.abs(similarity) <= 1.0001).all()
 
 
-def test_masked_columns_have_no_say(beir: Path, static_model: Path) -> None:
-    model, sampler, features, labels = make_batch(beir, static_model, 2)
-    pairs, drawn = sampler.pairs, sampler.batch_at(0, 0)
-    known = KnownPositives.of(pairs)
-    seen: list[tuple] = []
-    InfoNCELoss(model, sampler, 0.05, known, lambda *args: seen.append(args))([dict(f) for f in features], labels)
-    queries, *docs = (model(dict(f))["sentence_embedding"] for f in features)
-    logits = queries @ torch.cat(docs).T / 0.05
-    docs_of_columns = drawn.doc_rows.T.flatten().tolist()
-    masked = 0
-    for row in range(len(labels)):
+def test_masked_columns_have_no_say(step: Step) -> None:
+    step.seen.clear()
+    step.model.eval()
+    step.value(step.loss())
+    embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
+    queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
+    step.model.train()
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch_at(0, 0), step.pairs
+    columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
+    for row in range(BATCH):
         positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
-        keep = [c for c, doc in enumerate(docs_of_columns) if c == row or doc not in positives]
-        masked += len(docs_of_columns) - len(keep)
+        keep = [column for column, doc in enumerate(columns) if column == row or doc not in positives]
+        masked += len(columns) - len(keep)
         expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
-        assert seen[0][3][row] == pytest.approx(expected.item(), rel=2.0**-23)
+        assert step.seen[0][3][row] == pytest.approx(expected.item(), rel=4 * ROUNDED)
     assert masked > 0
 
 
-def test_weights_multiply_the_loss_and_not_what_is_observed(beir: Path, static_model: Path) -> None:
-    model, sampler, features, labels = make_batch(beir, static_model, 1)
-    weights = np.linspace(0.5, 2, len(labels)).astype(np.float32)
-    seen: list[tuple] = []
-    loss = InfoNCELoss(model, sampler, 0.05, None, lambda *args: seen.append(args))
-    plain = loss([dict(f) for f in features], labels)
-    sampler._untrained[0].weights[:] = weights
-    mixed = loss([dict(f) for f in features], labels)
-    assert np.array_equal(seen[0][3], seen[1][3])
-    losses = seen[0][3].astype(np.float64)
-    assert plain.item() == pytest.approx(losses.mean(), rel=2.0**-23)
-    assert mixed.item() == pytest.approx((losses * weights).mean(), rel=2.0**-23)
+def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
+    step.seen.clear()
+    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._untrained[0].weights
+    plain = step.value(step.loss())
+    drawn[:] = weights
+    mixed = step.value(step.loss())
+    drawn[:] = 1
+    assert np.array_equal(step.seen[0][3], step.seen[1][3])
+    losses = step.seen[0][3].astype(np.float64)
+    assert plain.item() == pytest.approx(losses.mean(), rel=ROUNDED)
+    assert mixed.item() == pytest.approx((losses * weights).mean(), rel=ROUNDED)
 
 
-def test_a_loss_that_is_no_number_ends_training(beir: Path, static_model: Path) -> None:
-    model, sampler, features, labels = make_batch(beir, static_model, 1)
-    with torch.no_grad():
-        model[0].embedding.weight.fill_(torch.nan)
-    loss = InfoNCELoss(model, sampler, 0.05, None, lambda *_: None)
+def test_a_loss_that_is_no_number_ends_training(step: Step) -> None:
+    embeddings = [torch.full((BATCH, 4), torch.nan) for _ in range(4)]
     with pytest.raises(TrainingError, match="step 0: the loss is not a finite number; lower learning_rate"):
-        loss([dict(f) for f in features], labels)
+        step.loss().loss_of(step.labels, embeddings)
 
 
-def test_infobatch_weights_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    """With ρ = 0 nothing is left out and every weight is 1; with ρ = 0.5 the same seed trains to other weights."""
-    runs = [
-        opera.adapt(beir, model=static_model, out=tmp_path / str(rho), method="infobatch", rho=rho, **SMALL)
-        for rho in (0.0, 0.5)
+@pytest.mark.parametrize(("texts", "sizes"), [(5, ()), (1, (8, 4)), (BATCH, ())])
+def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, sizes: tuple[int, ...]) -> None:
+    """In float64, with the dropout that the passes drew: sums of a few thousand terms in another order."""
+    step.seen.clear()
+    cached = step.value(step.loss(gradient_cache=texts, sizes=sizes))
+    of_cached = step.gradients(cached)
+    torch.manual_seed(1)
+    embeddings = [
+        torch.cat(
+            [step.model(_create_minibatch(part, at, at + texts))["sentence_embedding"] for at in range(0, BATCH, texts)]
+        )
+        for part in step.features
     ]
-    assert weights(runs[0]) != weights(runs[1])
-    thresholds = runs[0].trace()["query_threshold"].to_pylist()
-    assert thresholds[0] is None  # nothing seen yet
-    assert thresholds[-1] > 0
+    whole = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
+    of_whole = step.gradients(whole)
+    assert cached.item() == pytest.approx(whole.item(), rel=1e-12)
+    assert of_whole.abs().max() > 0.01
+    torch.testing.assert_close(of_cached, of_whole, rtol=0, atol=1e-12)
+    for one, other in zip(*step.seen, strict=True):
+        np.testing.assert_array_equal(one, other)
+    if texts == BATCH:  # one pass draws the random numbers of no cache
+        torch.testing.assert_close(of_cached, step.gradients(step.value(step.loss())), rtol=0, atol=1e-12)
+
+
+def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(step: Step) -> None:
+    step.model.eval()
+    embeddings = step.loss().embed([dict(part) for part in step.features])
+    step.model.train()
+    parts = [step.loss().loss_of(step.labels, [column[:, :size] for column in embeddings]) for size in (8, 4, 32)]
+    together = step.loss(sizes=(8, 4)).loss_of(step.labels, embeddings)
+    assert together.item() == pytest.approx(sum(part.item() for part in parts) / 3, rel=1e-12)
+    for one, other in zip(*step.seen[-2:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_cached_run_in_half_precision(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    """bf16 has 8 bits; the cached run embeds other batches, and differs by rounding alone."""
+    losses = []
+    for texts in (None, 5):
+        settings = {**SMALL, "max_steps": 2, "precision": "bf16", "dropout": 0.0, "guard": False}
+        out = tmp_path / str(texts)
+        run = opera.adapt(beir, model=bert_model, out=out, method="dp", gradient_cache=texts, **settings)
+        assert run.settings["gradient_cache"] == texts
+        losses.append(run.trace()["loss"].to_numpy())
+    np.testing.assert_allclose(*losses, rtol=2e-2)
+
+
+def test_a_static_model_needs_no_cache(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="gradient_cache=8: is for transformers; StaticEmbedding keeps nothing"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", gradient_cache=8)
+    assert not (tmp_path / "run").exists()

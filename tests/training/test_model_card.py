@@ -49,7 +49,7 @@ def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
     assert run.record.guard.test is not None
     assert (change.low, change.high) == (run.record.guard.test.low, run.record.guard.test.high)
     assert "16 test queries are few to measure by" in text
-    assert "| 8 | " in text
+    assert "| `truncate_dim=8` | " in text
 
 
 def test_it_holds_no_place_of_this_machine(run: Run) -> None:

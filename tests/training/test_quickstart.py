@@ -19,19 +19,24 @@ from opera.data import load_data
 from opera.methods import DEFAULT_METHOD
 
 
-def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(q, "TRAIN_QUERIES", 48)
-    monkeypatch.setattr(q, "TEST_QUERIES", 12)
-    monkeypatch.setattr(q, "RECIPE", {**q.RECIPE, "max_steps": 3, "per_device_train_batch_size": 8})
-    monkeypatch.setattr(q, "PACKAGE", "opera")
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data come from a small package, with few queries."""
+    for name, value in {"TRAIN_QUERIES": 16, "TEST_QUERIES": 4, "PACKAGE": "opera"}.items():
+        monkeypatch.setattr(q, name, value)
+    monkeypatch.setattr(q, "RECIPE", {**q.RECIPE, "max_steps": 2, "per_device_train_batch_size": 8})
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(q, "adapt", lambda *data, **settings: None)
+
+
+def test_quickstart_end_to_end(tmp_path: Path) -> None:
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished
-    assert run.record.model.source == "minilm"
-    assert run.settings["method"] == DEFAULT_METHOD
-    assert len(run.trace()) == 3
-    data = load_data(tmp_path / "quickstart" / "data")
-    assert set(data.splits) == {"train", "test"}
-
+    assert (run.record.model.source, run.settings["method"]) == ("minilm", DEFAULT_METHOD)
+    assert set(load_data(tmp_path / "quickstart" / "data").splits) == {"train", "test"}
     text = io.StringIO()
     print_quickstart(Screen(text, 600), run)
     shown = text.getvalue()
@@ -41,26 +46,21 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(app, shlex.split(search)[1:])
     assert done.exit_code == 0, done.output
     assert "parse a date string" in done.output
-
     with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):
         q.quickstart(tmp_path / "quickstart")
 
 
-@pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data come from a small package, and nothing is trained."""
-    monkeypatch.setattr(q, "TRAIN_QUERIES", 8)
-    monkeypatch.setattr(q, "TEST_QUERIES", 4)
-    monkeypatch.setattr(q, "PACKAGE", "opera")
-    monkeypatch.setattr(q, "adapt", lambda *data, **settings: None)
-
-
-@pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("kind", ["beside", "in a folder", "own words", "no list", "linked", "linked file"])
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("kind", ["alone", "beside", "in a folder", "own words", "no list", "linked", "linked file"])
 def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
-    q.quickstart(tmp_path / "one")
     data = tmp_path / "one" / "data"
+    if kind == "alone":
+        data.mkdir(parents=True)
+        (data / "precious.csv").write_text("1,2\n")
+    else:
+        q.quickstart(tmp_path / "one")
     spoils = {
+        "alone": lambda: None,
         "beside": lambda: (data / "labels.csv").write_text("1,2"),
         "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
         "own words": lambda: (data / "README.txt").write_text("My data. Written by me."),
@@ -79,8 +79,10 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.usefixtures("untrained")
 def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="unknown method"):
+        q.quickstart(tmp_path, method="dq")
     q.quickstart(tmp_path)
     unfinished(tmp_path / "data").mkdir()  # of one that was killed
     (tmp_path / ".data.old").mkdir()
@@ -90,14 +92,3 @@ def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
     q.quickstart(tmp_path, overwrite=True)
     assert (tmp_path / "data" / "corpus.jsonl").stat().st_size
     assert sorted(path.name for path in tmp_path.iterdir()) == [".data.old", "data"], "the first is the user's"
-
-
-def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "precious.csv").write_text("1,2\n")
-    for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="was not written by a quickstart"):
-            q.quickstart(tmp_path, overwrite=overwrite)
-    with pytest.raises(SettingError, match="unknown method"):
-        q.quickstart(tmp_path / "other", method="dq")
-    assert [path.name for path in tmp_path.rglob("*")] == ["data", "precious.csv"]

@@ -1,34 +1,34 @@
-"""The trainer: dev evaluations, early stopping."""
+"""The trainer: dev evaluations, fields of its arguments, losses and weights that are no numbers, memory."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
-from transformers import EarlyStoppingCallback
+import pytest
+import torch
+from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformerTrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import opera
-from opera.training import trainer as trainer_module
-from small_runs import FAST, InterruptedAt, assert_same_run
+from opera.config.recipe import make_recipe
+from opera.config.trainer import OURS, READ, WITHOUT_EFFECT
+from opera.config.training import TrainSettings
+from opera.core.errors import InputError, SettingError, TrainingError
+from opera.retrieval.models import load_model
+from opera.training import session, trainer
+from opera.training.checkpoint import damage
+from opera.training.loss import InfoNCELoss
+from opera.training.trainer import OperaTrainer, training_arguments
+from opera.training_set.prepare import load_and_check
+from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 
-
-def test_dev_evaluations_early_stopping_and_best_model(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
-) -> None:
-    run = opera.adapt(
-        make_beir(dev=True),
-        model=static_model,
-        out=tmp_path / "run",
-        **{**FAST, "max_steps": 400, "save_steps": 10, "learning_rate": 0.05},
-        eval_steps=10,
-        callbacks=[EarlyStoppingCallback(3)],
-        load_best_model_at_end=True,
-    )
-    training = run.training
-    assert training.steps < 400
-    assert training.best_step <= training.steps
-    assert training.best_value > 0
-    assert len(run.trace()) == training.steps
+FIELDS = {field.name for field in fields(SentenceTransformerTrainingArguments)}
 
 
 def test_early_stopping_and_the_best_model_survive_a_resume(
@@ -46,7 +46,9 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     }
     whole = opera.adapt(folder, model=static_model, out=tmp_path / "whole", **settings)
     stopped = whole.training
-    assert stopped.steps < 400
+    assert stopped.best_step <= stopped.steps < 400
+    assert stopped.best_value > 0
+    assert len(whole.trace()) == stopped.steps
     with interrupted_at(stopped.steps - 4):
         opera.adapt(folder, model=static_model, out=tmp_path / "cut", **settings)
     resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
@@ -56,8 +58,189 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     assert_same_run(resumed, whole)
 
 
-def test_the_fused_optimizer_runs_where_torch_has_one() -> None:
-    assert trainer_module._optimizer("adamw_torch", "cpu") == "adamw_torch_fused"
-    assert trainer_module._optimizer("adamw_torch", "cuda") == "adamw_torch_fused"
-    assert trainer_module._optimizer("adamw_torch", "mps") == "adamw_torch"
-    assert trainer_module._optimizer("sgd", "cpu") == "sgd"
+@pytest.mark.parametrize(
+    ("name", "device", "expected"),
+    [("adamw_torch", "cpu", "adamw_torch_fused"), ("adamw_torch", "mps", "adamw_torch"), ("sgd", "cpu", "sgd")],
+)
+def test_the_fused_optimizer_runs_where_torch_has_one(name: str, device: str, expected: str) -> None:
+    assert trainer._optimizer(name, device) == expected
+
+
+def test_everything_that_opera_sets_is_taken(
+    static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+
+    class Seen(SentenceTransformerTrainingArguments):  # type: ignore[misc]
+        def __init__(self, **values: object) -> None:
+            given.update(values)
+            super().__init__(**values)
+
+    monkeypatch.setattr(trainer, "SentenceTransformerTrainingArguments", Seen)
+    train = make_recipe({**SMALL, "warmup_ratio": 0, "trainer": {"adam_beta2": 0.5}}).train
+    arguments = training_arguments(train, load_model(static_model, "cpu"), tmp_path)
+    assert arguments.adam_beta2 == 0.5
+    settings = {*TrainSettings.flat_fields, *READ}
+    assert {name for name in given.keys() - settings if not name.startswith(OURS)} == {"adam_beta2"}
+    assert settings & FIELDS >= READ.keys()
+    for start in (*OURS, *WITHOUT_EFFECT):
+        assert any(name.startswith(start) for name in FIELDS), start
+
+
+def test_a_run_takes_and_records_them(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    passed = {"save_steps": SMALL["save_steps"]}
+    given: tuple[dict[str, Any], ...] = ({}, {"run_name": "mine"}, {"adam_beta2": 0.5})
+    plain, named, other = (
+        opera.adapt(beir, model=static_model, out=tmp_path / str(number), trainer=fields or None, **SMALL)
+        for number, fields in enumerate(given)
+    )
+    assert [run.settings["trainer"] for run in (plain, named, other)] == [{**fields, **passed} for fields in given]
+    assert_same_run(plain, named)
+    assert named.record.identity == plain.record.identity
+    assert weights(other) != weights(plain)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_train_epochs": 3}, "trainer: num_train_epochs: OPERA sets this itself"),
+        ({"max_steps": 3}, "trainer: max_steps: is a setting: give it as max_steps"),
+        ({"adam_betta2": 0.9}, "--trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?"),
+        ("adam_beta2=many", "--trainer adam_beta2: must be float, got 'many'"),
+        ("adam_beta2", "trainer adam_beta2: must be key=value"),
+        ([1], "must be fields and values, such as adam_beta2=0.98"),
+    ],
+)
+def test_wrong_fields_are_refused(given: object, message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        make_recipe({"trainer": given})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"adam_beta2": 1.5}, "--trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5"),
+        ({"fsdp": "full_shard"}, "--trainer fsdp: the trainer refuses it: Using fsdp only works in distributed"),
+        ({"lr_scheduler_kwargs": {"no_such": 1}}, "--trainer lr_scheduler_kwargs: the trainer refuses it: "),
+        ({"deepspeed": "x.json"}, "transformers refuses the settings: "),
+    ],
+)
+def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
+    given: dict[str, object], message: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer=given, **SMALL, eval_steps=3)
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    assert not is_deepspeed_zero3_enabled(), "which loading the next model would ask"
+
+
+def test_the_pairs_of_a_loss_that_is_no_number_are_named(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, calls, pair_losses = tmp_path / "run", [], InfoNCELoss.pair_losses
+
+    def spoilt(self: InfoNCELoss, *arguments: Any) -> torch.Tensor:
+        losses = pair_losses(self, *arguments)
+        calls.append(losses)
+        return losses * torch.where(torch.arange(len(losses)) == 2, torch.nan, 1) if len(calls) == 6 else losses
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InfoNCELoss, "pair_losses", spoilt)
+        with pytest.raises(TrainingError) as caught:
+            opera.adapt(beir, model=static_model, out=out, **SMALL)
+    written = json.loads((out / "not_finite.json").read_text())
+    assert (written["step"], written["what"], len(written["pairs"])) == (6, "the loss", 16)
+    bad = written["pairs"][2]
+    assert [row["finite"] for row in written["pairs"]].count(False) == 1
+    assert str(caught.value) == (
+        f"step 6: the loss of 1 of 16 pairs, among them '{bad['query_id']}' with '{bad['doc_id']}' is not a finite "
+        f"number (all pairs of the batch: {out / 'not_finite.json'}); the checkpoint of step 4 is kept; lower "
+        "learning_rate, or set precision=fp32, and start again with --overwrite"
+    )
+    assert damage(out / "checkpoints" / "checkpoint-4") == ""
+    resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **SMALL)
+    assert resumed.training.resumed_from == 4
+    assert not (out / "not_finite.json").exists()
+
+
+def test_a_gradient_that_is_no_number_ends_the_step(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norm = OperaTrainer.__mro__[1]._get_grad_norm
+
+    def infinite(self: Any, model: Any, grad_norm: Any = None) -> Any:
+        return torch.tensor(torch.inf) if self.state.global_step == 5 else norm(self, model, grad_norm=grad_norm)
+
+    monkeypatch.setattr(OperaTrainer.__mro__[1], "_get_grad_norm", infinite)
+    with pytest.raises(
+        TrainingError, match=r"step 6: the gradient of the batch of '.*the checkpoint of step 4 is kept"
+    ):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
+    assert len(json.loads((tmp_path / "run" / "not_finite.json").read_text())["pairs"]) == 16
+
+
+class SpoilsAWeight(TrainerCallback):  # type: ignore[misc]
+    """Puts what is no number into the weights when step 8 has ended."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 8:
+            with torch.no_grad():
+                next(kwargs["model"].parameters())[0, 0] = torch.nan
+
+
+def test_weights_that_are_no_numbers_are_never_saved(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"step 8: .*weight holds values that are not finite numbers, so the model"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[SpoilsAWeight], **SMALL)
+    (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert kept.name == "checkpoint-4"
+    assert all(abs(values).max() < 1e3 for values in load_file(kept / "model.safetensors").values())
+    assert not (tmp_path / "run" / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_out_of_memory_names_the_settings_and_other_errors_pass(
+    error: Exception, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(InfoNCELoss, "pair_losses", fail)
+    wrong, said = (
+        TrainingError,
+        (
+            r"^out of memory while training: lower per_device_train_batch_size \(now 16\), train_group_size \(now 2\), "
+            r"max_passage_length \(now 512\); then start again with --overwrite$"
+        ),
+    )
+    if "mat1" in str(error):
+        wrong, said = RuntimeError, "mat1 and mat2"
+    with pytest.raises(wrong, match=said):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("phase", "settings", "advice"),
+    [
+        ("train", {}, "max_passage_length (now 64); gradient_cache=8 keeps the batch; gradient_checkpointing=true"),
+        ("trial", {"gradient_cache": 2}, "gradient_cache=1 keeps the batch; "),
+        ("train", {"gradient_cache": 1}, "max_passage_length (now 64); gradient_checkpointing=true and --lora r=16"),
+        ("train", {"global_batch_size": 32}, "training: lower global_batch_size (now 32), train_group_size"),
+        ("encode", {}, "encoding texts: lower per_device_eval_batch_size (now 128), max_passage_length (now 64)"),
+    ],
+)
+def test_what_takes_memory_is_named_by_phase(
+    phase: str, settings: dict[str, Any], advice: str, beir: Path, bert_model: Path
+) -> None:
+    more = {"per_device_train_batch_size": None} if "global_batch_size" in settings else {}
+    recipe = make_recipe({**SMALL, "max_passage_length": 64, **more, **settings})
+    assert advice in session._memory_advice(phase, load_and_check(opera.load_data(beir), str(bert_model), recipe))

@@ -113,6 +113,11 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
     return f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
 
 
+def in_one_line(error: BaseException) -> str:
+    """The kind and the message of an error of a library, in one line."""
+    return shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
+
+
 def json_text(value: Any) -> str:
     r"""Write a value as indented JSON that is safe to print: what :func:`printable` escapes stands
     as ``\uXXXX``.

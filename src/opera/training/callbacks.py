@@ -3,32 +3,38 @@ progress bar."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import signal
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from accelerate import PartialState
 from numpy.typing import NDArray
-from transformers import TrainerCallback
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import TrainerCallback, TrainerState
+from transformers.integrations import (
+    get_available_reporting_integrations,
+    get_reporting_integration_callbacks,
+)
 
 from opera.core.arguments import several
-from opera.core.errors import SettingError
+from opera.core.errors import SettingError, TrainingError
+from opera.core.processes import everywhere
 from opera.core.progress import progress
-from opera.core.terminal import shown
-from opera.runs.folder import RunWriter
-from opera.training.checkpoint import save_sampler
-from opera.training.distributed import any_process
+from opera.core.terminal import in_one_line, shown
+from opera.runs.folder import SAMPLER_FILE, RunWriter
+from opera.training.checkpoint import seal, write_state
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
 
-OWN_COLUMNS = ("step", "loss", "learning_rate", "seconds")
-"""Of the trace; the others are the method's schedule."""
 PREFIX = "opera/"
 """Before the names of OPERA's own curves."""
 SECOND_INTERRUPT_AFTER = 2.0
@@ -44,13 +50,7 @@ def checked_callbacks(given: object) -> list[TrainerCallback]:
     """
     made = []
     for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
-        is_class = isinstance(each, type) and issubclass(each, TrainerCallback)
-        try:
-            callback = each() if is_class else each
-        except TypeError as error:
-            raise SettingError(
-                f"callbacks: {each.__name__} cannot be made without arguments: {error}"
-            ) from None
+        callback = each() if isinstance(each, type) else each
         if not isinstance(callback, TrainerCallback):
             raise SettingError(
                 f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}"
@@ -73,9 +73,6 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.begun = False
         self._losses: list[NDArray[np.float32]] = []
         self._learning_rate, self._step_start = 0.0, time.perf_counter()
-        self._drawn_pairs = np.zeros(sampler.pairs.n_pairs, dtype=bool)
-        self._drawn_queries = np.zeros(sampler.pairs.n_queries, dtype=bool)
-        self._counted = 0
 
     def observe(
         self,
@@ -88,21 +85,21 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.sampler.observe(step, pair_ids, similarity, loss)
         self._losses.append(loss)
 
-    def curves(self) -> dict[str, float]:
-        """Return what is logged beside the loss: the schedule, where it is known yet, and the
-        shares drawn so far."""
-        for pair_ids in self.sampler.drawn[self._counted :]:
-            self._drawn_pairs[pair_ids] = True
-            self._drawn_queries[self.sampler.pairs.pair_query[pair_ids]] = True
-        self._counted = len(self.sampler.drawn)
-        curves = {
-            name: value
-            for name, value in (self.rows[-1] if self.rows else {}).items()
-            if name not in OWN_COLUMNS and value is not None and math.isfinite(value)
-        }
-        curves["coverage_pairs"] = self._drawn_pairs.mean()
-        curves["coverage_queries"] = self._drawn_queries.mean()
-        return {f"{PREFIX}{name}": float(value) for name, value in curves.items()}
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Log beside the loss the schedule, where it is known yet, and the shares trained so
+        far."""
+        if logs is not None and "loss" in logs:
+            sampler, firsts = self.sampler, self.sampler.pairs.query_offsets[:-1]
+            trained = np.logical_or.reduceat(sampler.trained, firsts)
+            curves = {
+                **sampler.schedule,
+                "coverage_pairs": float(sampler.trained.mean()),
+                "coverage_queries": float(trained.mean()),
+            }
+            known = {name: value for name, value in curves.items() if math.isfinite(value)}
+            logs.update({f"{PREFIX}{name}": value for name, value in known.items()})
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -119,7 +116,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the step's row; its seconds run from the end of the step before."""
         now = time.perf_counter()
-        schedule = self.sampler.finish(state.global_step - 1)
+        self.sampler.finish(state.global_step - 1)
+        schedule = self.sampler.schedule
         self.rows.append(
             {
                 "step": state.global_step,
@@ -139,7 +137,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         if self.run.writes:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(RunWriter(checkpoint))
-            save_sampler(checkpoint, self.sampler)
+            write_state(checkpoint / SAMPLER_FILE, self.sampler.state_dict())
+            seal(checkpoint)
 
     def write(self, run: RunWriter) -> None:
         """Write ``trace.parquet`` and, where probabilities are recorded, ``sampling.npz``."""
@@ -170,7 +169,7 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop, if any process received a signal."""
-        if any_process(self._signalled_at < math.inf):
+        if any(everywhere(lambda: self._signalled_at < math.inf)):
             self.stopped = state.global_step < state.max_steps
             control.should_save = control.should_training_stop = True
 
@@ -224,3 +223,89 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         self._bar.close()
+
+
+def service_names(report_to: str | list[str]) -> list[str]:
+    """The services that ``report_to`` stands for; ``all`` is what is installed."""
+    if report_to == "all":
+        return list(get_available_reporting_integrations())
+    given = [report_to] if isinstance(report_to, str) else report_to
+    return [name for name in given if name != "none"]
+
+
+class Services:
+    """Passes every event of a trainer on to the services, the end of a training only when the next
+    one begins, or at close.
+
+    So what follows training, the guard's choice, is logged beside its curves.
+
+    Raises:
+        SettingError: if a service cannot be opened: its package is broken, or a login failed.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        arguments: SentenceTransformerTrainingArguments,
+        model: SentenceTransformer,
+    ) -> None:
+        self._names, self._arguments, self._model = names, arguments, model
+        self._end: Callable[[str, dict[str, Any]], None] | None = None
+        everywhere(self._open)
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        if not event.startswith("on_"):
+            raise AttributeError(event)
+        return partial(self._pass_on, event)
+
+    def on_init_end(self, *given: Any, **more: Any) -> None:
+        """Open the services anew where a training has ended before this one."""
+        if self._end is not None:
+            self.close()
+            everywhere(self._open)
+        self._pass_on("on_init_end", *given, **more)
+
+    def on_train_end(self, *given: Any, **more: Any) -> None:
+        """Keep the end back."""
+        self._end = lambda event, values: self._pass_on(event, *given, **more, **values)
+
+    def log(self, values: Mapping[str, float]) -> None:
+        """Log values of the training that has ended; nothing where none has."""
+        if values and self._end is not None:
+            self._end("on_log", {"logs": dict(values)})
+
+    def close(self) -> None:
+        """Pass the end of the last training on."""
+        if self._end is not None:
+            end, self._end = self._end, None
+            end("on_train_end", {})
+
+    def _open(self) -> None:
+        self._callbacks: dict[str, TrainerCallback] = {}
+        state = TrainerState(
+            is_local_process_zero=PartialState().is_local_main_process,
+            is_world_process_zero=PartialState().is_main_process,
+        )
+        for name in self._names:
+            try:
+                callback = get_reporting_integration_callbacks([name])[0]()
+                if setup := getattr(callback, "setup", None):
+                    takes_class = "processing_class" in inspect.signature(setup).parameters
+                    more = {"processing_class": None} if takes_class else {}
+                    setup(self._arguments, state, self._model, **more)
+            except Exception as error:  # whatever a service raises
+                raise SettingError(
+                    f"report_to={name}: cannot be opened ({in_one_line(error)}); fix it, or leave "
+                    "report_to out"
+                ) from error
+            self._callbacks[name] = callback
+
+    def _pass_on(self, event: str, *given: Any, **more: Any) -> None:
+        for name, callback in self._callbacks.items():
+            try:
+                getattr(callback, event)(*given, **more)
+            except Exception as error:
+                raise TrainingError(
+                    f"report_to={name}: failed ({in_one_line(error)}); the run goes on with "
+                    "--resume, also with another report_to"
+                ) from error

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -20,28 +19,11 @@ from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
 from opera.core.files import remove, replace_file
 from opera.core.reading import open_file
 from opera.core.storage import storage_error, writing
-from opera.core.terminal import shortened
+from opera.core.terminal import in_one_line, shortened
 from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, checkpoint_folders
 from opera.runs.reading import read_arrays, read_object
-from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
-
-
-def save_sampler(folder: Path, sampler: PairSampler) -> None:
-    """Write the sampler's state into a checkpoint of the trainer, then seal the checkpoint."""
-    write_state(folder / SAMPLER_FILE, sampler.state_dict())
-    seal(folder)
-
-
-def load_sampler(folder: Path, sampler: PairSampler) -> None:
-    """Restore the sampler's state from a checkpoint.
-
-    Raises:
-        TrainingError: if it belongs to other training pairs.
-        RunFolderError: if the file is not as OPERA wrote it.
-    """
-    sampler.load_state_dict(read_state(folder / SAMPLER_FILE))
 
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
@@ -79,18 +61,9 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
     except Exception as error:
         if checkpoint is None or begun() or is_out_of_memory(error):
             raise
-        if isinstance(error, UnpicklingError):  # torch reads checkpoints with weights_only=True
-            reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
-            raise RunFolderError(
-                f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and "
-                f"numbers ({reason}); "
-                "remove this folder and pass --resume again"
-            ) from None
-        said = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
         raise RunFolderError(
-            f"{checkpoint}: cannot be resumed ({said}); remove it to resume from the checkpoint "
-            "before, or pass "
-            "--overwrite to start again"
+            f"{checkpoint}: cannot be resumed ({in_one_line(error)}); remove it to resume "
+            "from the checkpoint before, or pass --overwrite to start again"
         ) from error
 
 
@@ -108,20 +81,14 @@ def damage(folder: Path) -> str:
     Raises:
         StorageError: if the machine keeps it from being read, so that nobody knows.
     """
-    if folder.is_symlink() or not folder.is_dir():
-        return "it is not a folder"
-    if not os.path.lexists(folder / WHOLE_FILE):
-        return "writing it was interrupted"
+    if folder.is_symlink() or not os.path.lexists(folder / WHOLE_FILE):
+        return "it was not written in full"
     try:
-        sealed = read_object(folder / WHOLE_FILE)
-    except (OSError, RunFolderError):
-        return f"{WHOLE_FILE} cannot be read"
-    try:
-        found = _hashes(folder)
+        sealed, found = read_object(folder / WHOLE_FILE), _hashes(folder)
     except PermissionError as error:  # it may be whole: it is not for us to remove
         raise storage_error(folder, error) from None
-    except OSError as error:
-        return f"it cannot be read ({error.strerror})"
+    except (OSError, RunFolderError) as error:
+        return f"it cannot be read: {in_one_line(error)}"
     for name in (SAMPLER_FILE, TRAINER_STATE_NAME, *sealed):
         if name not in found or found[name] != sealed.get(name):
             return f"{shortened(name)} is damaged"

@@ -102,11 +102,6 @@ def column_roles(settings: TrainSettings) -> dict[str, Role]:
     return {column: "query" if column == "anchor" else "document" for column in columns}
 
 
-def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
-    """Return the prompts that training puts before queries and documents; empty for none."""
-    return {role: prompt_for(model, role) for role in ROLES}
-
-
 def text_dataset(
     data: RetrievalData,
     query_rows: NDArray[np.int32],
@@ -132,7 +127,7 @@ def make_dataset(
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if reads_vectors(model):
         return PairDataset(rows, n_negatives, _numbers, _numbers), None
-    prompts = training_prompts(model, settings)
+    prompts = {role: prompt_for(model, role) for role in ROLES}
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
         kind = type(model[0]).__name__
         log.info("note: %s tokenises texts in its own way, each time they are drawn", kind)

@@ -117,19 +117,16 @@ class DistillationLoss(InBatchLoss):
 
 
 def _log_coverage(training_set: TrainingSet, teacher: TeacherScores) -> None:
-    pairs, query_rows = training_set.pairs, training_set.query_rows
-    scored = ~np.isnan(teacher.lookup(query_rows[pairs.pair_query], pairs.pair_doc))
-    log.info("the teacher scored %d of %d training pairs", scored.sum(), len(scored))
-    if (listed := training_set.listed) is not None:
-        found = ~np.isnan(teacher.lookup(query_rows[listed.queries], listed.doc_rows))
-        log.info(
-            "the teacher scored %d of %d %s negatives",
-            found.sum(),
-            len(found),
-            training_set.negatives_kind,
+    pairs, query_rows, listed = training_set.pairs, training_set.query_rows, training_set.listed
+    kinds = {"training pairs": (query_rows[pairs.pair_query], pairs.pair_doc)}
+    if listed is not None:
+        kinds[f"{training_set.negatives_kind} negatives"] = (
+            query_rows[listed.queries],
+            listed.doc_rows,
         )
-    if not scored.all():
-        log.info("note: pairs without a teacher's score train with InfoNCE alone")
+    for kind, (queries, documents) in kinds.items():
+        scored = ~np.isnan(teacher.lookup(queries, documents))
+        log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
 
 
 LOSSES.ship(distill=DistillationLoss)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import warnings
 
-import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object, reduce
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
 
 from opera.core.errors import TrainingError
+from opera.core.processes import everywhere, process_count
 
 # sentence-transformers calls a function that torch has renamed. The filter is set once, not around
 # each call: leaving a changed set of filters makes Python show every other warning of a step anew.
@@ -22,21 +20,13 @@ warnings.filterwarnings(
 )
 
 
-def any_process(flag: bool) -> bool:
-    """Return whether the flag is set in any process."""
-    state = PartialState()
-    if state.num_processes == 1:
-        return flag
-    return bool(reduce(torch.tensor(int(flag), device=state.device), reduction="sum").item())
-
-
 def refuse_differences(what: str, fingerprint: int) -> None:
     """Refuse to continue where processes do not hold the same.
 
     Raises:
         TrainingError: naming the processes that differ from the main one.
     """
-    fingerprints = gather_object([fingerprint])
+    fingerprints = everywhere(lambda: fingerprint)
     if others := [str(at) for at, value in enumerate(fingerprints) if value != fingerprints[0]]:
         raise TrainingError(
             f"{what} of process {', '.join(others)} differ from those of process 0: all must read "
@@ -52,14 +42,10 @@ def gather_embeddings(embeddings: Tensor) -> Tensor:
     The gradient flows back to the process that an embedding came from, so W processes with a batch
     of B/W each have the gradient of one process with B (docs/paper.md, row 10).
     """
-    return all_gather_with_grad(embeddings) if _several() else embeddings
+    return all_gather_with_grad(embeddings) if process_count() > 1 else embeddings
 
 
 def gather_values(values: Tensor) -> Tensor:
     """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, in their order, without
     gradient."""
-    return all_gather(values) if _several() else values
-
-
-def _several() -> bool:
-    return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+    return all_gather(values) if process_count() > 1 else values

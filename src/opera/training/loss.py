@@ -24,8 +24,7 @@ from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.training.distributed import gather_embeddings, gather_values
-from opera.training.not_finite import NotFiniteError
-from opera.training.sampler import Batch, PairSampler
+from opera.training.sampler import Batch, NotFiniteError, PairSampler
 from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
@@ -168,7 +167,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         packed = self.packs and not pads(bare)
         made = [token_features(bare, *_column(features), packed=packed) for features in columns]
         return [
-            {name: _moved(part, bare.device) for name, part in features.items()}
+            {
+                name: part.to(bare.device) if isinstance(part, Tensor) else part
+                for name, part in features.items()
+            }
             for features in made
         ]
 
@@ -253,10 +255,6 @@ def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
 
 def _column(features: dict[str, Any]) -> Column:
     return Column(features["input_ids"], features["prompt_length"])
-
-
-def _moved(part: Any, device: torch.device) -> Any:
-    return part.to(device) if isinstance(part, Tensor) else part
 
 
 def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
@@ -31,9 +30,8 @@ TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 HUB_NAMES = {MINILM: "sentence-transformers/all-MiniLM-L6-v2"}
 """Models that have another name on the hub."""
-PLAIN = re.compile(r"[A-Za-z_][\w.+-]*")
-"""Texts that YAML reads as themselves, but for its words below."""
-WORDS = ("true", "false", "null", "auto")
+PLAIN = re.compile(r"(?!(true|false|null|auto)$)[A-Za-z_][\w.+-]*", re.IGNORECASE)
+"""Texts that YAML reads as themselves."""
 
 MODEL_CARD = """---
 {metadata}
@@ -51,9 +49,8 @@ MODEL_CARD = """---
 
 `{data}`: {counts}.{refitted}
 
-{reading}
-
-`mask_known_positives` was {masked}.
+Training and these measures read {lengths}. They begin {prompts}, as `encode_query` and
+`encode_document` do. `mask_known_positives` was {masked}.
 
 ## Use
 
@@ -120,6 +117,14 @@ def write_model_card(
     assert record.training is not None
     settings = record.settings
     from_files = settings["query_vectors"] is not None
+    query, document = settings["max_query_length"], settings["max_passage_length"]
+    lengths = "whole texts"
+    if query is not None and document is not None:
+        lengths = f"{query} tokens of a query and {document} of a document"
+    prompts = {
+        "queries": settings["query_prompt"] or "",
+        "documents": settings["document_prompt"] or "",
+    }
     header = metadata(record, {name: measures["after"][name] for name in DEFAULT_MEASURES})
     counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()]
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
@@ -134,7 +139,8 @@ def write_model_card(
         counts=", ".join(counts),
         note="  # normalised only" if settings["adapter"] != "both" else "",
         masked=json.dumps(settings["mask_known_positives"]),
-        reading="" if from_files else _reading(settings),
+        lengths=f"{lengths}; this model keeps its own limit" if query else lengths,
+        prompts=" and ".join(f"{what} with `{json.dumps(text)}`" for what, text in prompts.items()),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
@@ -187,18 +193,25 @@ def is_place(text: str) -> bool:
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command of a run, one option per line; defaults are left out, data
     in memory are ``DATA``."""
-    given = record.identity
-    method = str(given["method"])
-    data, *others = _sources(record)
-    words = [
-        f"opera train {_as_data(data)}",
-        *(f"--also {_as_data(other, alone=True)}" for other in others),
-        f"--model {shlex.quote(_short(record.model.source))}",
-        f"--method {shlex.quote(method)}",
-    ]
-    for name, default in make_recipe({"method": method}).flat().items():
-        if name != "method" and name in given and given[name] != default:
-            words.append(f"--set {shlex.quote(f'{name}={_as_yaml(given[name])}')}")
+    given, words = record.identity, ["opera train"]
+    for number, source in enumerate(_sources(record)):
+        data = "DATA" if source.startswith(MEMORY) else _short(source)
+        quoted = shlex.quote(data)
+        if source.startswith(TABLES):
+            tables = TableSource.parse(source)
+            alone = shlex.quote(str(tables.without_folders()))
+            quoted = alone if number else shlex.join(tables.options())
+        words.append(f"--also {quoted}" if number else quoted)
+    words[:2] = [" ".join(words[:2])]
+    words.append(f"--model {shlex.quote(_short(record.model.source))}")
+    words.append(f"--method {shlex.quote(str(given['method']))}")
+    for name, default in make_recipe({"method": given["method"]}).flat().items():
+        if name != "method" and given.get(name, default) != default:
+            value = given[name]
+            text = _short(value) if isinstance(value, str) and os.sep in value else value
+            plain = isinstance(text, str) and PLAIN.fullmatch(text)
+            written = text if plain else json.dumps(text, ensure_ascii=False)
+            words.append(f"--set {shlex.quote(f'{name}={written}')}")
     return " \\\n  ".join([*words, "--out run"])
 
 
@@ -221,89 +234,42 @@ def _base_name(source: str) -> str:
     return HUB_NAMES.get(source, _short(source))
 
 
-def _as_data(source: str, alone: bool = False) -> str:
-    """Write a data set as an argument; tables as their options, or ``alone`` as one word."""
-    if source.startswith(MEMORY):
-        return "DATA"
-    if not source.startswith(TABLES):
-        return shlex.quote(_short(source))
-    tables = TableSource.parse(source)
-    return shlex.quote(str(tables.without_folders())) if alone else shlex.join(tables.options())
-
-
-def _as_yaml(value: Any) -> str:
-    """Write a value as ``--set`` reads it."""
-    if isinstance(value, str) and os.sep in value:
-        value = _short(value)
-    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _figures(
     record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> str:
-    """Measures on test with the interval of their change, the verdict, and the tables of sets and
+    """Measures on test with the interval of their change, the verdict, and a table of sets and
     sizes."""
-    guard, main = record.guard, DEFAULT_MEASURES[0]
-    warning = few_queries(queries)
+    guard, main, moments = record.guard, DEFAULT_MEASURES[0], ("before", "fine_tuned", "after")
+    warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
+    change = "change in points (95% interval)"
+    head = f"test split, {queries:,} queries | before | fine-tuned | handed over | {change}"
+    rows = [
+        [name, *(f"{measures[when][name]:.4f}" for when in moments), changes[name].in_points()]
+        for name in DEFAULT_MEASURES
+    ]
     parts = [
-        _table(
-            f"test split, {queries:,} queries | before | fine-tuned | handed over | "
-            "change in points (95% interval)",
-            [
-                [
-                    name,
-                    *(f"{measures[when][name]:.4f}" for when in ("before", "fine_tuned", "after")),
-                    changes[name].in_points() if name in changes else "",
-                ]
-                for name in DEFAULT_MEASURES
-            ],
-        ),
+        _table(head, rows),
         "The intervals are Student's t over the test queries; they hold for this model, not for "
-        "other seeds." + (f" {warning.removeprefix('warning: ').capitalize()}." if warning else ""),
+        "other seeds." + (f" {warning}." if warning else ""),
         f"Verdict: {verdict_sentence(guard)}. {share_sentence(guard)}"
         if guard
         else "The weights are the fine-tuned ones.",
     ]
-    if record.sets:
-        tests = [(each.name, each.test) for each in record.sets if each.test is not None]
-        mean = mean_of_sets(record.sets)
-        tests += [] if mean is None else [("mean of the sets", mean)]
+    tests = [(each.name, each.test) for each in record.sets or () if each.test is not None]
+    if tests and (mean := mean_of_sets(record.sets or [])):
+        tests.append(("mean of the sets", mean))
+    tests += [
+        (f"`truncate_dim={each.size}`", {"before": each.before, "after": each.after})
+        for each in record.matryoshka or ()
+    ]
+    if tests:
         rows = [
-            [name, *(f"{test[when][main]:.4f}" for when in ("before", "after"))]
-            for name, test in tests
+            [name, *(f"{test[when][main]:.4f}" for when in moments[::2])] for name, test in tests
         ]
-        parts.append(_table(f"data set, {main} | before | handed over", rows))
-    if record.matryoshka:
-        rows = [
-            [str(each.size), f"{each.before[main]:.4f}", f"{each.after[main]:.4f}"]
-            for each in record.matryoshka
-        ]
-        parts.append(_table(f"first dimensions alone, {main} | before | handed over", rows))
-        parts.append("`SentenceTransformer(folder, truncate_dim=SIZE)` keeps the first dimensions.")
+        parts.append(_table(f"{main} | before | handed over", rows))
     return "\n\n".join(parts)
 
 
 def _table(head: str, rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def _reading(settings: Mapping[str, Any]) -> str:
-    """Say how texts were read: the lengths, and the prompts."""
-    query, document = settings.get("max_query_length"), settings.get("max_passage_length")
-    if query is None or document is None:
-        lengths = "Training and these measures read whole texts."
-    else:
-        read = f"{query} tokens of a query and {document} of a document"
-        lengths = f"Training and these measures read {read}; this model keeps its own limit."
-    prompts = {
-        "queries": settings.get("query_prompt"),
-        "documents": settings.get("document_prompt"),
-    }
-    named = [f"{texts} with `{json.dumps(prompt)}`" for texts, prompt in prompts.items() if prompt]
-    if not named:
-        return f"{lengths} No prompt goes before a text."
-    begin = f"they begin {' and '.join(named)}, as throughout the run"
-    return f"{lengths} `encode_query` and `encode_document` add prompts: {begin}."

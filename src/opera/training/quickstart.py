@@ -71,11 +71,10 @@ def _check_out(out: Path, overwrite: bool) -> None:
     """
     data = out / DATA_FOLDER
     ours = written_files(data) if data.is_dir() and not data.is_symlink() else []
-    inside = (
-        place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir()
-    )
-    for place in inside if ours else [data]:
-        if os.path.lexists(place) and place not in ours:
+    inside = sorted(data.rglob("*")) if ours else [data]
+    for place in inside:
+        folder = ours and place.is_dir() and not place.is_symlink()
+        if os.path.lexists(place) and place not in ours and not folder:
             raise RunFolderError(
                 f"--out {out}: {place} was not written by a quickstart; pass another folder"
             )

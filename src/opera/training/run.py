@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -33,13 +34,11 @@ from opera.runs.housekeeping import (
 )
 from opera.runs.reading import broken
 from opera.runs.record import GuardRecord, SetRecord, SizeRecord
-from opera.training.callbacks import PREFIX, checked_callbacks
-from opera.training.check import Checked
-from opera.training.guard.choice import Guard
+from opera.training.adapt import Checked
+from opera.training.callbacks import PREFIX, Services, checked_callbacks, service_names
+from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
-from opera.training.guard.weights import Weights, mix
 from opera.training.model_card import write_model_card
-from opera.training.services import Services, service_names
 from opera.training.session import Session, announce, new_record
 from opera.training.train import Fit
 from opera.training.trainer import check_trainer, training_arguments
@@ -57,15 +56,6 @@ class Untrained:
     test: Evaluation
     columns: dict[str, Any]
     guard: Guard | None
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The training that is handed over, whose weights the model holds, and the choice of the
-    guard."""
-
-    fit: Fit
-    guard: GuardRecord | None
 
 
 @contextmanager
@@ -89,13 +79,16 @@ def prepare(
             prepared.settings, prepared.model.trained, RunWriter(folder).checkpoints
         )
         check_trainer(prepared.settings, arguments, prepared.model.trained)
-        earlier = None
+        record = new_record(prepared)
         if resume:
             refuse_other_settings(folder, prepared.identity)
             earlier = Run.open(folder)
             prepared = _as_before(earlier, prepared)
-        done = earlier is not None and earlier.finished
-        record = new_record(prepared) if earlier is None else earlier.record
+            kept = {name: getattr(earlier.record, name) for name in ("started", "guard", "seconds")}
+            record = new_record(prepared).model_copy(update=kept)
+            if earlier.finished:
+                record = earlier.record
+        done = record.status == "finished"
         names = [] if done else service_names(prepared.settings.of_trainer("report_to"))
         processes.wait_for_everyone()  # every process has looked at the folder
         services = Services(names, arguments, prepared.model.trained)
@@ -108,7 +101,8 @@ def prepare(
         with _held(checked) if main else nullcontext():
             processes.wait_for_everyone()
             try:
-                session.begin()
+                session.add_seconds("load", time.perf_counter() - checked.started)
+                session.update()
                 yield session
             except Exception as error:
                 with suppress(OSError, OperaError):
@@ -165,21 +159,23 @@ def measure(session: Session) -> Untrained:
     return Untrained(test, columns, Guard(session) if prepared.settings.guard else None)
 
 
-def choose(session: Session, untrained: Untrained, first: Fit | None) -> Chosen:
-    """Choose by the guard what of which training is handed over; without it, all of the only
-    one."""
-    if untrained.guard is None:
-        assert first is not None
-        return Chosen(first, None)
-    return Chosen(*untrained.guard.choose(first))
+def choose(
+    session: Session, untrained: Untrained, first: Fit | None
+) -> tuple[Fit, GuardRecord | None]:
+    """Choose by the guard what of which training is handed over, whose weights the model then
+    holds; without it, all of the only one."""
+    if untrained.guard is not None:
+        return untrained.guard.choose(first)
+    assert first is not None
+    return first, None
 
 
-def write(session: Session, untrained: Untrained, chosen: Chosen) -> None:
+def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord | None) -> None:
     """Save the model that is handed over, measure it as the user will load it, and write all
     evidence."""
     run, before = session.run, untrained.test
-    session.services.log({} if chosen.guard is None else {f"{PREFIX}lambda": chosen.guard.share})
-    fine_tuned, after = _hand_over(session, untrained, chosen)
+    session.services.log({} if guard is None else {f"{PREFIX}lambda": guard.share})
+    fine_tuned, after = _hand_over(session, untrained, 1.0 if guard is None else guard.share)
     if run.writes:
         moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
         measures = {when: result.measures for when, result in moments.items()}
@@ -188,22 +184,23 @@ def write(session: Session, untrained: Untrained, chosen: Chosen) -> None:
             columns |= {f"{when} {name}": values for name, values in result.per_query.items()}
         for when in ("before", "after"):
             columns[f"{when} documents"] = moments[when].top_documents
-        run.write_pairs(chosen.fit.pair_columns())
+        run.write_pairs(fit.pair_columns())
         run.write_measures(measures)
         run.write_per_query(columns)
+        if guard is not None:
+            values = [result.per_query[guard.measure] for result in moments.values()]
+            guard = guard.model_copy(update={"test": guarded_measure(*values)})
+        sizes = [
+            SizeRecord(size=size, **{when: each.by_size[size] for when, each in moments.items()})
+            for size in before.by_size
+        ]
         finished = {
             "status": "finished",
-            "training": chosen.fit.result.record,
-            "noise": chosen.fit.noise,
-            "guard": _with_test(chosen.guard, moments),
-            "matryoshka": [
-                SizeRecord(
-                    size=size, **{when: each.by_size[size] for when, each in moments.items()}
-                )
-                for size in before.by_size
-            ]
-            or None,
-            "sets": _by_set(session, chosen.fit, moments),
+            "training": fit.record,
+            "noise": fit.noise,
+            "guard": guard,
+            "matryoshka": sizes or None,
+            "sets": _by_set(session, fit, moments),
         }
         changes = changes_on_test(Run(run.path).per_query(), measures["after"])
         record = session.record.model_copy(update=finished)
@@ -213,7 +210,7 @@ def write(session: Session, untrained: Untrained, chosen: Chosen) -> None:
 
 
 def _hand_over(
-    session: Session, untrained: Untrained, chosen: Chosen
+    session: Session, untrained: Untrained, share: float
 ) -> tuple[Evaluation, Evaluation]:
     """Save the model that is handed over, as the share of the guard makes it.
 
@@ -221,27 +218,20 @@ def _hand_over(
         The fine-tuned model on test; and the one handed over, loaded as the user will load it.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
-    share = 1.0 if chosen.guard is None else chosen.guard.share
     if untrained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             fine_tuned = _on_test(encoder_of(model, prepared.settings), prepared)
         mix(untrained.guard.untrained, Weights.of(model), share).put_into(model)
-    _save_model(session, MODEL_FOLDER)
-    if share == 0:
-        after = untrained.test
-    else:
+    # what fails in the main process fails everywhere, and all may read it from then on
+    everywhere(lambda: session.run.write_model(prepared.save_model, MODEL_FOLDER))
+    after = untrained.test
+    if share > 0:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
                 set_lengths(model, prepared.model.lengths)
             after = _on_test(encoder_of(model, prepared.settings), prepared)
     return fine_tuned or after, after
-
-
-def _save_model(session: Session, name: str) -> None:
-    """Write the model in the main process; what fails there fails everywhere, and all may read it
-    from then on."""
-    everywhere(lambda: session.run.write_model(session.prepared.save_model, name))
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
@@ -254,14 +244,6 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     return evaluate_encoder(encoder, data, "test", names, settings.corpus_text, sizes)
 
 
-def _with_test(guard: GuardRecord | None, moments: dict[str, Evaluation]) -> GuardRecord | None:
-    """Add what the choice was worth on test."""
-    if guard is None:
-        return None
-    values = [result.per_query[guard.measure] for result in moments.values()]
-    return guard.model_copy(update={"test": guarded_measure(*values)})
-
-
 def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[SetRecord] | None:
     """Say of each of several data sets how often it was drawn, and put its measures side by
     side."""
@@ -269,16 +251,15 @@ def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[
     if session.record.sets is None or mixture is None:
         return None
     firsts = mixture.first_pairs(fit.training_set.pairs)
-    drawn = np.add.reduceat(fit.result.times_drawn, firsts[:-1])
-    records = []
-    for record, count in zip(session.record.sets, drawn, strict=True):
-        tested = record.name in moments["before"].sets
-        test = (
-            {when: result.sets[record.name].measures for when, result in moments.items()}
-            if tested
-            else None
+    drawn = np.add.reduceat(fit.times_drawn, firsts[:-1])
+    return [
+        record.model_copy(
+            update={
+                "share_of_draws": float(count / drawn.sum()),
+                "test": {when: each.sets[record.name].measures for when, each in moments.items()}
+                if record.name in moments["before"].sets
+                else None,
+            }
         )
-        records.append(
-            record.model_copy(update={"share_of_draws": float(count / drawn.sum()), "test": test})
-        )
-    return records
+        for record, count in zip(session.record.sets, drawn, strict=True)
+    ]

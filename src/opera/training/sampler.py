@@ -9,26 +9,52 @@ has lag 1; in a trainer of one's own it follows from how far that reads ahead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import TrainingError
+from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import Method
-from opera.training.sampling_recorder import SamplingRecorder
+from opera.runs.sampling import SamplingRecord, quantised
 from opera.training_set.negatives import Negatives
 
+MAX_PAIRS = 200_000
+"""Of larger training sets, a random part of the queries is recorded: as many as have this many
+pairs."""
+MIN_STEPS_BETWEEN = 5
+"""Smallest distance between two recorded steps, but for the first and the last."""
+ADVICE = "lower learning_rate, or set precision=fp32"
+DRAWN = ("pair_ids", "doc_rows", "weights", "schedule")
 OBSERVED = ("pair_ids", "similarity", "loss")
 
 
 class NotObservedError(TrainingError):
     """A draw needs observations that are not there: the loader reads further ahead than the lag
     allows."""
+
+
+class NotFiniteError(TrainingError):
+    """Something of a step is not a finite number.
+
+    Args:
+        what: what it is, such as ``"the loss"``.
+        step: the step, from 0.
+        pair_ids: ``[m]``, the pairs of the batch.
+        finite: bool ``[m]``, those whose own value is a number; ``None`` where only the batch has
+            one.
+    """
+
+    def __init__(
+        self, what: str, step: int, pair_ids: NDArray[Any], finite: BoolArray | None = None
+    ) -> None:
+        self.what, self.step, self.pair_ids, self.finite = what, step, pair_ids, finite
+        super().__init__(f"step {step}: {what} is not a finite number; {ADVICE}")
 
 
 @dataclass(frozen=True)
@@ -46,30 +72,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """One forward pass of all processes together.
+    """A step that is drawn and not trained yet, or of it one forward pass of all processes
+    together.
 
     Attributes:
-        pair_ids: int64 ``[W·m]``, in the order of the processes.
-        doc_rows: int64 ``[W·m, 1 + negatives]``, corpus rows.
-        weights: float32 ``[W·m]``, what the loss of each pair is multiplied by.
+        pair_ids: int64 ``[B]``, in the order of the processes.
+        doc_rows: int64 ``[B, 1 + negatives]``, corpus rows.
+        weights: float32 ``[B]``, what the loss of each pair is multiplied by.
         own: the part that this process computes.
+        schedule: the method's when the step was drawn.
     """
 
     pair_ids: NDArray[np.int64]
     doc_rows: NDArray[np.int64]
     weights: NDArray[np.float32]
-    own: slice
-
-
-@dataclass(frozen=True)
-class DrawnStep:
-    """A step that is drawn and not trained yet: ``[B]``, ``[B]`` and ``[B, 1 + negatives]``, and
-    the method's schedule."""
-
-    pair_ids: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    doc_rows: NDArray[np.int64]
-    schedule: dict[str, float]
+    own: slice = field(default_factory=lambda: slice(None))
+    schedule: Mapping[str, float] = field(default_factory=dict)
 
 
 class PairSampler:
@@ -98,6 +116,8 @@ class PairSampler:
         next_step: the next step to draw.
         trained_steps: how many steps are trained.
         drawn: int32 ``[B]`` per step, the pair ids drawn so far.
+        trained: bool ``[N]``, the pairs trained so far.
+        schedule: the method's when the step trained last was drawn.
     """
 
     def __init__(
@@ -126,7 +146,9 @@ class PairSampler:
         self.max_steps = method.plan.max_steps
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
-        self._untrained: dict[int, DrawnStep] = {}
+        self.trained = np.zeros(pairs.n_pairs, dtype=bool)
+        self.schedule: Mapping[str, float] = {}
+        self._untrained: dict[int, Batch] = {}
         self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
         self._applied = 0
 
@@ -155,7 +177,7 @@ class PairSampler:
             self.draw_step(step)
             yield step
 
-    def draw_step(self, step: int) -> DrawnStep:
+    def draw_step(self, step: int) -> Batch:
         """Apply the observations of steps up to ``step - lag``, then draw the whole step.
 
         Raises:
@@ -169,7 +191,7 @@ class PairSampler:
         if self.pair_weights is not None:
             weights = (weights * self.pair_weights[drawn.pair_ids]).astype(np.float32)
         documents, schedule = self._documents(drawn.pair_ids, step), self.method.schedule(step)
-        self._untrained[step] = DrawnStep(drawn.pair_ids, weights, documents, schedule)
+        self._untrained[step] = Batch(drawn.pair_ids, documents, weights, schedule=schedule)
         self.drawn.append(drawn.pair_ids.astype(np.int32))
         self.next_step = step + 1
         return self._untrained[step]
@@ -187,10 +209,11 @@ class PairSampler:
         """Return the pair ids of a step that is drawn and not trained yet."""
         return self._untrained[step].pair_ids
 
-    def finish(self, step: int) -> dict[str, float]:
-        """Mark the step as trained; return the method's schedule when it was drawn."""
-        self.trained_steps = step + 1
-        return self._untrained.pop(step).schedule
+    def finish(self, step: int) -> None:
+        """Mark the step as trained."""
+        done = self._untrained.pop(step)
+        self.trained_steps, self.schedule = step + 1, done.schedule
+        self.trained[done.pair_ids] = True
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
@@ -215,7 +238,11 @@ class PairSampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
-            "untrained": {str(step): dict(vars(drawn)) for step, drawn in self._untrained.items()},
+            "schedule": self.schedule,
+            "untrained": {
+                str(step): {name: getattr(drawn, name) for name in DRAWN}
+                for step, drawn in self._untrained.items()
+            },
             "observed": {
                 str(step): {
                     str(at): dict(zip(OBSERVED, values, strict=True))
@@ -241,13 +268,13 @@ class PairSampler:
         self.next_step, self.trained_steps = int(state["next_step"]), int(state["trained_steps"])
         self._applied = int(state["applied"])
         self.drawn = [np.array(state["drawn"], dtype=np.int32)]
+        self.trained[self.drawn[0][: self.trained_steps * self.method.plan.batch_size]] = True
+        self.schedule = _numbers(state.get("schedule", {}))
         self.method.load_state_dict(state.get("method", {}))
         self._untrained = {
-            int(step): DrawnStep(
-                parts["pair_ids"],
-                parts["weights"],
-                parts["doc_rows"],
-                {name: float(value) for name, value in parts.get("schedule", {}).items()},
+            int(step): Batch(
+                **{name: parts[name] for name in DRAWN[:-1]},
+                schedule=_numbers(parts.get("schedule", {})),
             )
             for step, parts in state.get("untrained", {}).items()
         }
@@ -289,3 +316,62 @@ class PairSampler:
             for pair_ids, similarity, loss in batches:
                 self.method.observe(pair_ids, similarity, loss)
             self._applied += 1
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
+
+
+class SamplingRecorder:
+    """Records a method's probabilities at evenly spaced steps, at most ``snapshots``, the first and
+    the last included.
+
+    Reading all pairs takes up to a tenth of a small model's step, so at most every fifth step is
+    recorded.
+    """
+
+    def __init__(self, method: Method[Any], snapshots: int) -> None:
+        self._method = method
+        last = method.plan.max_steps - 1
+        count = min(snapshots, max(2, last // MIN_STEPS_BETWEEN + 1))
+        self._due = set(np.unique(np.rint(np.linspace(0, last, count)).astype(int)).tolist())
+        self._queries = _recorded_queries(method.pairs, method.plan.seed)
+        offsets = method.pairs.query_offsets
+        self._pairs = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in self._queries])
+        self._steps: list[int] = []
+        self._codes: tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]] = ([], [])
+
+    def record(self, step: int) -> None:
+        """Record ``step``, which was just drawn, if it is due."""
+        if step not in self._due:
+            return
+        pairs, probabilities = self._method.pairs, self._method.probabilities(step)
+        positives = pairs.positives_per_query[pairs.pair_query[self._pairs]]
+        self._steps.append(step)
+        self._codes[0].append(quantised(probabilities.query[self._queries] * pairs.n_queries))
+        self._codes[1].append(quantised(probabilities.document[self._pairs] * positives))
+
+    def finished(self) -> SamplingRecord:
+        """Return what is recorded so far."""
+        query, document = (
+            np.array(codes, dtype=np.uint8).reshape(len(self._steps), len(ids))
+            for codes, ids in zip(self._codes, (self._queries, self._pairs), strict=True)
+        )
+        steps = np.array(self._steps, dtype=np.int32)
+        return SamplingRecord(steps, self._queries, self._pairs.astype(np.int32), query, document)
+
+    def resume_from(self, record: SamplingRecord) -> None:
+        """Continue the record of a run that resumes."""
+        self._steps = record.steps.tolist()
+        self._codes = list(record.query_codes), list(record.document_codes)
+
+
+def _recorded_queries(pairs: TrainingPairs, seed: int) -> NDArray[np.int32]:
+    """All queries, or a random part of them with at most ``MAX_PAIRS`` pairs, and at least one
+    query."""
+    order: IntArray = np.arange(pairs.n_queries)
+    if pairs.n_pairs > MAX_PAIRS:
+        order = generator(seed, "snapshots").permutation(pairs.n_queries)
+        fits = int((np.cumsum(pairs.positives_per_query[order]) <= MAX_PAIRS).sum())
+        order = np.sort(order[: max(1, fits)])
+    return order.astype(np.int32)

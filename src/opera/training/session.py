@@ -7,20 +7,20 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from transformers import TrainerCallback
 
-from opera.config.automatic import TRANSFORMERS, automatic_rate
+from opera.config.automatic import TRANSFORMERS
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.retrieval.device import describe_device
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
-from opera.training.services import Services
+from opera.training.callbacks import Services
 from opera.training_set.prepare import Prepared, is_cosines
 
 log = logging.getLogger("opera")
@@ -34,8 +34,6 @@ RECORDED_VERSIONS = (
     "ir-measures",
     "numpy",
 )
-FAR = 50
-"""Warn above this multiple of the automatic learning rate."""
 
 
 @dataclass
@@ -50,7 +48,6 @@ class Session:
         callbacks: additional transformers callbacks for the trainer.
         services: the logging services.
         record: what ``run.json`` holds.
-        seconds: of each phase.
     """
 
     prepared: Prepared
@@ -60,28 +57,15 @@ class Session:
     callbacks: Sequence[TrainerCallback]
     services: Services
     record: RunRecord
-    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
         return self.record.status == "finished"
 
-    def begin(self) -> None:
-        """Write ``run.json``; a session that resumes takes over the start, the seconds and the
-        guard of the earlier."""
-        record = new_record(self.prepared)
-        if self.resume:
-            self.seconds = dict(self.record.seconds)
-            kept = {"started": self.record.started, "guard": self.record.guard}
-            record = record.model_copy(update=kept)
-        self.record = record
-        self.add_seconds("load", time.perf_counter() - self.started)
-        self.update()
-
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write it, with the seconds so far."""
-        self.record = self.record.model_copy(update={**fields, "seconds": dict(self.seconds)})
+        self.record = self.record.model_copy(update=fields)
         self.run.write_record(self.record)
 
     @contextmanager
@@ -106,29 +90,25 @@ class Session:
 
     def add_seconds(self, name: str, seconds: float) -> None:
         """Add to a phase, which an earlier session may have begun."""
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 3)
+        known = self.record.seconds
+        known[name] = round(known.get(name, 0.0) + seconds, 3)
 
 
 def _memory_advice(phase: str, prepared: Prepared) -> str:
     """Name the settings that take memory in a phase, with their values."""
     settings = prepared.settings
     now = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
-
-    def lower(*names: str) -> str:
-        return "lower " + ", ".join(f"{name} (now {now[name]})" for name in names)
-
-    if phase not in ("train", TRIAL_FOLDER):
-        return f"encoding texts: {lower('per_device_eval_batch_size', 'max_passage_length')}"
-    if settings.global_batch_size is None:
-        ways = lower("per_device_train_batch_size", "train_group_size", "max_passage_length")
-    else:
-        raised = f"raise gradient_accumulation_steps (now {settings.gradient_accumulation_steps})"
-        ways = f"{raised}, or {lower('train_group_size', 'max_passage_length')}"
-    if prepared.situation.model not in TRANSFORMERS:
-        return f"training: {ways}"
+    doing, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
+    if training := phase in ("train", TRIAL_FOLDER):
+        given = "per_device_train" if settings.global_batch_size is None else "global"
+        names = [f"{given}_batch_size", "train_group_size", "max_passage_length"]
+        doing = "training"
+    advice = f"{doing}: lower {', '.join(f'{name} (now {now[name]})' for name in names)}"
+    if not training or prepared.situation.model not in TRANSFORMERS:
+        return advice
     texts = (settings.gradient_cache or resolved(settings.per_device_train_batch_size)) // 2
-    same = f"set gradient_cache={texts}, which keeps the batch, or " if texts else ""
-    return f"training: {same}{ways}; gradient_checkpointing=true and --lora r=16 need less too"
+    same = f"gradient_cache={texts} keeps the batch; " if texts else ""
+    return f"{advice}; {same}gradient_checkpointing=true and --lora r=16 need less too"
 
 
 def announce(session: Session) -> None:
@@ -148,26 +128,16 @@ def announce(session: Session) -> None:
         settings.learning_rate,
         settings.temperature,
     )
-    given, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
-    if given > FAR * usual:
-        log.warning(
-            "warning: learning_rate=%g is %.0f times the automatic %g of such a model: probably "
-            "too high",
-            given,
-            given / usual,
-            usual,
-        )
     teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
+        cosines = is_cosines(teacher)
         log.info(
-            "note: the teacher's temperature is %g: the teacher's scores are from %.3g to %.3g, %s",
-            resolved(settings.temperature) if is_cosines(teacher) else 1.0,
+            "note: the teacher's temperature is %g: its scores are from %.3g to %.3g, so they are "
+            "%s; of probabilities give the logits",
+            resolved(settings.temperature) if cosines else 1.0,
             teacher.scores.min(),
             teacher.scores.max(),
-            "so they count as cosines and get the student's temperature; of probabilities give the "
-            "logits"
-            if is_cosines(teacher)
-            else "so they are not cosines",
+            "taken for cosines, with the student's temperature" if cosines else "no cosines",
         )
 
 

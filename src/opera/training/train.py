@@ -14,52 +14,50 @@ import numpy as np
 from accelerate import PartialState
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import PrinterCallback, ProgressCallback
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
+from opera.core.errors import TrainingError
 from opera.core.processes import from_main
 from opera.core.settings import resolved
+from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.methods import Method
+from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import TRACE_FILE, TRIAL_FOLDER, Run, RunWriter
+from opera.runs.folder import (
+    NOT_FINITE_FILE,
+    SAMPLER_FILE,
+    TRACE_FILE,
+    TRIAL_FOLDER,
+    Run,
+    RunWriter,
+)
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
 from opera.runs.record import NoiseRecord, TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
-from opera.training.checkpoint import load_sampler, loading, newest_checkpoint
+from opera.training.checkpoint import loading, newest_checkpoint, read_state
 from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.distributed import refuse_differences
 from opera.training.loss import InBatchLoss
-from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
-from opera.training.sampler import PairSampler
-from opera.training.sampling_recorder import SamplingRecorder
+from opera.training.sampler import ADVICE, NotFiniteError, PairSampler, SamplingRecorder
 from opera.training.session import Session, listed_counts
-from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
+from opera.training.trainer import OperaTrainer, check_weights, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
+from opera.training_set.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
 
 LAG = 1
 """Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
+NAMED = 3
+"""Pairs that the message about a loss that is no number names; the file has all."""
 SNAPSHOTS = 50
 """Steps at which all sampling probabilities are recorded for ``opera report``."""
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How training went.
-
-    Attributes:
-        record: facts for ``run.json``.
-        times_drawn: int64 ``[N]``, how often each training pair was drawn.
-    """
-
-    record: TrainingRecord
-    times_drawn: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -69,12 +67,14 @@ class Fit:
     Attributes:
         training_set: what it trained on.
         method: what drew the pairs.
-        result: how it went.
+        record: how it went, for ``run.json``.
+        times_drawn: int64 ``[N]``, how often each training pair was drawn.
     """
 
     training_set: TrainingSet
     method: Method[Any]
-    result: TrainingResult
+    record: TrainingRecord
+    times_drawn: NDArray[np.int64]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Fit:
     @property
     def noise(self) -> NoiseRecord | None:
         """The injected false positives; ``None`` where there are none."""
-        injected, times_drawn = self.training_set.injected, self.result.times_drawn
+        injected, times_drawn = self.training_set.injected, self.times_drawn
         if not injected.any():
             return None
         return NoiseRecord(
@@ -107,7 +107,7 @@ class Fit:
             "doc_id": made.data.corpus.id_column(pairs.pair_doc),
             "grade": made.grades,
             "injected": made.injected,
-            "times_drawn": self.result.times_drawn,
+            "times_drawn": self.times_drawn,
             "kept": self.method.kept,
             **{name: values for name, values in optional.items() if values is not None},
         }
@@ -149,17 +149,17 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
         )
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
     session.update(**_facts_of(training_set, method))
+    callbacks = [session.services, *session.callbacks]
     with session.phase(phase, what):
-        result = train(
+        return train(
             prepared.model.trained,
             training_set,
             method,
             prepared.settings,
             run,
-            resume=session.resume,
-            callbacks=[session.services, *session.callbacks],
+            session.resume,
+            callbacks,
         )
-    return Fit(training_set, method, result)
 
 
 def _facts_of(training_set: TrainingSet, method: Method[Any]) -> dict[str, Any]:
@@ -176,10 +176,9 @@ def train(
     method: Method[Any],
     settings: TrainSettings,
     run: RunWriter,
-    *,
     resume: bool = False,
-    callbacks: Sequence[TrainerCallback] = (),
-) -> TrainingResult:
+    callbacks: Sequence[Any] = (),
+) -> Fit:
     """Train ``model`` in place; with ``resume`` from the newest checkpoint in ``run``, if there is
     one.
 
@@ -191,13 +190,40 @@ def train(
     """
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
+    measure = settings.metric_for_best_model
     sampler = make_sampler(training_set, method, settings)
     trace, stopper = Trace(sampler, run), Stopper()
-    loss = _make_loss(model, training_set, trace, settings)
-    progress = Progress(settings.metric_for_best_model)
-    trainer = _make_trainer(
-        model, training_set, loss, trace, settings, [stopper, progress, *callbacks]
+    loss: InBatchLoss = LOSSES.find(settings.loss)(
+        model,
+        sampler,
+        resolved(settings.temperature),
+        training_set.known if settings.mask_known_positives else None,
+        trace.observe,
+        gradient_cache=settings.gradient_cache,
+        sizes=settings.matryoshka or (),
     )
+    loss.use(training_set, settings)
+    loss.packs = not (settings.trainer or {}).get("torch_compile")
+
+    def on_dev(model: SentenceTransformer) -> dict[str, float]:
+        encoder = encoder_of(model, settings, show_progress=False)
+        return evaluate_encoder(
+            encoder, training_set.data, "dev", [measure], settings.corpus_text
+        ).measures
+
+    dataset, collator = make_dataset(model, training_set, settings)
+    trainer = OperaTrainer(
+        model=model,
+        args=training_arguments(settings, model, run.checkpoints),
+        train_dataset=dataset,
+        data_collator=collator,
+        loss=loss,
+        sampler=sampler,
+        on_dev=on_dev if settings.evaluates_on_dev else None,
+        callbacks=[trace, stopper, Progress(measure), *callbacks],
+    )
+    for unwanted in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(unwanted)
     checkpoint = _resume(sampler, trace) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
@@ -211,24 +237,21 @@ def train(
         raise with_pairs(error, training_set, run, last_complete_checkpoint(run.path)) from None
     finally:
         stopper.close()
-    check_weights(model, trainer.state.global_step)
+    state, metric = trainer.state, f"eval_{measure}"
+    check_weights(model, state.global_step)
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
-    measure = settings.metric_for_best_model
-    metric = f"eval_{measure}"
     record = TrainingRecord(
-        steps=trainer.state.global_step,
+        steps=state.global_step,
         resumed_from=resumed_from,
-        best_step=trainer.state.best_global_step,
-        best_value=trainer.state.best_metric,
-        evaluations=[
-            (row["step"], row[metric]) for row in trainer.state.log_history if metric in row
-        ],
+        best_step=state.best_global_step,
+        best_value=state.best_metric,
+        evaluations=[(row["step"], row[metric]) for row in state.log_history if metric in row],
         measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
-    return TrainingResult(record, sampler.times_drawn())
+    return Fit(training_set, method, record, sampler.times_drawn())
 
 
 def make_sampler(
@@ -236,7 +259,6 @@ def make_sampler(
 ) -> PairSampler:
     """Return the sampler of this process; that of the main one records probabilities."""
     processes = PartialState()
-    records = processes.is_main_process
     return PairSampler(
         method,
         training_set.pairs,
@@ -246,51 +268,9 @@ def make_sampler(
         LAG,
         processes.process_index,
         processes.num_processes,
-        SamplingRecorder(method, SNAPSHOTS) if records else None,
+        SamplingRecorder(method, SNAPSHOTS) if processes.is_main_process else None,
         training_set.loss_weights,
     )
-
-
-def _make_loss(
-    model: SentenceTransformer, training_set: TrainingSet, trace: Trace, settings: TrainSettings
-) -> InBatchLoss:
-    loss: type[InBatchLoss] = LOSSES.find(settings.loss)
-    made = loss(
-        model,
-        trace.sampler,
-        resolved(settings.temperature),
-        training_set.known if settings.mask_known_positives else None,
-        trace.observe,
-        gradient_cache=settings.gradient_cache,
-        sizes=settings.matryoshka or (),
-    )
-    made.use(training_set, settings)
-    made.packs = not (settings.trainer or {}).get("torch_compile")
-    return made
-
-
-def _make_trainer(
-    model: SentenceTransformer,
-    training_set: TrainingSet,
-    loss: InBatchLoss,
-    trace: Trace,
-    settings: TrainSettings,
-    callbacks: Sequence[TrainerCallback],
-) -> OperaTrainer:
-    dataset, collator = make_dataset(model, training_set, settings)
-    trainer = OperaTrainer(
-        model=model,
-        args=training_arguments(settings, model, trace.run.checkpoints),
-        train_dataset=dataset,
-        data_collator=collator,
-        loss=loss,
-        evaluator=DevEvaluator(training_set.data, settings) if settings.evaluates_on_dev else None,
-        trace=trace,
-        callbacks=[trace, *callbacks],
-    )
-    for unwanted in (ProgressCallback, PrinterCallback):
-        trainer.remove_callback(unwanted)
-    return trainer
 
 
 def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
@@ -300,7 +280,7 @@ def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
         with loading(checkpoint):
-            load_sampler(checkpoint, sampler)
+            sampler.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
             saved = Run(checkpoint)
             trace.rows, recorded = saved.trace().to_pylist(), saved.sampling()
             if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
@@ -309,3 +289,44 @@ def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
                 sampler.recorder.resume_from(recorded.until(sampler.next_step))
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint
+
+
+def with_pairs(
+    error: NotFiniteError, training_set: TrainingSet, run: RunWriter, kept: int | None
+) -> TrainingError:
+    """Name the pairs of the batch, and write all of them to ``not_finite.json``.
+
+    Args:
+        error: what was noticed.
+        training_set: knows their ids.
+        run: the run folder.
+        kept: step of the newest checkpoint, which is from before; ``None`` where there is none.
+    """
+    pairs, data = training_set.pairs, training_set.data
+    queries = data.queries.ids(training_set.query_rows[pairs.pair_query[error.pair_ids]])
+    documents = data.corpus.ids(pairs.pair_doc[error.pair_ids])
+    finite = np.zeros(len(error.pair_ids), dtype=bool) if error.finite is None else error.finite
+    batch = [
+        {"query_id": query, "doc_id": document, "finite": bool(good)}
+        for query, document, good in zip(queries, documents, finite, strict=True)
+    ]
+    run.write_not_finite({"step": error.step + 1, "what": error.what, "pairs": batch})
+    bad = [row for row in batch if not row["finite"]]
+    named = ", ".join(
+        f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:NAMED]
+    )
+    whose = (
+        "of the batch of"
+        if error.finite is None
+        else f"of {len(bad)} of {len(batch)} pairs, among them"
+    )
+    checkpoint = (
+        "no checkpoint was saved before"
+        if kept is None
+        else f"the checkpoint of step {kept} is kept"
+    )
+    return TrainingError(
+        f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of "
+        "the batch: "
+        f"{run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE}, and start again with --overwrite"
+    )

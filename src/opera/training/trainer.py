@@ -16,7 +16,6 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
@@ -25,43 +24,30 @@ from transformers.trainer_utils import IntervalStrategy, speed_metrics
 
 from opera.config.trainer import READ
 from opera.config.training import TrainSettings
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import ModelError, SettingError, TrainingError
 from opera.core.settings import resolved
 from opera.core.storage import writing
 from opera.core.terminal import shortened
-from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
-from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.model_checks import loading_model
 from opera.retrieval.models import is_static, reads_vectors
+from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
-from opera.training.callbacks import Trace
-from opera.training.dataset import column_roles, training_prompts
-from opera.training.not_finite import NotFiniteError, check_weights
-from opera.training_set.prepare_model import encoder_of
+from opera.training.dataset import column_roles
+from opera.training.sampler import ADVICE, NotFiniteError
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Takes its batches from the sampler of a :class:`Trace`, whose lag states how far they may be
-    read ahead.
+    """Takes its batches from a sampler, whose lag states how far they may be read ahead.
 
     The data loader is left unprepared by accelerate, which would read one batch ahead of the model;
     batches reach the device in the trainer's own ``_prepare_inputs``.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        trace: Trace,
-        **kwargs: Any,
-    ) -> None:
-        self.trace, self.sampler = trace, trace.sampler
-        super().__init__(*args, **kwargs)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log OPERA's own curves beside the loss."""
-        super().log({**logs, **self.trace.curves()} if "loss" in logs else logs, start_time)
+    def __init__(self, *args: Any, sampler: Any = None, on_dev: Any = None, **kwargs: Any) -> None:
+        self.sampler, self.on_dev = sampler, on_dev
+        super().__init__(*args, evaluator=[] if on_dev else None, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader over the sampler's batches."""
@@ -86,7 +72,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         processes.
         """
         start = time.time()
-        measured = self.evaluator(self.model, epoch=self.state.epoch, steps=self.state.global_step)
+        measured = self.on_dev(self.model)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
         metrics |= speed_metrics(metric_key_prefix, start)
         self.log(metrics)
@@ -140,28 +126,6 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Leave the automatic model card out: the run writes its own, with its measures."""
 
 
-class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
-    """Measures the model on the dev split during training."""
-
-    def __init__(self, data: RetrievalData, settings: TrainSettings) -> None:
-        super().__init__()
-        self.settings, self.primary_metric = settings, settings.metric_for_best_model
-        self.data = data
-
-    def __call__(
-        self,
-        model: SentenceTransformer,
-        output_path: str | None = None,
-        epoch: float = -1,
-        steps: int = -1,
-    ) -> dict[str, float]:
-        """Return the measure's mean; all processes share the work, and get the same."""
-        settings, measure = self.settings, self.settings.metric_for_best_model
-        encoder = encoder_of(model, settings, show_progress=False)
-        found = evaluate_encoder(encoder, self.data, "dev", [measure], settings.corpus_text)
-        return {self.primary_metric: found.measures[measure]}
-
-
 def training_arguments(
     settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
 ) -> SentenceTransformerTrainingArguments:
@@ -178,13 +142,7 @@ def training_arguments(
     try:
         passed = dict(settings.trainer or {})
         passed.pop("gradient_checkpointing", None)  # prepare_model has switched it on
-        own = {
-            "output_dir": str(checkpoints.resolve()),
-            **_optimisation(settings, model),
-            **_saving_and_evaluation(settings),
-            **_columns(settings, model),
-            **_processes(model),
-        }
+        own = {"output_dir": str(checkpoints.resolve()), **_own(settings, model)}
         arguments = SentenceTransformerTrainingArguments(**{**passed, **own})
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
@@ -195,8 +153,12 @@ def training_arguments(
     return arguments
 
 
-def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+    """The fields that OPERA decides, or has settings for."""
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
+    on_dev, metric = settings.evaluates_on_dev, f"eval_{settings.metric_for_best_model}"
+    roles = column_roles(settings)
+    prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
     return {
         "max_steps": settings.max_steps,
         "per_device_train_batch_size": settings.per_device_train_batch_size,
@@ -208,33 +170,22 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
         "use_cpu": model.device.type == "cpu",
-    }
-
-
-def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
-    return {
-        "logging_steps": settings.of_trainer("logging_steps"),
+        "prompts": prompts or None,
+        "router_mapping": roles,
         "report_to": "none",  # the services are opened before anything is written
+        "logging_steps": settings.of_trainer("logging_steps"),
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
         "save_total_limit": settings.of_trainer("save_total_limit"),
-        "eval_strategy": "steps" if settings.evaluates_on_dev else "no",
+        "eval_strategy": "steps" if on_dev else "no",
         "eval_steps": settings.eval_steps,
         "load_best_model_at_end": settings.of_trainer("load_best_model_at_end"),
-        "metric_for_best_model": f"eval_{settings.metric_for_best_model}"
-        if settings.evaluates_on_dev
-        else None,
-        "greater_is_better": True if settings.evaluates_on_dev else None,
+        "metric_for_best_model": metric if on_dev else None,
+        "greater_is_better": True if on_dev else None,
         "restore_callback_states_from_checkpoint": True,
         "ignore_data_skip": True,  # the sampler resumes from its own saved state
+        **_processes(model),
     }
-
-
-def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
-    """Say which columns are queries and which documents, and the prompts that go before them."""
-    roles, prompts = column_roles(settings), training_prompts(model, settings)
-    given = {column: prompts[role] for column, role in roles.items() if prompts[role]}
-    return {"prompts": given or None, "router_mapping": roles}
 
 
 def _processes(model: SentenceTransformer) -> dict[str, Any]:
@@ -258,11 +209,6 @@ def _optimizer(name: str, device: str) -> str:
     return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
 
 
-class _Tried(SentenceTransformerTrainer):  # type: ignore[misc]
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Leave the automatic model card out."""
-
-
 def check_trainer(
     settings: TrainSettings,
     arguments: SentenceTransformerTrainingArguments,
@@ -282,10 +228,29 @@ def check_trainer(
             tried = copy(arguments)
             tried.output_dir = folder  # trainers make it
             tried.eval_strategy = IntervalStrategy.NO
-            trainer = _Tried(model=model, args=tried, loss=torch.nn.Identity())
+            trainer = OperaTrainer(model=model, args=tried, loss=torch.nn.Identity())
             trainer.create_optimizer_and_scheduler(resolved(settings.max_steps))
     except Exception as error:  # whatever the libraries raise
         reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
         raise SettingError(
             f"--trainer {', '.join(fields)}: the trainer refuses it: {reason}"
         ) from error
+
+
+def check_weights(model: SentenceTransformer, step: int) -> None:
+    """Refuse to save a model with weights that are no finite numbers.
+
+    Raises:
+        TrainingError: naming the first such parameter.
+    """
+    for name, tensor in model.state_dict().items():
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.is_floating_point()
+            and not torch.isfinite(tensor).all()
+        ):
+            raise TrainingError(
+                f"step {step}: {name} holds values that are not finite numbers, so the model is "
+                "not saved; earlier "
+                f"checkpoints are kept; {ADVICE}, and start again with --overwrite"
+            )

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
 
+from opera.core.errors import TrainingError
 from opera.core.files import remove
 from opera.core.processes import from_main
 from opera.data import RetrievalData
@@ -26,13 +31,72 @@ from opera.training.guard.rule import (
     shares_to_try,
     verdict_of,
 )
-from opera.training.guard.weights import Weights, mix
 from opera.training.session import Session
 from opera.training.train import Fit, fit
 from opera.training_set.prepare import Prepared
 from opera.training_set.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A copy in CPU memory of everything in a model that training may change; frozen parameters are
+    left out.
+
+    Attributes:
+        tensors: by their name in the model's ``state_dict``.
+    """
+
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: SentenceTransformer) -> Weights:
+        """Copy the weights of a model."""
+        frozen = {
+            name for name, parameter in model.named_parameters() if not parameter.requires_grad
+        }
+        return cls(
+            {
+                name: tensor.detach().to("cpu", copy=True)
+                for name, tensor in model.state_dict().items()
+                if isinstance(tensor, Tensor) and name not in frozen
+            }
+        )
+
+    def put_into(self, model: SentenceTransformer) -> None:
+        """Overwrite the weights of a model in place."""
+        own = model.state_dict()
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                own[name].copy_(tensor)
+
+
+def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
+    """Interpolate: ``share`` is λ. 0 and 1 give the given weights, byte for byte.
+
+    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of
+    LoRA's matrices the product is mixed: λ·(B A) is (λ·B) A, since one of the two starts as 0.
+
+    Raises:
+        TrainingError: if a parameter was frozen before training and is not afterwards.
+    """
+    if share == 0:
+        return untrained
+    if share == 1:
+        return fine_tuned
+    if unknown := fine_tuned.tensors.keys() - untrained.tensors.keys():
+        raise TrainingError(
+            f"{sorted(unknown)[0]} was frozen when training began and is not now, so its untrained "
+            "values are not "
+            "kept; unfreeze it before training, or pass guard=False"
+        )
+    mixed = {}
+    for name, after in fine_tuned.tensors.items():
+        before = untrained.tensors[name]
+        kept = not after.is_floating_point() or ("lora_" in name and before.any())
+        mixed[name] = after if kept else (1 - share) * before + share * after
+    return Weights(mixed)
 
 
 class Guard:
@@ -49,12 +113,12 @@ class Guard:
         with session.phase("evaluate_dev", "measuring the untrained model on dev"):
             encoder, data = prepared.model.encoder, prepared.data.drawn
             self._dev = dev_corpus(encoder, data, prepared.settings)
-            self._at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
-        self._documents = None if self._dev.rows is None else len(self._dev.rows)
+            at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
+        self._values: dict[float, Values] = {0.0: at_zero}
+        self._documents = None if self._dev.data is data else len(self._dev.data.corpus)
         if self._documents is not None:
             among = f"{self._documents:,} of {len(data.corpus):,}"
             log.info("dev queries are ranked among %s documents", among)
-        self._trial: Values | None = None
 
     def choose(self, first: Fit | None) -> tuple[Fit, GuardRecord]:
         """Choose λ on dev, and train again on everything where the run says so; the model holds
@@ -69,13 +133,14 @@ class Guard:
                 resumed run has settled on the second.
         """
         session, prepared, run = self.session, self.session.prepared, self.session.run
-        chosen = session.record.guard
+        tuned, chosen = Weights.of(prepared.model.trained), session.record.guard
         if chosen is None:
-            chosen = self._choose()
+            chosen = self._choose(tuned)
             session.update(guard=chosen)
-        log.info("%s", _in_words(chosen))
+        curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
+        what = "share %g of the fine-tuned weights chosen on dev: %s %s"
+        log.info(what, chosen.share, chosen.measure, curve)
         if chosen.refit:
-            tuned = Weights.of(prepared.model.trained)
             self.untrained.put_into(prepared.model.trained)
             what = "training again, with the dev split back in train"
             second = fit(session, prepared.data.again, run, "train", what)
@@ -95,18 +160,15 @@ class Guard:
         session.update(**first.facts)
         return first, chosen
 
-    def _choose(self) -> GuardRecord:
+    def _choose(self, tuned: Weights) -> GuardRecord:
         """Choose λ; all processes share the measuring, and the main one's choice counts."""
         prepared = self.session.prepared
         what = "measuring mixtures of untrained and fine-tuned weights on dev"
         with self.session.phase("choose_share", what):
-            tuned, per_query = Weights.of(prepared.model.trained), {0.0: self._at_zero}
             for share in shares_to_try(prepared.is_static)[1:]:
-                per_query[share] = self._measured(tuned, share)
+                self._values[share] = self._measured(tuned, share)
             tuned.put_into(prepared.model.trained)
-            chosen = from_main(decide(per_query, prepared, self._documents))
-        self._trial = per_query[chosen.share]
-        return chosen
+            return from_main(decide(self._values, prepared, self._documents))
 
     def _compare(self, tuned: Weights, chosen: GuardRecord) -> GuardRecord:
         """Choose between the second training, which the model holds, and the first by dev at λ.
@@ -118,10 +180,20 @@ class Guard:
         model, share = self.session.prepared.model.trained, chosen.share
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             second = Weights.of(model)
-            trial = self._measured(tuned, share) if self._trial is None else self._trial
+            trial = self._values.get(share)
+            trial = self._measured(tuned, share) if trial is None else trial
             values = self._measured(second, share)
             second.put_into(model)
-            compared = from_main(compare_trainings(trial, values))
+        difference = values - trial
+        error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
+        compared = from_main(
+            SecondTraining(
+                trial=float(trial.mean()),
+                second=float(values.mean()),
+                error=float(error),
+                kept=bool(difference.mean() >= -error),
+            )
+        )
         if not compared.kept:
             log.info(
                 "the second training is behind the first on dev (%.4f beside %.4f): the first is "
@@ -186,19 +258,6 @@ def decide(
     )
 
 
-def compare_trainings(trial: Values, second: Values) -> SecondTraining:
-    """Whether the second training may be handed over, by each dev query's measure at the same λ,
-    float64 ``[n]``."""
-    difference = second - trial
-    error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
-    return SecondTraining(
-        trial=float(trial.mean()),
-        second=float(second.mean()),
-        error=float(error),
-        kept=bool(difference.mean() >= -error),
-    )
-
-
 def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
     """What the dev queries stand for, by the setting ``future``; of test one number is read, for
     ``like-test`` alone."""
@@ -218,17 +277,6 @@ def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
     """Which dev queries are of each of several data sets; empty for one."""
     sets = each_set(data, "dev") if data.sets else []
-    counts = {own.name: own.judged_qrels("dev").n_queries for own in sets}
-    of_set = np.repeat(np.arange(len(counts)), list(counts.values()))
-    return {name: of_set == number for number, name in enumerate(counts)}
-
-
-def _in_words(chosen: GuardRecord) -> str:
-    curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
-    said = (
-        f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
-    )
-    highest = max(chosen.curve, key=lambda point: point.mean).share
-    if highest == chosen.share:
-        return said
-    return f"{said}; {highest:g} is higher, but not enough to outweigh what was best on other data"
+    counts = [own.judged_qrels("dev").n_queries for own in sets]
+    of_set = np.repeat(np.arange(len(sets)), counts)
+    return {own.name: of_set == number for number, own in enumerate(sets)}

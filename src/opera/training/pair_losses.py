@@ -1,4 +1,4 @@
-"""See and weigh what a loss of sentence-transformers trains on, and compare it with what was drawn.
+"""See and weigh what a loss of sentence-transformers trains on.
 
 Hooks on the loss and on the model's last module see the embeddings. That module runs once for each
 text under every loss: Matryoshka losses shorten what it gave, and cached losses run it again, with
@@ -7,7 +7,6 @@ gradients, after they have returned.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,11 +21,10 @@ from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 
 from opera.core.errors import SettingError, TrainingError
+from opera.core.processes import process_index
 from opera.core.terminal import shown
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
-from opera.training.pruning.batches import ADVICE, Given
-from opera.training.pruning.pair_rows import Prompts, prompt_of
 
 CELLS = 2**24
 """Similarities computed at once."""
@@ -69,7 +67,6 @@ class LossWatch:
         self.temperature = temperature if temperature is not None else temperature_of(loss)
         self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
         self._embedded: list[Tensor] = []
-        self._columns = 0
         self._hook: Any = None
         self._weights: Tensor | None = None
         self.weighs = let_weigh(loss, lambda: self._weights)
@@ -79,45 +76,40 @@ class LossWatch:
     def _before(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         if not (torch.is_grad_enabled() and self.model.training):  # an evaluation
             return
-        features = inputs[0]
-        self._weights = self.begin(features[0])
-        self._embedded, self._columns = [], len(features)
+        self._weights, self._embedded = self.begin(inputs[0][0]), []
         self._hook = self.model[-1].register_forward_hook(
             lambda module, inputs, output: self._embedded.append(
                 output["sentence_embedding"].detach()
             )
         )
 
-    def _after(self, module: nn.Module, inputs: Any, output: Any) -> None:
+    def _after(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if self._hook is None:
             return
         self._hook.remove()
         self._hook, self._weights = None, None
-        embedded, self._embedded = self._embedded, []
         if output is None:  # it raised an exception
             return
         # Cosines in float32 even from half precision.
         with torch.no_grad(), torch.autocast(self.model.device.type, enabled=False):
-            seen = self._observations(embedded)
+            seen = self._observations(len(inputs[0]))
         self.observe(*seen)
 
-    def _observations(self, embedded: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def _observations(self, columns: int) -> tuple[Tensor, Tensor]:
         """Return similarity and loss of each pair ``[m]``, from the embeddings in the order they
-        were made.
-        """
+        were made."""
+        embedded, self._embedded = self._embedded, []
         rows = sum(map(len, embedded))
-        if rows == 0 or rows % self._columns:
+        if rows == 0 or rows % columns:
             raise TrainingError(
-                f"PairPruning: {type(self.loss).__name__} embedded {rows} texts in {self._columns} "
-                f"columns; it must "
-                "embed every text of the batch once, a column after another"
+                f"PairPruning: {type(self.loss).__name__} embedded {rows} texts in {columns} "
+                "columns; it must embed every text of the batch once, a column after another"
             )
-        whole = torch.cat([at_least_float32(part) for part in embedded])
+        parts = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
+        size = max(1, CELLS // (columns * len(parts[0])))
         gather = gather_values if self.across else None
-        columns = whole.chunk(self._columns)
-        size = max(1, CELLS // (len(columns) * len(columns[0])))
-        parts = list(pair_losses(columns, self.temperature, size, gather))
-        similarity, losses = (torch.cat(values) for values in list(zip(*parts, strict=True))[1:])
+        pairs = [found for _, *found in pair_losses(parts, self.temperature, size, gather)]
+        similarity, losses = (torch.cat(values) for values in zip(*pairs, strict=True))
         return similarity, losses
 
 
@@ -138,9 +130,7 @@ def pair_losses(
             documents alone.
     """
     queries, *documents = columns
-    first = 0
-    if gather is not None and torch.distributed.is_initialized():
-        first = int(torch.distributed.get_rank()) * len(queries)
+    first = process_index() * len(queries) if gather else 0
     candidates = torch.cat([gather(part) for part in documents] if gather else documents)
     for start in range(0, len(queries), size):
         rows = slice(start, start + size)
@@ -164,56 +154,36 @@ def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> bool:
             and inner.directions == ("query_to_doc",)
             and not inner.hardness_mode
         ):
-            (_weigh_cached if cached else _weigh)(part, weights)
+            _weigh(part, cached, weights)
             return True
     return False
 
 
-def _weigh(loss: MultipleNegativesRankingLoss, weights: Callable[[], Tensor | None]) -> None:
-    plain: Callable[..., Tensor] = loss.compute_loss_from_embeddings
-
-    def weighted(embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        factors = weights()
-        if factors is None:
-            return plain(embeddings, labels)
-        return _weighted(loss, embeddings, factors, len(factors))
-
-    loss.compute_loss_from_embeddings = weighted
-
-
-def _weigh_cached(
-    loss: CachedMultipleNegativesRankingLoss, weights: Callable[[], Tensor | None]
-) -> None:
-    matryoshka = isinstance(loss.calculate_loss, CachedLossDecorator)
-    owner, name = (loss.calculate_loss, "fn") if matryoshka else (loss, "calculate_loss")
+def _weigh(loss: Any, cached: bool, weights: Callable[[], Tensor | None]) -> None:
+    """Replace what makes a loss of embeddings by the mean of loss times weight; a cached loss gets
+    them in passes, and sends gradients back chunk by chunk."""
+    owner, name = loss, "calculate_loss" if cached else "compute_loss_from_embeddings"
+    if cached and isinstance(loss.calculate_loss, CachedLossDecorator):
+        owner, name = loss.calculate_loss, "fn"
     plain: Callable[..., Tensor] = getattr(owner, name)
+    gather = gather_embeddings if loss.gather_across_devices else None
 
-    def weighted(
-        reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
-    ) -> Tensor:
+    def weighted(embeddings: list[Any], labels: Tensor | None = None, **how: bool) -> Tensor:
         factors = weights()
         if factors is None:
-            return plain(reps, labels, with_backward=with_backward)
-        columns = [torch.cat(part) for part in reps]
-        return _weighted(loss, columns, factors, loss.mini_batch_size, with_backward)
+            return plain(embeddings, labels, **how)
+        columns = [torch.cat(column) for column in embeddings] if cached else embeddings
+        size = loss.mini_batch_size if cached else len(factors)
+        total = torch.zeros((), device=columns[0].device)
+        for rows, _, losses in pair_losses(columns, 1 / loss.scale, size, gather):
+            part = torch.sum(losses * factors[rows].to(losses.device)) / len(factors)
+            if how.get("with_backward"):
+                part.backward()  # type: ignore[no-untyped-call]
+                part = part.detach()
+            total = total + part
+        return total
 
     setattr(owner, name, weighted)
-
-
-def _weighted(
-    loss: Any, columns: Sequence[Tensor], factors: Tensor, size: int, with_backward: bool = False
-) -> Tensor:
-    """Return the mean of the pairs' losses times their weights; sent back chunk by chunk if
-    ``with_backward``.
-    """
-    gather = gather_embeddings if loss.gather_across_devices else None
-    total = torch.zeros((), device=columns[0].device)
-    for rows, _, losses in pair_losses(columns, 1 / loss.scale, size, gather):
-        part = torch.sum(losses * factors[rows].to(losses.device)) / len(factors)
-        if with_backward:
-            part.backward()  # type: ignore[no-untyped-call]
-        total = total + (part.detach() if with_backward else part)
-    return total
 
 
 def chain_of(loss: nn.Module) -> list[nn.Module]:
@@ -238,72 +208,15 @@ def temperature_of(loss: nn.Module) -> float:
             return float(temperature)
     raise SettingError(
         f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which "
-        f"the method compares "
-        "pairs; give PairPruning(..., temperature=0.05), or use another loss"
+        "the method compares pairs; give PairPruning(..., temperature=0.05), or use another loss"
     )
-
-
-def checked_temperature(value: Any) -> Any:
-    """Return a temperature that a caller gave, or ``None`` for that of the loss.
-
-    Raises:
-        SettingError: unless it is a finite number above 0.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (number and 0 < value < math.inf):
-        return value
-    raise SettingError(f"temperature: must be a number above 0, got {shown(value)}")
-
-
-def refuse_other_batch(
-    queries: dict[str, Tensor],
-    given: Given,
-    model: SentenceTransformer,
-    prompts: Prompts,
-    routes: Prompts,
-) -> None:
-    """Compare the tokenised queries of a batch with the batch that was drawn: their number, the
-    first and the last.
-
-    Args:
-        queries: as the trainer's collator made them.
-        given: the batch that was drawn.
-        model: tokenises as the collator does.
-        prompts: ``args.prompts``.
-        routes: ``args.router_mapping``.
-
-    Raises:
-        TrainingError: if they differ.
-    """
-    if "input_ids" not in queries:  # a model that reads no tokens
-        return
-    rows, found = given.source.rows, token_rows(queries)
-    pair_ids = given.source.sampler.pairs_of(given.step)
-    if len(found) != len(pair_ids):
-        raise TrainingError(
-            f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were "
-            f"drawn; {ADVICE}"
-        )
-    places = [0, len(found) - 1]
-    texts, column = rows.queries(pair_ids[places]), rows.columns[0]
-    prompt, route = (prompt_of(one, rows.name, column) or None for one in (prompts, routes))
-    expected = token_rows(model.preprocess(texts, prompt=prompt, task=route))
-    for place, text, tokens in zip(places, texts, expected, strict=True):
-        if tokens != found[place]:
-            raise TrainingError(
-                f"PairPruning: the loss got another query than was drawn at row {place} of draw "
-                f"{given.step} "
-                f"({shown(text)}); {ADVICE}"
-            )
 
 
 def token_rows(features: dict[str, Tensor]) -> list[list[int]]:
     """Return the token ids of each row of a tokenised column, without padding."""
     ids, mask = features["input_ids"], features.get("attention_mask")
     starts = features.get("offsets")  # of a static model: rows one after the other
-    if (
-        "cu_seq_lens_q" in features
-    ):  # of a transformer without padding, likewise; the last is their end
+    if "cu_seq_lens_q" in features:  # of a transformer without padding; the last is their end
         starts = features["cu_seq_lens_q"][:-1]
     if starts is not None:
         return [row.tolist() for row in ids.ravel().tensor_split(starts[1:].cpu())]

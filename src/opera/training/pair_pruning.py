@@ -1,0 +1,408 @@
+"""``opera.PairPruning``: the sampler of ``opera train`` in a sentence-transformers script of one's
+own.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetBatchSamplers
+from torch import Tensor, nn
+from torch.utils.data import RandomSampler
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+
+from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
+from opera.core.processes import process_count, process_index
+from opera.core.terminal import shown
+from opera.methods import AUTO, DEFAULT_METHOD, Plan, method_named
+from opera.training.checkpoint import read_state, write_state
+from opera.training.distributed import refuse_differences
+from opera.training.loss import observed_everywhere
+from opera.training.pair_batches import ADVICE, Given, PrunedSet, check_arguments
+from opera.training.pair_losses import LossWatch, token_rows
+from opera.training.pair_rows import WHOLE, read_all
+from opera.training.sampler import PairSampler
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import pretrained_scores
+
+STATE_FILE = "opera_pruning.npz"
+"""The samplers' state, in the trainer's checkpoint."""
+DEFAULT_PREFETCH = 2
+"""Batches that each worker of torch's loader reads ahead."""
+
+
+class PairPruning:
+    """Draws the batches of a ``SentenceTransformerTrainer`` by one of OPERA's methods.
+
+        pruning = opera.PairPruning(model, dataset, method="dp", args=args)
+        args.batch_sampler = pruning.sampler
+        loss = pruning.watch(loss)
+        trainer = SentenceTransformerTrainer(model, args, dataset, loss=loss,
+        callbacks=[pruning.callback])
+
+    A row of the data set is a pair: the first text column is the query, the second its positive
+    document; rows with the same query belong together. A batch of the trainer is one step of the
+    method. Each loss of training belongs to the batch that was given out first of those not trained
+    yet; the tokens of its queries are compared with those drawn, and a difference stops training.
+    Losses of evaluations are left alone. See docs/coming-from-sentence-transformers.md.
+
+    Args:
+        model: the model, before it trains; where the method starts from its scores, it encodes the
+            data set now.
+        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the
+            trainer gets.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you
+            registered, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
+        args: the trainer's arguments, for the prompts that the data set is encoded with; needed
+            where there are any.
+        temperature: divides the cosines in the losses that the method observes; by default that of
+            the loss.
+        settings: the method's own, such as ``alpha_end=3`` or ``k=0.5``.
+
+    Raises:
+        SettingError: for an unknown method or setting, or arguments under which no sampler can know
+            its batches.
+        DataError: for a data set that has no pairs of texts.
+        ModelError: for anything but a SentenceTransformer.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        dataset: Any,
+        method: str = "dp",
+        *,
+        args: Any = None,
+        temperature: float | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(model, SentenceTransformer):
+            raise ModelError(
+                f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
+            )
+        number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+        if temperature is not None and not (number and 0 < temperature < math.inf):
+            raise SettingError(f"temperature: must be a number above 0, got {shown(temperature)}")
+        if args is not None:
+            check_arguments(args)
+        self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
+        self.method_settings = self.method.settings_class.parse(settings)
+        self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
+        self._waiting, self._taken = deque[Given](), list[Given]()
+        self._watches: dict[str, LossWatch] = {}
+        self._sets: list[PrunedSet] = []
+        self._seed = 0
+        self._collate: Callable[[list[Any]], dict[str, Any]]
+        for rows in read_all(dataset):
+            self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
+            scored = self.method.needs_scores(self.method_settings)
+            vectors = rows.encode(model, self._prompts) if scored else None
+            self._sets.append(PrunedSet(rows, vectors, self._waiting))
+        self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
+
+    def watch(self, loss: Any) -> Any:
+        """Let a loss report what the method observes; returns the loss, to be passed to the
+        trainer.
+
+        Args:
+            loss: a loss over (anchor, positive, negatives), a function that makes one of the model,
+                or a dictionary of either by the name of the data set.
+
+        Raises:
+            SettingError: if the loss has no temperature and none is given, or if the method weighs
+                pairs and the loss cannot.
+        """
+        if isinstance(loss, Mapping):
+            return {name: self._watch(one, name) for name, one in loss.items()}
+        return self._watch(loss, WHOLE)
+
+    def curves(self) -> dict[str, float]:
+        """Return the method's schedule at the last step that was trained, and the share of pairs
+        trained so far.
+        """
+        begun = [part for part in self._sets if hasattr(part, "sampler")]
+        return {name: value for part in begun for name, value in part.curves().items()}
+
+    def batches(self, dataset: Any, **how: Any) -> Any:
+        """Return the batch sampler of a data set: ours where it trains, the usual one for any
+        other.
+
+        Raises:
+            SettingError: if a batch would hold a query twice.
+            TrainingError: if something has read the data set's batches before.
+        """
+        part = next((part for part in self._sets if part.rows.dataset is dataset), None)
+        if part is None:
+            random = RandomSampler(dataset, generator=how.get("generator"))
+            return DefaultBatchSampler(random, **how)
+        if part.length:
+            raise TrainingError(
+                f"PairPruning: {part.rows.data.source} is read again, by a second training or an "
+                f"evaluation; {ADVICE}"
+            )
+        size, queries = how["batch_size"], part.rows.pairs.n_queries
+        if size > queries:
+            raise SettingError(
+                f"per_device_train_batch_size={size}: more than the {queries} distinct queries of "
+                f"{part.rows.data.source}, so a batch would hold one twice; give that number or "
+                "less"
+            )
+        part.batch_size, self._seed, whole = size, how.get("seed") or 0, size * process_count()
+        steps = len(dataset) / whole
+        part.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
+        return part
+
+    def begin(self, args: Any, max_steps: int, loader: Any) -> None:
+        """Make the samplers, for the trainer that trains.
+
+        When the first batch of an optimizer step is trained, accelerate has read the batch after
+        that step, and the loader's workers those that they hold. Each is one draw in every process:
+        that is the lag.
+
+        Args:
+            args: its arguments.
+            max_steps: its optimizer steps.
+            loader: its loader.
+
+        Raises:
+            SettingError: for arguments that do not fit, such as prompts that the pairs were scored
+                without.
+        """
+        check_arguments(args)
+        scored = any(part.vectors for part in self._sets)
+        if scored and self._prompts != (args.prompts or None):
+            raise SettingError(
+                f"args.prompts={shown(args.prompts)}: the pairs were scored with "
+                f"{shown(self._prompts)}; give PairPruning the trainer's arguments (args=args)"
+            )
+        if not self._watches:
+            raise SettingError(
+                "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the "
+                "trainer is made"
+            )
+        if not all(part.length for part in self._sets):
+            raise SettingError(f"PairPruning: the trainer reads other batches; {ADVICE}")
+        processes, accumulation = process_count(), args.gradient_accumulation_steps
+        prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
+        lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
+        per_epoch, self._collate = len(loader), loader.collate_fn
+        epochs, left = divmod(max_steps, _updates(args, loader))
+        read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
+        in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
+        lengths = [1 if in_turns else part.length for part in self._sets]
+        for part, length in zip(self._sets, lengths, strict=True):
+            draws = max(1, math.ceil(read * length / sum(lengths)))
+            part.sampler = self._sampler(part, draws, lag)
+
+    def resume(self, args: Any, state: Mapping[str, Any], trained_steps: int, loader: Any) -> None:
+        """Restore what :meth:`state_dict` returned, after :meth:`begin` and before the first batch
+        is read.
+
+        Raises:
+            TrainingError: if it belongs to other pairs.
+            ValueError: if the trainer will skip other batches than were trained of the epoch.
+        """
+        skipped = 0
+        if not args.ignore_data_skip:
+            updates = trained_steps % _updates(args, loader)
+            skipped = updates * args.gradient_accumulation_steps * process_count()
+        for number, part in enumerate(self._sets):
+            own = state[str(number)]
+            part.sampler.load_state_dict(own["sampler"])
+            part.to_skip = part.sampler.trained_steps - int(own["epoch_start"]) if skipped else 0
+        if (found := sum(part.to_skip for part in self._sets)) != skipped:
+            raise ValueError(
+                f"of this epoch {found} batches were trained, and the trainer skips {skipped}"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two optimizer steps, for :meth:`resume`."""
+        return {
+            str(number): {"sampler": part.sampler.state_dict(), "epoch_start": part.epoch_start}
+            for number, part in enumerate(self._sets)
+        }
+
+    def _sampler(self, part: PrunedSet, draws: int, lag: int) -> PairSampler:
+        rows, processes, scores = part.rows, process_count(), None
+        if part.vectors is not None:
+            watch = self._watches.get(rows.name) or next(iter(self._watches.values()))
+            columns = (len(rows.columns) - 1) * (processes if watch.across else 1)
+            scores, _ = pretrained_scores(
+                rows.pairs,
+                *part.vectors,
+                watch.temperature,
+                part.batch_size * columns,
+                self._seed,
+                None,
+                DocumentPool.of(rows.data, "text"),
+                self.method.cbs_pool_size(self.method_settings),
+            )
+        values = () if scores is None else (scores.similarity, scores.loss)
+        number = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
+        for array in values:
+            number = zlib.crc32(np.ascontiguousarray(array).tobytes(), number)
+        refuse_differences("training pairs or scores", number)
+        plan = Plan(self._seed, draws, part.batch_size)
+        method = self.method(rows.pairs, plan, self.method_settings, scores)
+        return PairSampler(method, rows.pairs, None, 0, part.batch_size, lag)
+
+    def _watch(self, loss: Any, name: str) -> nn.Module:
+        made = loss if isinstance(loss, nn.Module) else loss(self.model)
+        if any(watch.loss is made for watch in self._watches.values()):
+            return made
+        if all(module is not self.model for module in made.modules()):
+            raise SettingError(
+                f"loss: {type(made).__name__} was made with another model than PairPruning; use "
+                "the same"
+            )
+        watch = LossWatch(self.model, made, self.temperature, self._take, self._observe)
+        if self.method.weighs and not watch.weighs:
+            raise SettingError(
+                f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as "
+                "it is set cannot; use MultipleNegativesRankingLoss over cosines in one direction, "
+                "or another method"
+            )
+        self._watches[name] = watch
+        return made
+
+    def _take(self, queries: dict[str, Tensor]) -> Tensor | None:
+        """Take the batch that each process trains next, and return the weights of this one's, if
+        any is not 1.
+
+        Raises:
+            TrainingError: if the loss got another batch.
+        """
+        if len(self._waiting) < process_count():
+            raise TrainingError(f"PairPruning: the loss got a batch that was not drawn; {ADVICE}")
+        self._taken = [self._waiting.popleft() for _ in range(process_count())]
+        own = self._taken[process_index()]
+        self._refuse_other(queries, own)
+        weights = own.source.sampler.batch_at(own.step, 0).weights
+        return None if bool((weights == 1).all()) else torch.from_numpy(weights)
+
+    def _refuse_other(self, queries: dict[str, Tensor], given: Given) -> None:
+        """Compare the tokenised queries of a batch with the batch that was drawn: their number, the
+        first and the last.
+        """
+        if "input_ids" not in queries:  # a model that reads no tokens
+            return
+        rows = given.source.rows
+        drawn, found = rows.rows(given.source.sampler.pairs_of(given.step)), token_rows(queries)
+        ends = self._collate([rows.dataset[row] for row in (drawn[0], drawn[-1])])
+        start = f"{rows.columns[0]}_"
+        first = {name.removeprefix(start): ends[name] for name in ends if name.startswith(start)}
+        if len(found) != len(drawn) or token_rows(first) != [found[0], found[-1]]:
+            raise TrainingError(
+                f"PairPruning: the loss got other queries than were drawn in draw {given.step} of "
+                f"{rows.data.source}; {ADVICE}"
+            )
+
+    def _observe(self, similarity: Tensor, losses: Tensor) -> None:
+        """Pass on what every process saw of its batch."""
+        own = self._taken[process_index()]
+        pair_ids = own.source.sampler.pairs_of(own.step)
+        seen = observed_everywhere(own.step, pair_ids.astype(np.int64), similarity, losses)
+        for (part, step), values in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
+            part.train(step, part.sampler.pairs_of(step), values[:, 0], values[:, 1])
+
+
+def _updates(args: Any, loader: Any) -> int:
+    """Optimizer steps per epoch."""
+    return max(1, -(-len(loader) // int(args.gradient_accumulation_steps)))
+
+
+class SamplerOf:
+    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data
+    set.
+
+    Trainers save their arguments by pickle; what they save of this is only that it was there.
+    """
+
+    def __init__(self, pruning: PairPruning) -> None:
+        self._pruning = pruning
+
+    def __call__(self, dataset: Dataset, **how: Any) -> Any:
+        """Return the batch sampler; arguments are those of any batch sampler of
+        sentence-transformers.
+        """
+        return self._pruning.batches(dataset, **how)
+
+    def __deepcopy__(self, memo: Any) -> SamplerOf:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return partial, (_saved_sampler,)
+
+
+def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
+    raise SettingError(
+        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and "
+        "set args.batch_sampler = pruning.sampler"
+    )
+
+
+class PruningCallback(TrainerCallback):  # type: ignore[misc]
+    """Begins with the training, saves and restores the samplers with the trainer's checkpoints, and
+    adds their schedule to the log. Pass it as ``callbacks=[pruning.callback]``.
+    """
+
+    def __init__(self, pruning: PairPruning) -> None:
+        self.pruning = pruning
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Make the samplers; where the trainer resumes, take up their state.
+
+        Raises:
+            SettingError: if the trainer reads its batches from another sampler or data set.
+            RunFolderError: if the checkpoint holds none, or not that of this training.
+        """
+        loader = kwargs["train_dataloader"]
+        self.pruning.begin(args, state.max_steps, loader)
+        if state.global_step == 0:
+            return
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        file = folder / STATE_FILE
+        if not file.is_file():
+            raise RunFolderError(
+                f"{file}: does not exist, so the draws of this training cannot be resumed; "
+                "checkpoints hold it where callbacks=[pruning.callback] is passed to the trainer, "
+                "and are resumed from args.output_dir"
+            )
+        saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
+        try:
+            if saved.log_history != state.log_history:
+                raise ValueError("its weights are of another training than the one that is resumed")
+            self.pruning.resume(args, read_state(file), state.global_step, loader)
+        except (KeyError, ValueError, TrainingError) as error:
+            raise RunFolderError(
+                f"{file}: cannot be resumed ({error}); resume a checkpoint of args.output_dir, "
+                "with the same data set"
+            ) from None
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the samplers' state beside the trainer's, in the main process; every process holds
+        the same.
+        """
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            write_state(folder / STATE_FILE, self.pruning.state_dict())
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Add the schedule and the coverage to the log line of a training step."""
+        if logs is not None and "loss" in logs:
+            curves = self.pruning.curves()
+            logs.update(curves)
+            state.log_history[-1].update(curves)

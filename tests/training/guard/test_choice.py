@@ -1,0 +1,446 @@
+"""Runs under the guard: what is handed over at each share, what is written, and runs that are cut off."""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
+
+import opera
+from killable import Killable, changes
+from opera.config.recipe import make_recipe
+from opera.core.errors import SettingError, TrainingError
+from opera.core.rng import generator
+from opera.data import RetrievalData
+from opera.retrieval.models import load_model
+from opera.runs.folder import Run
+from opera.training import train
+from opera.training.guard import choice, dev_corpus
+from opera.training.guard.choice import Weights, mix
+from opera.training_set.prepare import load_and_check
+from small_runs import assert_same_run
+from tiny_world import static_model_of
+
+REFIT: dict[str, Any] = {
+    "method": "ft",
+    "max_steps": 12,
+    "per_device_train_batch_size": 8,
+    "learning_rate": 0.05,
+    "temperature": 0.1,
+    "save_steps": 5,
+}
+
+
+@pytest.fixture
+def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """``with_share(0.5)``: the rule chooses this share whatever it sees."""
+    return lambda share: monkeypatch.setattr(choice, "choose_share", lambda *seen: share)
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    out = tmp_path_factory.mktemp("unguarded") / "run"
+    return opera.adapt(beir, model=static_model, out=out, guard=False, **REFIT)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    out = tmp_path_factory.mktemp("guarded") / "run"
+    return opera.adapt(beir, model=static_model, out=out, metric_for_best_model="P@7", **REFIT)
+
+
+def table(folder: Path) -> np.ndarray:
+    (values,) = load_file(next(folder.rglob("model.safetensors"))).values()
+    return values
+
+
+def test_without_the_guard_nothing_is_held_out(unguarded: Run) -> None:
+    assert unguarded.record.guard is None
+    assert "dev_queries" not in unguarded.record.data.counts
+    assert unguarded.record.method["queries"] == 40
+    assert unguarded.measures["fine_tuned"] == unguarded.measures["after"]
+    per_query = unguarded.per_query()
+    assert per_query["fine_tuned nDCG@10"].equals(per_query["after nDCG@10"])
+    assert not (unguarded.path / "trial").exists()
+
+
+def test_at_share_1_the_second_training_is_that_without_the_guard(
+    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+) -> None:
+    with_share(1.0)
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    assert_same_run(run, unguarded)
+    assert (run.path / "sampling.npz").read_bytes() == (unguarded.path / "sampling.npz").read_bytes()
+    assert run.measures == unguarded.measures
+    guard = run.record.guard
+    assert guard is not None
+    assert (guard.share, guard.refit, guard.future, guard.dev_queries) == (1.0, True, "like-test", 10)
+    assert run.record.method["queries"] == 40
+    assert not list((run.path / "trial").rglob("checkpoint-*"))
+    assert Run(run.path / "trial").trace().num_rows == 12
+
+
+def test_between_the_ends_the_weights_are_interpolated(
+    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+) -> None:
+    with_share(0.25)
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    expected = np.float32(0.75) * table(static_model) + np.float32(0.25) * table(unguarded.path / "model")
+    np.testing.assert_array_equal(table(run.path / "model"), expected)
+    assert run.measures["before"] == unguarded.measures["before"]
+    assert run.measures["fine_tuned"] == unguarded.measures["after"]
+    assert run.measures["after"] == opera.evaluate(beir, model=run.path, measures=list(run.measures["after"])).measures
+    assert "25% fine-tuned and 75% untrained" in (run.model_path / "README.md").read_text()
+
+
+def test_at_share_0_the_untrained_model_is_handed_over(
+    beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+) -> None:
+    with_share(0.0)
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    assert table(run.model_path).tobytes() == table(static_model).tobytes()
+    assert run.measures["after"] == run.measures["before"] != run.measures["fine_tuned"]
+    guard = run.record.guard
+    assert guard is not None
+    assert (guard.verdict, guard.refit) == ("kept", False)
+    assert guard.test is not None
+    assert (guard.test.difference, guard.test.low, guard.test.high) == (0, 0, 0)
+    assert run.record.method["queries"] == 30  # of the only training
+    assert run.trace().equals(Run(run.path / "trial").trace())
+    assert run.sampling() is not None
+
+
+def test_the_record_says_why(guarded: Run) -> None:
+    guard = guarded.record.guard
+    assert guard is not None
+    assert (guard.measure, guard.dev_documents) == ("P@7", None)
+    assert [point.share for point in guard.curve] == [n / 8 for n in range(9)]
+    means = {point.share: point.mean for point in guard.curve}
+    assert (guard.dev.before, guard.dev.fine_tuned) == (means[0], means[1])
+    assert guard.dev.after == pytest.approx(guard.dev.before + guard.dev.difference)  # each half at the other's share
+    assert guard.test is not None
+    for when in ("before", "fine_tuned", "after"):
+        assert getattr(guard.test, when) == pytest.approx(guarded.measures[when]["P@7"])
+    for measured in (guard.dev, guard.test):
+        assert measured.low <= measured.difference <= measured.high
+    assert 0 <= guard.dev_seen <= 1
+
+
+def test_a_dev_split_of_the_data_is_used_and_trained_around(
+    make_beir: Callable[..., Path], bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_corpus, "GUARD_DOCUMENTS", 100)
+    run = opera.adapt(make_beir(dev=True), model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 3})
+    guard = run.record.guard
+    assert guard is not None
+    assert (guard.dev_given, guard.dev_queries, guard.dev_documents, guard.refit) == (True, 16, 100, False)
+    assert not (run.path / "trial").exists()
+    assert run.record.method["queries"] == 40
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "refits"),
+    [
+        ("static", {"max_steps": 1000}, True),
+        ("static", {"max_steps": 10, "eval_steps": 5}, False),
+        ("static", {"max_steps": 10, "refit": False}, False),
+        ("static", {"max_steps": 10, "guard": False, "refit": True}, False),
+        ("bert", {"max_steps": 200}, True),
+        ("bert", {"max_steps": 201}, False),
+        ("bert", {"max_steps": 201, "refit": True}, True),
+        ("bert", {"max_steps": 201, "adapter": "query"}, True),
+    ],
+)
+def test_where_a_second_training_follows(
+    model: str, settings: dict[str, Any], refits: bool, beir: Path, static_model: Path, bert_model: Path
+) -> None:
+    folder = {"static": static_model, "bert": bert_model}[model]
+    assert load_and_check(opera.load_data(beir), str(folder), make_recipe(settings)).refits is refits
+
+
+def test_a_second_training_has_no_dev_split_to_evaluate(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="refit=true with eval_steps=4"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", refit=True, eval_steps=4, **REFIT)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_choice_is_kept_when_the_second_training_is_cut_off(
+    trained: bool, guarded: Run, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off before the second training, or after it; neither the trial nor the choice is made again."""
+    settings = {**REFIT, "metric_for_best_model": "P@7"}
+    fit, fits = choice.fit, []
+
+    def cut(*arguments: Any) -> Any:
+        fits.append(arguments)
+        if len(fits) == 2 and not trained:
+            raise KeyboardInterrupt
+        done = fit(*arguments)
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patch:
+        for module in (train, choice):
+            patch.setattr(module, "fit", cut)
+        with pytest.raises(KeyboardInterrupt):
+            opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    chosen = Run.open(tmp_path / "cut").record.guard
+    assert chosen is not None
+
+    def never(*arguments: Any) -> Any:
+        raise AssertionError("chosen twice")
+
+    monkeypatch.setattr(choice.Guard, "_choose", never)
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert guarded.record.guard is not None
+    assert resumed.record.guard == guarded.record.guard
+    assert chosen == guarded.record.guard.model_copy(update={"test": None, "second": None})
+    assert_same_run(resumed, guarded)
+    assert resumed.measures == guarded.measures
+
+
+OPTIONS = ("--set", "refit=true", "--set")
+
+
+def assert_ends_alike(one: Run, other: Run) -> None:
+    assert_same_run(one, other)
+    assert one.record.guard == other.record.guard
+    assert one.measures == other.measures
+    assert one.per_query() == other.per_query()
+
+
+def test_a_guarded_run_killed_at_random_moments_ends_like_one_never_killed(
+    beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    moments, options = random.Random(7), ("--steps", "9", *OPTIONS, "save_steps=3")
+    whole, killed = (Killable(beir, static_model, tmp_path / name, options) for name in ("whole", "killed"))
+    assert whole.run().wait() == 0
+    statuses = [killed.run(moments.randint(20, 90)).wait() for _ in range(3)]
+    assert statuses.count(-signal.SIGKILL) >= 2
+    assert killed.run().wait() == 0
+    assert_ends_alike(Run.open(killed.out), Run.open(whole.out))
+    assert [path.name for path in killed.out.rglob(".*")] == [".written.json"]  # the model's list of files
+
+
+@pytest.mark.slow
+def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
+    beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    """Every fifth change, in a run of two trainings with two checkpoints each."""
+    options = ("--steps", "4", "--lr", "0.001", *OPTIONS, "save_steps=2")
+    whole = Killable(beir, static_model, tmp_path / "whole", options)
+    count = changes(whole.run().log)
+    assert count > 100
+    for moment in range(1, count + 1, 5):
+        killed = Killable(beir, static_model, tmp_path / str(moment), options)
+        assert killed.run(moment).wait() == -signal.SIGKILL
+        assert killed.run().wait() == 0
+        assert_ends_alike(Run.open(killed.out), Run.open(whole.out))
+
+
+def with_other_test(beir: Path, folder: Path, kind: str) -> Path:
+    """Copy a data set with other test labels: each query gets those of the next one, or some of five documents."""
+    shutil.copytree(beir, folder)
+    path = folder / "qrels" / "test.tsv"
+    head, *rows = csv.reader(path.read_text().splitlines(), delimiter="\t")
+    labels: dict[str, list[str]] = {}
+    for query, document, _ in rows:
+        labels.setdefault(query, []).append(document)
+    queries = list(labels)
+    pairs = {query: labels[queries[number - 1]] for number, query in enumerate(queries)}
+    if kind == "others":
+        pairs = {query: [f"d{number % 5}"] for number, query in enumerate(queries)}
+    lines = ["\t".join(head), *(f"{query}\t{document}\t1" for query in queries for document in pairs[query])]
+    path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("future", "kind"),
+    [("same-documents", "others"), ("new-documents", "others"), ("both", "others"), ("like-test", "the next one's")],
+)
+def test_test_labels_change_nothing_but_the_figures_on_test(
+    future: str, kind: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    """What a run is told of the future decides what it reads of test: one number, or nothing."""
+    other = with_other_test(beir, tmp_path / beir.name, kind)
+    one, two = (
+        opera.adapt(data, model=static_model, out=tmp_path / f"run{number}", future=future, **REFIT)
+        for number, data in enumerate((beir, other))
+    )
+    assert_same_run(one, two)
+    assert one.record.guard is not None
+    assert two.record.guard is not None
+    chosen = one.record.guard.model_dump(exclude={"test"})
+    assert chosen == two.record.guard.model_dump(exclude={"test"})
+    assert (chosen["test_seen"] is None) is (future != "like-test")
+    assert one.record.data.notes == two.record.data.notes
+    assert one.measures["before"] != two.measures["before"]
+
+
+POPULAR_RUN: dict[str, Any] = {"method": "ft", "max_steps": 60, "learning_rate": 0.05, "temperature": 0.07}
+ASK, POPULAR = [f"ask{n}" for n in range(6)], 5
+
+
+def world(own: int = 14, share: float = 1.0, first: int = 100) -> RetrievalData:
+    """100 train and 30 test queries with ``own`` documents each; ``share`` of the ``first`` name popular ones too.
+
+    Every query asks in the same words, which stand in no document. Pairs of the popular documents teach these words to
+    mean them, and then they are found first, whatever a query asks for.
+    """
+    rng = generator(0, "popular")
+    corpus = {f"p{n}": f"hub hub h{n}" for n in range(POPULAR)}
+    queries: dict[str, str] = {}
+    qrels: dict[str, dict[str, dict[str, int]]] = {"train": {}, "test": {}}
+    for number in range(130):
+        split, topic = "train" if number < 100 else "test", f"t{2 * number} t{2 * number + 1}"
+        queries[f"q{number}"] = " ".join([topic, *ASK])
+        documents = {
+            f"q{number}d{n}": " ".join([topic, *(f"c{i}" for i in rng.integers(20, size=2))]) for n in range(own)
+        }
+        corpus |= documents
+        popular = [f"p{n}" for n in range(POPULAR)] if number < first and rng.random() < share else []
+        qrels[split][f"q{number}"] = dict.fromkeys([*documents, *popular], 1)
+    return RetrievalData.from_dicts("popular", corpus=corpus, queries=queries, qrels=qrels)
+
+
+@pytest.fixture(scope="module")
+def popular_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    topics, common, hubs = (
+        [f"{letter}{n}" for n in range(count)] for letter, count in (("t", 260), ("c", 20), ("h", POPULAR))
+    )
+    words = ["[UNK]", *topics, *common, *ASK, "hub", *hubs]
+    return static_model_of(tmp_path_factory.mktemp("popular") / "model", words, 48)
+
+
+def ndcg(run: Run, when: str) -> float:
+    return run.measures[when]["nDCG@10"]
+
+
+def test_popular_documents_that_left_train_do_not_come_back(popular_model: Path, tmp_path: Path) -> None:
+    """26% of the pairs are popular documents'. With all of them in a second training test fell from .78 to .5."""
+    run = opera.adapt(world(), model=popular_model, out=tmp_path / "run", **POPULAR_RUN)
+    guard = run.record.guard
+    assert guard is not None
+    assert (guard.verdict, guard.refit, guard.second) == ("better", False, None)
+    assert ndcg(run, "after") > ndcg(run, "before") + 0.1
+    asked = opera.adapt(world(), model=popular_model, out=tmp_path / "asked", refit=True, **POPULAR_RUN)
+    assert ndcg(asked, "after") > ndcg(run, "before") + 0.1
+    named = sum(document.startswith("p") for document in asked.pairs()["doc_id"].to_pylist())
+    assert 0 < named <= POPULAR * guard.dev_queries  # those of the dev queries alone
+
+
+@pytest.mark.parametrize(
+    ("made", "refits", "gain"),
+    [
+        ({"own": 10}, False, 0.0),  # with a third of the pairs they stay, and are seen on dev
+        ({"share": 0.5}, True, 0.1),  # dev has queries without them, and so has what comes back
+    ],
+)
+def test_popular_documents_that_cannot_leave_train(
+    made: dict[str, Any], refits: bool, gain: float, popular_model: Path, tmp_path: Path
+) -> None:
+    run = opera.adapt(world(**made), model=popular_model, out=tmp_path / "run", **POPULAR_RUN)
+    assert run.record.guard is not None
+    assert run.record.guard.refit is refits
+    assert ndcg(run, "after") > ndcg(run, "before") + gain
+
+
+def test_popular_documents_of_few_queries_come_to_dev_and_stay_there(popular_model: Path) -> None:
+    """They fit into dev as one component, so nothing is held out; a second training would be the first to see them."""
+    came = set()
+    for seed in range(6):
+        recipe = make_recipe({**POPULAR_RUN, "seed": seed})
+        prepared = load_and_check(world(own=4, first=24), str(popular_model), recipe)
+        assert prepared.data.drawn.held_out is None
+        in_dev = "p0" in prepared.data.drawn.corpus.ids(prepared.data.drawn.split("dev").doc_rows)
+        assert prepared.refits is not in_dev
+        came.add(in_dev)
+    assert came == {True, False}
+
+
+def test_a_second_training_that_fails_is_not_handed_over(
+    popular_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = world(share=0)
+    first = opera.adapt(data, model=popular_model, out=tmp_path / "first", refit=False, **POPULAR_RUN)
+    fit = choice.fit
+
+    def spoilt(session: Any, data: Any, run: Any, phase: str, what: str) -> Any:
+        done = fit(session, data, run, phase, what)
+        if phase == "train":
+            with torch.no_grad():
+                weights = next(session.prepared.model.trained.parameters())
+                weights.copy_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(0)))
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "fit", spoilt)
+        run = opera.adapt(data, model=popular_model, out=tmp_path / "run", **POPULAR_RUN)
+    guard = run.record.guard
+    assert guard is not None
+    assert guard.second is not None
+    assert (guard.second.kept, guard.refit) == (False, False)
+    assert guard.second.second < guard.second.trial - guard.second.error
+    assert run.record.method == first.record.method
+    assert not (run.path / "checkpoints").exists()
+    assert_same_run(run, first)
+    assert run.measures == first.measures
+
+
+@pytest.fixture
+def model(bert_model: Path) -> SentenceTransformer:
+    return load_model(bert_model, "cpu")
+
+
+def trained(model: SentenceTransformer) -> Weights:
+    """Change every weight, as a training would."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn(parameter.shape, generator=generator))
+    return Weights.of(model)
+
+
+def test_mixtures_interpolate_and_the_ends_are_the_given_weights_byte_for_byte(model: SentenceTransformer) -> None:
+    model[1].register_buffer("seen", torch.tensor(3))
+    with torch.no_grad():
+        next(model.parameters())[0] = -0.0  # 0·x + -0 is +0
+    before = Weights.of(model)
+    copies = {name: tensor.clone() for name, tensor in before.tensors.items()}
+    model[1].seen.fill_(8)
+    after = trained(model)
+    assert all(torch.equal(before.tensors[name], tensor) for name, tensor in copies.items()), "it is a copy"
+    for share, expected in ((0.0, before), (1.0, after)):
+        mix(before, after, share).put_into(model)
+        for name, tensor in Weights.of(model).tensors.items():
+            assert tensor.numpy().tobytes() == expected.tensors[name].numpy().tobytes(), name
+    mix(before, after, 0.25).put_into(model)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, 0.75 * before.tensors[name] + 0.25 * after.tensors[name]), name
+    assert model[1].seen.item() == 8, "integers are those of the training"
+
+
+def test_frozen_parameters_are_neither_kept_nor_touched(model: SentenceTransformer) -> None:
+    name, parameter = next(model.named_parameters())
+    parameter.requires_grad_(False)
+    before, value = Weights.of(model), parameter.clone()
+    assert name not in before.tensors
+    mix(before, trained(model), 0.5).put_into(model)
+    assert torch.equal(parameter, value)
+    parameter.requires_grad_(True)
+    with pytest.raises(TrainingError, match="was frozen when training began and is not now"):
+        mix(before, Weights.of(model), 0.5)
