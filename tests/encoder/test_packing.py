@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -174,3 +175,24 @@ def test_every_text_is_in_one_batch_within_the_budget(lengths: list[int], most_t
 def tokens(lengths: list[int], batch: object, padded: bool) -> int:
     each = [max(1, lengths[number]) for number in batch]  # type: ignore[attr-defined]
     return max(each) * len(each) if padded else sum(each)
+
+
+def test_threads_that_share_a_model_take_turns(model: SentenceTransformer) -> None:
+    """The second enters when the first has left, and finds a model that packs."""
+    ids, inside, found = token_ids(model, TEXTS), Event(), []
+
+    def second() -> None:
+        inside.wait()
+        with packing(model), torch.no_grad():
+            found.append(embed_tokens(model, ids, packed=True))
+
+    thread = Thread(target=second)
+    thread.start()
+    with packing(model), torch.no_grad():
+        expected = embed_tokens(model, ids, packed=True)
+        inside.set()
+        thread.join(0.2)  # long enough to enter, were it let in
+        assert not found
+        assert torch.equal(embed_tokens(model, ids, packed=True), expected)
+    thread.join()
+    assert torch.equal(found[0], expected)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,8 @@ TOLERANCE = 1e-3
 """Largest difference of a packed text's unit embedding in float32: rounding is a thousand times
 smaller, a text that sees its neighbour or another position a hundred times larger."""
 
+_in_use: WeakKeyDictionary[nn.Module, RLock] = WeakKeyDictionary()
+"""Held by the thread that packs with a model: another would find it changed, or changed back."""
 _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether a model's embeddings of packed texts are those of padded ones, by its transformer."""
 
@@ -50,11 +53,20 @@ def packing(model: SentenceTransformer) -> Iterator[None]:
     """Inside, a transformer on a CPU runs OPERA's dropout, and its attention if it can be packed.
 
     Results are those of the model's own attention to rounding; that is tried once per model, with
-    three texts. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
+    three texts. Threads that share a model take turns. ``OPERA_REPRODUCIBLE`` keeps to torch's own
+    kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
     on_cpu = model.device.type == "cpu" and not is_reproducible()
-    if not isinstance(transformer, PreTrainedModel) or not on_cpu or packs(model):
+    if not isinstance(transformer, PreTrainedModel) or not on_cpu:
+        yield
+        return
+    with _in_use.setdefault(transformer, RLock()):
+        yield from _packing(model, transformer)
+
+
+def _packing(model: SentenceTransformer, transformer: PreTrainedModel) -> Iterator[None]:
+    if packs(model):
         yield
         return
     attention = transformer.config._attn_implementation
