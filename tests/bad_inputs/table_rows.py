@@ -171,6 +171,8 @@ PAIRS = [
         )
     ),
     Bad("train pairs.jsonl --model model --out run", "pairs.jsonl: has no pairs", write("pairs.jsonl", "\n")),
+    Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out
+        write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "{\n" + FIRST)),
 ]  # fmt: skip
 
 PACKAGES = [

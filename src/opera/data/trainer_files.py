@@ -73,12 +73,18 @@ def kind_of(keys: Set[str], path: Path) -> Kind | None:
     return None
 
 
-def _kind_of_file(path: Path) -> Kind | None:
-    """What a file is by the first record that tells; ``None`` for anything else. Never raises."""
+def _kind_of_file(path: Path, *, among_others: bool) -> Kind | None:
+    """What a file is by the first record that tells; ``None`` for anything else.
+
+    Raises:
+        OperaError: if a file of JSON Lines among others cannot be read: it would be left out.
+    """
     try:
         kinds = (kind_of(record.keys(), path) for _, record in json_objects(path))
         return next((kind for kind in kinds if kind is not None), None)
     except OperaError:
+        if among_others and path.suffix.lower() == ".jsonl":
+            raise
         return None
 
 
@@ -155,7 +161,9 @@ def load_trainer_files(source: str) -> RetrievalData:
     single = Path(source).is_file()
 
     def kinds() -> dict[Path, Kind | None]:
-        found = {path: _kind_of_file(path) for path in listed_files(source)}
+        found = {
+            path: _kind_of_file(path, among_others=not single) for path in listed_files(source)
+        }
         if single and not {*found.values()} & {*_TELLING}:  # its reader says best what is wrong
             return dict.fromkeys(found, "flagembedding")
         return found
