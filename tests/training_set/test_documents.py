@@ -115,7 +115,7 @@ def test_scores_inspection_and_mining_are_as_if_they_were_not_there(
 def test_a_reduced_dev_corpus_has_none(folder: Path, static_model: Path) -> None:
     prepared = load_and_check(opera.load_data(folder), str(static_model), make_recipe({"method": "ft"}))
     data = prepared.data.drawn
-    rows = reduced_corpus(prepared.model.encoder, data, 120, "title_text", 0).rows
+    rows = reduced_corpus(prepared.model.encoder, data, 120, prepared.settings).rows
     assert rows is not None
     assert len(rows) == 120
     assert not np.isin(rows, data.corpus.empty_rows()).any()

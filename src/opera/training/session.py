@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from opera.config.automatic import TRANSFORMERS
+from opera.config.automatic import TRANSFORMERS, automatic_rate
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.retrieval.device import describe_device
@@ -34,6 +34,8 @@ RECORDED_VERSIONS = (
     "ir-measures",
     "numpy",
 )
+FAR = 50
+"""A learning rate this many times the automatic one is questioned."""
 
 
 @dataclass
@@ -128,6 +130,13 @@ def announce(session: Session) -> None:
         settings.learning_rate,
         settings.temperature,
     )
+    given, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
+    if given > FAR * usual:
+        log.warning(
+            "warning: learning_rate=%g is %.0f times the automatic %g of such a model: probably "
+            "too high",
+            *(given, given / usual, usual),
+        )
     teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
         cosines = is_cosines(teacher)
