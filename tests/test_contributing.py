@@ -168,6 +168,7 @@ def test_the_loss_is_that_of_its_definition(example: Example) -> None:
     assert hinge(None, similarity, torch.ones(2, 4, dtype=torch.bool), 0).tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_grid_take_the_loss(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

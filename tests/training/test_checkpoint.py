@@ -63,6 +63,7 @@ def resume(beir: Path, static_model: Path) -> Callable[..., Run]:
     return lambda out, **more: opera.adapt(beir, model=static_model, out=out, **{"resume": True, **TWELVE, **more})
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
     beir: Path, bert_model: Path, tmp_path: Path
 ) -> None:

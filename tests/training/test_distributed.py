@@ -155,6 +155,7 @@ def test_gradients_of_several_processes_are_those_of_one(
     np.testing.assert_allclose(one["gradient"], more["gradient"], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     script = tmp_path / "dies.py"
     script.write_text(

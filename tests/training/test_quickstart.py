@@ -32,6 +32,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(q, "adapt", lambda *data, **settings: None)
 
 
+@pytest.mark.slow
 def test_quickstart_end_to_end(tmp_path: Path) -> None:
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished

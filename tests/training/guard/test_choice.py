@@ -221,6 +221,7 @@ def assert_ends_alike(one: Run, other: Run) -> None:
     assert one.per_query() == other.per_query()
 
 
+@pytest.mark.slow
 def test_a_guarded_run_killed_at_random_moments_ends_like_one_never_killed(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
@@ -329,6 +330,7 @@ def ndcg(run: Run, when: str) -> float:
     return run.measures[when]["nDCG@10"]
 
 
+@pytest.mark.slow
 def test_popular_documents_that_left_train_do_not_come_back(popular_model: Path, tmp_path: Path) -> None:
     """26% of the pairs are popular documents'. With all of them in a second training test fell from .78 to .5."""
     run = opera.adapt(world(), model=popular_model, out=tmp_path / "run", **POPULAR_RUN)
@@ -349,6 +351,7 @@ def test_popular_documents_that_left_train_do_not_come_back(popular_model: Path,
         ({"share": 0.5}, True, 0.1),  # dev has queries without them, and so has what comes back
     ],
 )
+@pytest.mark.slow
 def test_popular_documents_that_cannot_leave_train(
     made: dict[str, Any], refits: bool, gain: float, popular_model: Path, tmp_path: Path
 ) -> None:
@@ -371,6 +374,7 @@ def test_popular_documents_of_few_queries_come_to_dev_and_stay_there(popular_mod
     assert came == {True, False}
 
 
+@pytest.mark.slow
 def test_a_second_training_that_fails_is_not_handed_over(
     popular_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
