@@ -182,8 +182,8 @@ PACKAGES = [
         for name in ("", ".", "..", "a..b", "json.", ".json", "a b", "a-b", "json/decoder", "../etc", "a;b")
     ),
     *(
-        Bad(f"evaluate python:{name} --model model", f"python:{name}: no installed package of that name has its source "
-            "in files (use its import name)")
+        Bad(f"evaluate python:{name} --model model", f"python:{name}: no installed package (a folder of modules "
+            "with their source) has this import name")
         for name in ("__main__", "no_such_package", "json.decoder", "json.decoder.none", "sys", "math")
     ),
 ]  # fmt: skip

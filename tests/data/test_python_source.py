@@ -113,11 +113,11 @@ sys.meta_path.append(Editable)
         ("..", "must be the import name of a package"),
         ("a..b", "must be the import name of a package"),
         ("json/../os", "must be the import name of a package"),
-        ("__main__", "no installed package of that name has its source in files (use its import name)"),
-        ("json.decoder.none", "no installed package of that name"),
-        ("sys", "no installed package of that name"),
-        ("math", "no installed package of that name"),
-        ("archived", "no installed package of that name"),
+        ("__main__", "no installed package (a folder of modules with their source) has this import name"),
+        ("json.decoder.none", "no installed package"),
+        ("sys", "no installed package"),
+        ("math", "no installed package"),
+        ("archived", "no installed package"),
     ],
 )
 def test_what_is_no_package_in_files(name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_files_that_cannot_be_read_are_noted(package: str, tmp_path: Path) -> No
 
 
 def test_absent_and_tiny_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="no installed package of that name"):
+    with pytest.raises(DataError, match="no installed package"):
         load_data("python:no_such_package_here")
     (tmp_path / "lonely").mkdir()
     (tmp_path / "lonely" / "one.py").write_text(MODULE)

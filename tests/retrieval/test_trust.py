@@ -108,6 +108,8 @@ DENSE, TOKENIZER = "must be a module of torch.nn", "must be a tokenizer of sente
             "a model may ask for eager or sdpa, got 'own",
         ),
         (BERT, {"modality_config": {"text": {"method": "push_to_hub"}}}, "must be forward or get_..._features, got"),
+        (BERT, {"modality_config": {"a-b": {"method": "push_to_hub"}}}, "must be forward or get_..._features, got"),
+        ("adapter_config.json", {"in_features": 1, "peft_type": "PROMPT"}, "'peft_type': must be plain LoRA"),
         ("sentence_xlm-roberta_config.json", {"model_args": {"weights_only": False}}, MAY_NOT),
         (PART, {"model_args": {"weights_only": False}}, MAY_NOT),
         ("config.json", {"_attn_implementation": "flash_attention_2"}, "'_attn_implementation': a model may ask"),

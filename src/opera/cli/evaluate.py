@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,8 @@ from opera.cli.options import (
 from opera.cli.screen import Screen, flat
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
+
+log = logging.getLogger("opera")
 
 RUN_FORMATS = (".trec", ".run", ".txt")
 
@@ -72,12 +75,16 @@ def evaluate(
 
     source, names = tables(data), FULL_MEASURES if full else DEFAULT_MEASURES
     if measures is not None:
+        if full:
+            raise SettingError("--full --measures: give one of the two")
         names = split_names(measures)
     parse_measures(names)
     if run_file:
         reads = inputs_of(source, model)
         checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
     loaded = load_data(source)
+    for note in loaded.notes:
+        log.info("note: %s", note)
     if run_file:
         check_trec_ids(run_file, loaded, split)
 

@@ -4,6 +4,7 @@ register."""
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -83,11 +84,16 @@ def _origin(thing: Any) -> tuple[str, str]:
 
 
 def check_surroundings() -> None:
-    """Check what numba would be told before anything of OPERA's ran.
+    """Check what Python and numba were told before anything of OPERA's ran.
 
     Raises:
-        InputError: naming a file of the current folder that could make numba run code.
+        InputError: naming a file of the current folder that could make numba run code, or an option
+            of Python.
     """
+    if sys.flags.optimize > 1:
+        raise InputError(
+            "PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1, or unset it"
+        )
     if os.path.lexists(NUMBA_SETTINGS):
         raise InputError(
             f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, "

@@ -84,8 +84,8 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
     files = [own for home in homes for own in _below(Path(home, *rest), package)]
     if not files:
         raise DataError(
-            f"python:{package}: no installed package of that name has its source in files (use its "
-            "import name)"
+            f"python:{package}: no installed package (a folder of modules with their source) has "
+            "this import name"
         )
     return files
 

@@ -201,9 +201,9 @@ def _parse(
     named = dict.fromkeys(telling, "train") if single else _splits_of(telling)
     splits = [own for own in ("train", "dev", "test") if own in named.values()]
     numbers = {split: number for number, split in enumerate(splits)}
-    unused = set[str]()
+    unused: dict[Path, set[str]] = {path: set() for path in kinds}
     tables = [
-        _table(path, kind, named.get(path, splits[0]), unused)
+        _table(path, kind, named.get(path, splits[0]), unused[path])
         for kind in _KINDS
         for path, own in kinds.items()
         if own == kind
@@ -212,8 +212,8 @@ def _parse(
     reader.store(builder, source)
     if is_pattern(source):
         builder.places.clear()  # they would be read below the pattern
-    if unused:
-        builder.notes.append(f"unused columns: {shortened(', '.join(sorted(unused)))}")
+    if names := set().union(*unused.values()):
+        builder.notes.append(f"unused columns: {shortened(', '.join(sorted(names)))}")
     train = builder.splits.get("train")
     for split, qrels in builder.splits.items():
         if train is not None and split != "train":
@@ -247,10 +247,15 @@ def _table(path: Path, kind: Kind, split: str, unused: set[str]) -> PairTable:
         if role
     }
 
+    others = {key: columns[role] for role, keys in roles.items() if role for key in keys.split()}
+
     def records() -> Iterator[tuple[int, dict[str, Any]]]:
         for number, record in json_records(path, required, optional, unused):
             if kind == "qrels":
                 record.setdefault("relevance", 1)
+            for key, column in others.items():  # a file may mix keys of one meaning
+                if key in record and column not in record:
+                    record[column] = record[key]
             for side in ("positive", "negative"):
                 if (ids := record.get(f"{side}_document_ids")) is not None:
                     named = [{"docid": own} for own in ids] if isinstance(ids, list) else ids

@@ -92,6 +92,8 @@ class Embeddings:
 
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
         wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        if wanted.dtype == bool:
+            raise IndexError("rows must be numbers, not a mask")
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
             raise IndexError(f"rows must be numbers below {len(self)}")
         found = np.empty((wanted.size, self.shape[1]), dtype=np.float32)

@@ -167,7 +167,8 @@ def check_frequencies(method: AnyMethod, settings: Settings) -> None:
     possible = expected > 0
     _require({"pairs with probability 0 are drawn": counts[~possible] == 0})
     counts, scaled = counts[possible], expected[possible] * (counts.sum() / expected.sum())
-    often = scaled >= 5  # χ² holds for no rarer ones: those are counted with the rarest of these
+    # χ² holds for no rarer ones: those are counted with the rarest of these.
+    often = scaled >= min(5, scaled.max())
     rarest = np.flatnonzero(often)[np.argmin(scaled[often])]
     for values in (counts, scaled):
         values[rarest] += values[~often].sum()

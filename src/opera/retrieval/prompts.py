@@ -231,7 +231,10 @@ def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
     if prompt.isprintable():
         return f"--{role}-prompt {shlex.quote(prompt)}"
-    escaped = prompt.encode("unicode_escape").decode().replace("'", "\\'")  # as bash reads them
+    escaped = "".join(  # as bash reads them
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in prompt.replace("\\", r"\\").replace("'", r"\'")
+    )
     return f"--{role}-prompt $'{escaped}'"
 
 

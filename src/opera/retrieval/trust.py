@@ -134,7 +134,7 @@ RULES = (
     Rule(TRANSFORMER, rf"({LOADERS})\.({LOADER_ARGUMENTS})", _is_plain, NOT_SET),
     Rule(
         TRANSFORMER,
-        r"modality_config\.\w+\.method",
+        r"modality_config\..*\.method",
         _matches(r"forward|get_\w+_features"),
         "the method must be forward or get_..._features",
     ),
@@ -198,16 +198,19 @@ def _check_configuration(path: Path, known: Iterable[str]) -> None:
     listed = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
     if path.name == "modules.json" and not listed:
         raise ModelError(f"{path}: must be a list of objects, one per module")
+    if path.name == ADAPTER_CONFIG and not isinstance(content, dict):
+        raise ModelError(f"{path}: must be an object")
     if _is_plain(content):
         return  # its loader says what is wrong with it
     if path.name == ADAPTER_CONFIG:
-        content = {"peft_type": None, **content}
-    name = "Dense" if "in_features" in content else path.name
-    rules = [rule for rule in RULES if re.fullmatch(rule.file, name)]
+        content.setdefault("peft_type", None)
+    names = [path.name, "Dense"] if "in_features" in content else [path.name]
+    rules = [rule for rule in RULES if any(re.fullmatch(rule.file, name) for name in names)]
     for keys, value in _entries(content):
         for rule in rules:
-            fine = str(value) in known or rule.allows(value)
-            if re.fullmatch(rule.keys, keys, re.DOTALL) and not fine:
+            if not re.fullmatch(rule.keys, keys, re.DOTALL):
+                continue
+            if not (str(value) in known or rule.allows(value)):
                 must, then, advice = rule.says.partition("; ")
                 raise ModelError(f"{path}: {shown(keys)}: {must}, got {shown(value)}{then}{advice}")
     if path.name == ADAPTER_CONFIG:

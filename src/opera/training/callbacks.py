@@ -50,12 +50,15 @@ def checked_callbacks(given: object) -> list[TrainerCallback]:
     """
     made = []
     for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
-        callback = each() if isinstance(each, type) else each
-        if not isinstance(callback, TrainerCallback):
+        is_class = isinstance(each, type) and issubclass(each, TrainerCallback)
+        if not is_class and not isinstance(each, TrainerCallback):
             raise SettingError(
                 f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}"
             )
-        made.append(callback)
+        try:
+            made.append(each() if is_class else each)
+        except TypeError as error:
+            raise SettingError(f"callbacks: {shown(each)} needs arguments; make one") from error
     return made
 
 

@@ -24,6 +24,7 @@ from opera.retrieval.encoder import Encoder
 
 log = logging.getLogger("opera")
 
+ROWS_AT_ONCE = 10_000
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """Columns the first of which sentence-transformers does not take for a text."""
 WHOLE = ""
@@ -111,14 +112,17 @@ def read(name: str, dataset: Any) -> PairRows:
         )
     if len(dataset) == 0:
         raise DataError(f"{place}: has no row: nothing to train on")
-    batch = dataset[:]
-    for column in columns:
-        _refuse_no_texts(batch[column], place, column, column in columns[:2])
     numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    pair_query, pair_doc = (
-        np.array([known.setdefault(text, len(known)) for text in batch[column]])
-        for column, known in zip(columns, numbers, strict=False)
-    )
+    pair_query, pair_doc = pair = np.empty((2, len(dataset)), dtype=np.int64)
+    digest = hashlib.sha256()
+    for start in range(0, len(dataset), ROWS_AT_ONCE):  # the data set may be larger than memory
+        batch = dataset[start : start + ROWS_AT_ONCE]
+        for column in columns:
+            _refuse_no_texts(batch[column], place, column, start, column in columns[:2])
+        for into, column, known in zip(pair, columns, numbers, strict=False):
+            texts = batch[column]
+            into[start : start + len(texts)] = [known.setdefault(x, len(known)) for x in texts]
+            digest.update(json.dumps(texts).encode())
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
     if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
@@ -128,15 +132,15 @@ def read(name: str, dataset: Any) -> PairRows:
         TextTable.from_texts({str(number): text for text, number in known.items()})
         for known in numbers
     )
-    texts = json.dumps([batch[column] for column in columns[:2]])
-    digest = hashlib.sha256(texts.encode()).hexdigest()
-    data = RetrievalData(name or "dataset", place, digest, corpus, queries, {})
+    data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
     return PairRows(name, dataset, columns, data, pairs, order.astype(np.int64))
 
 
-def _refuse_no_texts(values: list[Any], place: str, column: str, of_pair: bool) -> None:
-    """Refuse what is no text in a column, and in those of the pair what is empty."""
-    for row, value in enumerate(values):
+def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_pair: bool) -> None:
+    """Refuse what is no text in a column, and in those of the pair what is empty, from row
+    ``first`` on.
+    """
+    for row, value in enumerate(values, start=first):
         if not isinstance(value, str) or (of_pair and not value.strip()):
             rule = "a text that is not empty" if of_pair else "a text"
             raise DataError(

@@ -311,7 +311,10 @@ class PairStore:
     def _store_negatives(self, negatives: _Pairs) -> None:
         """Keep each negative of a query once, unless it is a relevant document of its query."""
         if not self._lines:
-            negatives = negatives.take(negatives.split == self._splits.get("train", -1))
+            of_train = negatives.split == self._splits.get("train", -1)
+            if left := int((~of_train).sum()):
+                self._note(f"{left:,} negatives of other splits than train are not used")
+            negatives = negatives.take(of_train)
         if len(negatives.query) == 0:
             return
         splits = self._builder.splits
@@ -320,7 +323,7 @@ class PairStore:
         ]
         keys, first = np.unique(pair_keys(negatives.query, negatives.doc), return_index=True)
         wrong = np.isin(keys, np.concatenate([np.empty(0, dtype=np.int64), *relevant]))
-        if wrong.any() and self._lines:
+        if wrong.any():
             self._note(
                 f"{int(wrong.sum()):,} negatives are also positives of their query and were "
                 "dropped as negatives"

@@ -17,7 +17,7 @@ from opera.config.recipe import parse_value, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
 from opera.core.files import check_folder, unfinished
-from opera.core.locks import LOCK_FILE, TURN_FILE, own_turn, refuse_in_use, sole_use
+from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
 from opera.experiments.analysis import format_settings
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
@@ -62,7 +62,7 @@ def check_grid_folder(out: Path, requested: GridRecord) -> None:
             rule = "is not empty and holds no grid; give an empty or a new folder"
             raise RunFolderError(f"--out {out}: {rule}")
         return
-    if not any(out.rglob(RUN_FILE)) and not shards.exists():
+    if not any(out.rglob(RUN_FILE)) and not any(map(in_use, shards.glob("*"))):
         return
     other = "; give another folder"
     if recorded.model != requested.model:

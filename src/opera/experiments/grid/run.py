@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import Run
 
+WAIT_SECONDS = 0.25
 LOG_LINES = 3
 """How many lines of a failed cell's log are shown."""
 
@@ -122,12 +123,16 @@ def run_jobs(
     with ThreadPoolExecutor(max(1, at_once)) as pool, signals_as_interrupt():
         futures = {pool.submit(processes.run, *job): number for number, job in enumerate(jobs)}
         try:
-            for future in as_completed(futures):
-                ended(futures[future], future.result())
+            waiting = set(futures)
+            while waiting:  # a signal that comes just before a wait does not end it
+                done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
+                for future in done:
+                    ended(futures[future], future.result())
         except BaseException:
             processes.stop(signal.SIGTERM)
             try:
-                wait(futures)
+                while wait(futures, WAIT_SECONDS).not_done:
+                    pass
             except KeyboardInterrupt:
                 processes.stop(signal.SIGKILL)
             raise
