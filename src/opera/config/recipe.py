@@ -33,7 +33,7 @@ from opera.methods import (
 from opera.methods.mixed import MixedMethod, Mixture
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
-"""Arguments of :func:`opera.adapt` that are not settings."""
+"""Arguments of :func:`opera.adapt` or of ``opera train`` that are not settings."""
 
 ALIASES = {
     flag[2:].replace("-", "_"): name

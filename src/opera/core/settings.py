@@ -122,14 +122,12 @@ class Settings(BaseModel):
         of other scripts.
         """
         kinds = leaves(cls.model_fields[info.field_name or ""].annotation)
-        truth = isinstance(value, bool) and bool not in kinds and bool(kinds & {int, float})
-        text = (
-            isinstance(value, str)
-            and kinds <= {int, float, type(None)}
-            and not _NUMBER.fullmatch(value)
-        )
-        if truth or text:
-            raise ValueError(f"must be {RULES['float_type' if float in kinds else 'int_type']}")
+        words = [word for kind in kinds for word in get_args(kind)]
+        if not kinds & {int, float} or kinds & {bool, str} or value in words:
+            return value
+        if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value)):
+            rule = RULES["float_type" if float in kinds else "int_type"]
+            raise ValueError(f"must be {rule}" + "".join(f" or {word!r}" for word in words))
         return value
 
     @classmethod

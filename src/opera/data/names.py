@@ -21,7 +21,7 @@ TABLES = "tables:"
 
 
 MEMORY = "memory:"
-"""How the source of data starts that a program holds and no file does."""
+"""How the source of data starts that was built in Python, and read from no file."""
 
 
 def source_title(source: str) -> str:

@@ -116,9 +116,8 @@ def hold_out(
     """Move some of the train queries to a new split, and add a note.
 
     Only queries with a relevant document are drawn. At least one is drawn, and at least one stays
-    in train. Training pairs that name a held-out document leave train for ``data.held_out``, and so
-    do the judgements of a drawn query on documents that train goes on naming, where its others are
-    held out.
+    in train. Training pairs that name a held-out document leave train for ``data.held_out``. Where
+    a drawn query has held-out documents, its judgements of documents that stay in train leave too.
 
     Raises:
         DataError: if train has fewer than two queries with a relevant document.

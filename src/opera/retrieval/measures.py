@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
-"""Retrieved documents that the paper's nDCG considers (paper.md, row 8); no ranking is shorter."""
+"""Retrieved documents that the paper's nDCG considers (paper.md, row 8)."""
 WHOLE_RANKING_DEPTH = 1000
 """How many documents a measure without a cutoff sees, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
@@ -61,8 +61,8 @@ class Ranking:
     """The best documents of each judged query, best first.
 
     Attributes:
-        doc_rows: int32 ``[n, depth]``, corpus rows; -1 past the end of a small corpus.
-        scores: float32 ``[n, depth]``, non-increasing along a row; -inf past the end.
+        doc_rows: int32 ``[n, depth]``, corpus rows; -1 where an index found fewer documents.
+        scores: float32 ``[n, depth]``, non-increasing along a row; -inf where it found fewer.
     """
 
     doc_rows: NDArray[np.int32]
@@ -76,7 +76,7 @@ class Measure:
     Attributes:
         name: as the user wrote it.
         computed_by: a function of gains and cutoff, or a measure of ir_measures.
-        depth: how many documents it sees.
+        depth: how long a ranking it needs.
     """
 
     name: str

@@ -72,8 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """A step that is drawn and not trained yet, or of it one forward pass of all processes
-    together.
+    """What all processes train on together: a whole step as it is drawn, or one forward pass of it.
 
     Attributes:
         pair_ids: int64 ``[B]``, in the order of the processes.

@@ -225,7 +225,7 @@ class PairReader:
 
     Attributes:
         tables: what to read.
-        notes: gets the columns that are not used.
+        notes: gets what was read as what, and what was left out.
         lenient: whether texts may be empty.
         lines: whether these are lines of BEIR or of another trainer; see :class:`PairStore`.
         given: the roles whose columns the user named.

@@ -89,7 +89,7 @@ class Texts:
 
 
 UNKNOWN, NOTHING = -1, -2
-"""In place of a row: that of an id without a text, and where nothing stands."""
+"""In place of a row: for an id that has no text, and for an empty cell."""
 
 
 class KnownTexts:

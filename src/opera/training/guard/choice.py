@@ -173,9 +173,9 @@ class Guard:
     def _compare(self, tuned: Weights, chosen: GuardRecord) -> GuardRecord:
         """Choose between the second training, which the model holds, and the first by dev at λ.
 
-        The second has seen the dev queries, so its values are too high, and only a training that
-        went wrong is found: where even they are lower than the first's by more than the standard
-        error of the difference, it is not.
+        The second has seen the dev queries, so its values are too high: they only show a training
+        that went wrong. Where even they are below the first's by more than the standard error of
+        the difference, the first is handed over.
         """
         model, share = self.session.prepared.model.trained, chosen.share
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
