@@ -17,10 +17,10 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-quickstart: install ## teach a real model to search the Python standard library (about 6 minutes on two idle cores)
+quickstart: install ## teach a real model to search the Python standard library (about 15 minutes on two cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
-test: install ## run the tests (about 8 minutes on 2 cores)
+test: install ## run the tests (about 4 minutes on 2 cores)
 	$(RUN)python -m pytest $(IN_PARALLEL)
 
 test-slow: install ## run the tests that are marked slow

@@ -84,6 +84,7 @@ def test_not_by_python_m(hostile: Path) -> None:
     assert (done.returncode, done.stderr, what_ran(hostile)) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_not_through_an_empty_item_of_pythonpath(hostile: Path) -> None:
     """``PYTHONPATH=$PYTHONPATH:/more`` has one where the variable was empty; to Python it is the current folder."""
     for name in STANDARD:  # Python itself imports some of these before OPERA can do anything

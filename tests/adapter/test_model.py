@@ -112,6 +112,7 @@ def test_checkpoints_hold_no_vectors(finished: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_folder_loads_without_opera(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     """The embeddings of a plain process, and the run's measures, from a transformer with prompts."""
     settings = {**SETTINGS, "max_steps": 20, "guard": False, "precision": "fp32"}

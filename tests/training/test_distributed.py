@@ -43,6 +43,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     """The same draws, losses and weights, by ``adapt`` and by the command.
 

@@ -102,6 +102,7 @@ def test_a_run_hands_over_a_model_that_loads_by_itself(
     assert opera.evaluate(beir, model=tmp_path / "run").measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_weights(
     beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:

@@ -31,6 +31,7 @@ from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 FIELDS = {field.name for field in fields(SentenceTransformerTrainingArguments)}
 
 
+@pytest.mark.slow
 def test_early_stopping_and_the_best_model_survive_a_resume(
     make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:
