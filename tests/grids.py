@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
-from opera.experiments.analysis import PAPERS, RECALL, Group, find_groups
+from opera.experiments.analysis import RECALL, Group, find_groups
 from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import RunWriter
@@ -26,6 +26,8 @@ from opera.runs.record import (
     TrainingRecord,
 )
 
+PAPERS = "retrieved_ideal_nDCG@10"
+MEASURES = (*DEFAULT_MEASURES, PAPERS)
 N_QUERIES = 9
 SITUATION = Situation(queries=1000, model="static", device="cpu")
 """What automatic settings of made-up runs depend on."""
@@ -121,8 +123,8 @@ def finish_cell(
         cell.folder,
         cell.values,
         data=cell.data,
-        measures={when: dict.fromkeys(DEFAULT_MEASURES, ndcg) for when in ("before", "after")},
-        per_query={"query_id": list("abcde"), **{f"after {name}": values for name in DEFAULT_MEASURES}},
+        measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("before", "after")},
+        per_query={"query_id": list("abcde"), **{f"after {name}": values for name in MEASURES}},
         step_seconds=per_step,
         seconds={"load": overhead, "train": 1e9},
         fingerprint=fingerprint,
@@ -163,19 +165,19 @@ class RunsFolder:
         if status != "finished":
             write_unfinished_run(path, values, data, model, status=status)
             return path
-        columns = dict.fromkeys(DEFAULT_MEASURES, np.asarray(after))
+        columns = dict.fromkeys(MEASURES, np.asarray(after))
         columns[PAPERS] = np.asarray(after if papers is None else papers)
         columns[RECALL] = np.asarray(after) - 0.5
         recorded = {} if similarity is None else {"similarity": np.asarray(similarity, dtype=np.float32)}
         recorded |= {} if before is None else {"before nDCG@10": np.asarray(before)}
-        tuned = {} if fine_tuned is None else dict.fromkeys(DEFAULT_MEASURES, np.asarray(fine_tuned))
+        tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
         mean_before = 0.1 if before is None else float(np.mean(before))
         write_run(
             path,
             values,
             data=data,
             measures={
-                "before": dict.fromkeys(DEFAULT_MEASURES, mean_before),
+                "before": dict.fromkeys(MEASURES, mean_before),
                 **({"fine_tuned": {name: float(column.mean()) for name, column in tuned.items()}} if tuned else {}),
                 "after": {name: float(column.mean()) for name, column in columns.items()},
             },

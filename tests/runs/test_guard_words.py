@@ -54,7 +54,13 @@ def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], begins: 
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0, "the untrained ones"), (1, "the fine-tuned ones"), (0.375, "37.5% fine-tuned and 62.5%")]
+    ("share", "words"),
+    [
+        (0, "is the untrained one (share 0)."),
+        (1, "is the fine-tuned one (share 1)."),
+        (0.25, "is a quarter fine-tuned, three quarters as it came (share 0.25), which is safer on new documents."),
+        (0.3, "is 30.0% fine-tuned, 70.0% as it came (share 0.3), which"),
+    ],
 )
 def test_the_share(share: float, words: str) -> None:
     assert words in share_sentence(record(share=share))
@@ -62,24 +68,27 @@ def test_the_share(share: float, words: str) -> None:
 
 def test_the_dev_split_and_what_was_read_of_test() -> None:
     assert dev_sentence(record()) == (
-        "Chosen on 120 dev queries (drawn from train), for queries about documents as new as those of test (--future "
-        "like-test, assumed). Train names 50% of dev's documents and 45% of test's; that share is all that is read of "
-        "test."
+        "The share was chosen on 120 dev queries (drawn from train), for queries about documents as new as those of "
+        "test (--future like-test, assumed). The models measured had seen 50% of dev's documents, so dev shows what to "
+        "expect where as many are known; train has 45% of test's, which is all that was read of test."
     )
     blind = record(dev_given=True, dev_documents=10_000, future="same-documents", future_given=True, test_seen=None)
     assert dev_sentence(blind) == (
-        "Chosen on 120 dev queries (given with the data; ranked among 10,000 documents), for queries about documents "
-        "that training names (--future same-documents). Train names 50% of dev's documents; nothing is read of test."
+        "The share was chosen on 120 dev queries (given with the data; ranked among 10,000 documents), for queries "
+        "about the documents of the training pairs (--future same-documents). The models measured had seen 50% of "
+        "dev's documents, so dev shows what to expect where as many are known; nothing was read of test."
     )
+    assert "what to expect of new documents;" in dev_sentence(record(dev_seen=0.0))
+    assert "what to expect of known documents;" in dev_sentence(record(dev_seen=1.0))
 
 
 def test_which_of_two_trainings_is_handed_over() -> None:
     second = SecondTraining(trial=0.5, second=0.7, error=0.01, kept=True)
-    assert "Then trained again with them in train (on dev, which it has seen, 0.700 beside 0.500)." in dev_sentence(
+    assert "has seen all of dev's documents (0.700 on dev, which it knows; the first 0.500)." in dev_sentence(
         record(second=second)
     )
     behind = record(second=SecondTraining(trial=0.5, second=0.3, error=0.01, kept=False), refit=False)
-    assert "fell behind (on dev, which it has seen, 0.300 beside 0.500), so the first" in dev_sentence(behind)
+    assert "fell behind (0.300 on dev, which it knows; the first 0.500), so the first" in dev_sentence(behind)
 
 
 def test_two_kinds_of_queries() -> None:
@@ -99,4 +108,4 @@ def test_reasons_for_doubt() -> None:
         True, True, True,
     ]  # fmt: skip
     (newer,) = warnings_of(record(future="new-documents", test_seen=None))
-    assert "tomorrow's documents are newer than dev's (train names 0% of them, and 50% of dev's)" in newer
+    assert "tomorrow's documents are newer than dev's (train has 0% of them, and 50% of dev's)" in newer

@@ -104,15 +104,15 @@ def _print_table(screen: Screen, table: ReportTable) -> None:
     """Print a table without the lines and the columns that widen it."""
     from rich import box
 
-    from opera.experiments.analysis import PAPERS, PRIMARY, RECALL
+    from opera.experiments.analysis import PRIMARY, RECALL
     from opera.retrieval.measures import DEFAULT_MEASURES
 
     on_the_page_alone = {"won", "lost", "dev queries", "seen in dev", "seen in test"}
-    hidden = on_the_page_alone | ({*DEFAULT_MEASURES} - {PRIMARY, PAPERS, RECALL})
+    hidden = on_the_page_alone | ({*DEFAULT_MEASURES} - {PRIMARY, RECALL})
     names = [name for name in table.columns if name not in hidden]
     screen.lines(table.caption, style="dim")
     screen.table(
-        [name.replace("retrieved_ideal_", "retrieved- ideal ") for name in names],
+        names,
         [[table.shown(row, name) for name in names] for row in table.rows],
         words=sum(name == "method" for name in names),
         box=box.SIMPLE_HEAD,

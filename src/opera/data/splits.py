@@ -122,7 +122,7 @@ def hold_out(
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
     """
-    train = data.split("train")
+    whole = train = data.split("train")
     candidates = np.flatnonzero(train.has_relevant)
     if len(candidates) < 2:
         few = f"{len(candidates)} train queries are too few to draw one"
@@ -149,9 +149,15 @@ def hold_out(
         held_out=held_out if len(held_out.doc_rows) else None,
     )
     note = f"drew {len(queries)} of the {len(candidates)} train queries as {split} ({future}, "
-    note += f"seed {seed}); train names {seen_share(data, split):.0%} of their documents"
+    note += (
+        f"seed {seed}); {(seen := seen_share(data, split)):.0%} of their documents stay in train"
+    )
     if future == "like-test":
-        note += f", and {seen_share(data, 'test'):.0%} of test's"
+        note += (
+            f", which had {named_share(data.split('test'), whole, len(data.corpus)):.0%} of test's"
+        )
+    elif future == "same-documents" and seen < 1:
+        note += ": no query left in train asks about the rest"
     if gone.any():
         note += f"; {gone.sum()} pairs that name held-out documents left train"
     return replace(data, notes=(*data.notes, note))

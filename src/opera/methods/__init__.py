@@ -42,9 +42,8 @@ paper.
 """
 
 DEFAULT_REASON = (
-    "ft, plain fine-tuning under the guard, is the default: no method beat it in most data sets "
-    "with the batch, "
-    "temperature, steps and share λ as well chosen (docs/samplers.md)."
+    "ft, plain fine-tuning, is the default: no method beat it on most data sets where both were "
+    "given settings as good (docs/samplers.md)."
 )
 """The evidence for the default, as ``opera train`` and ``opera inspect`` report it."""
 

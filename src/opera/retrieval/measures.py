@@ -39,7 +39,7 @@ WHOLE_RANKING_DEPTH = 1000
 """How many documents a measure without a cutoff sees, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
 
-DEFAULT_MEASURES = (PRIMARY, f"{RETRIEVED_IDEAL}@10", "R@20", "RR@10", "Success@10")
+DEFAULT_MEASURES = (PRIMARY, "R@20", "RR@10", "Success@10")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 FULL_MEASURES = tuple(
     f"{family}@{cutoff}"

@@ -6,12 +6,27 @@ from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.runs.record import GuardedMeasure, GuardRecord
 
 NEWER = 0.1
-"""By how much train names fewer of tomorrow's documents than of dev's, for these to be newer."""
+"""By how much more of dev's documents than of tomorrow's train has, for these to be newer."""
 FUTURES = {
-    "same-documents": "about documents that training names",
+    "same-documents": "about the documents of the training pairs",
     "new-documents": "about new documents",
-    "both": "about documents that training names and about new ones",
+    "both": "about the documents of the training pairs and about new ones",
     "like-test": "about documents as new as those of test",
+}
+EXPECTED = (
+    (0.9, "what to expect of known documents"),
+    (0.1, "what to expect where as many are known"),
+    (0.0, "what to expect of new documents"),
+)
+"""What dev shows, from which share of documents on that training had seen."""
+PARTS = {
+    0.125: "an eighth",
+    0.25: "a quarter",
+    0.375: "three eighths",
+    0.5: "half",
+    0.625: "five eighths",
+    0.75: "three quarters",
+    0.875: "seven eighths",
 }
 
 
@@ -48,11 +63,18 @@ def gained(guard: GuardRecord | None) -> bool:
     return guard is not None and verdict_words(guard) == "better"
 
 
+def mixture(share: float) -> str:
+    """Say what the model of a share λ is made of."""
+    if share in (0, 1):
+        return "the fine-tuned one" if share else "the untrained one"
+    tuned, untrained = (PARTS.get(part, f"{part:.1%}") for part in (share, 1 - share))
+    return f"{tuned} fine-tuned, {untrained} as it came"
+
+
 def share_sentence(guard: GuardRecord) -> str:
     """Say what the model handed over is made of."""
-    mixed = f"{100 * guard.share:g}% fine-tuned and {100 - 100 * guard.share:g}% untrained"
-    whole = {0.0: "the untrained ones", 1.0: "the fine-tuned ones"}
-    return f"The weights handed over are {whole.get(guard.share, mixed)} (share {guard.share:g})."
+    safer = ", which is safer on new documents" if 0 < guard.share < 1 else ""
+    return f"The model handed over is {mixture(guard.share)} (share {guard.share:g}){safer}."
 
 
 def dev_sentence(guard: GuardRecord) -> str:
@@ -61,15 +83,16 @@ def dev_sentence(guard: GuardRecord) -> str:
     if guard.dev_documents is not None:
         kind += f"; ranked among {guard.dev_documents:,} documents"
     assumed = "" if guard.future_given else ", assumed"
+    expected = next(words for least, words in EXPECTED if guard.dev_seen >= least)
     text = (
-        f"Chosen on {guard.dev_queries:,} dev queries ({kind}), for queries "
-        f"{FUTURES[guard.future]} "
-        f"(--future {guard.future}{assumed}). Train names {guard.dev_seen:.0%} of dev's documents"
+        f"The share was chosen on {guard.dev_queries:,} dev queries ({kind}), for queries "
+        f"{FUTURES[guard.future]} (--future {guard.future}{assumed}). The models "
+        f"measured had seen {guard.dev_seen:.0%} of dev's documents, so dev shows {expected}; "
     )
     if guard.test_seen is None:
-        text += "; nothing is read of test."
+        text += "nothing was read of test."
     else:
-        text += f" and {guard.test_seen:.0%} of test's; that share is all that is read of test."
+        text += f"train has {guard.test_seen:.0%} of test's, which is all that was read of test."
     if guard.future == "both":
         changes = (
             f"{points(part['after'] - part['before'])} points on {part['queries']:,.0f} "
@@ -78,12 +101,13 @@ def dev_sentence(guard: GuardRecord) -> str:
         )
         text += f" Of the dev queries: {', '.join(changes)}."
     if (second := guard.second) is not None:
-        both = f"on dev, which it has seen, {second.second:.3f} beside {second.trial:.3f}"
+        both = f"{second.second:.3f} on dev, which it knows; the first {second.trial:.3f}"
         text += (
-            f" Then trained again with them in train ({both})."
+            " The model handed over was then trained anew, with dev's queries too, and has seen "
+            f"all of dev's documents ({both})."
             if second.kept
-            else f" A second training with them in train fell behind ({both}), so the first is "
-            "handed over."
+            else f" A second training, with dev's queries too, fell behind ({both}), so the first "
+            "is handed over."
         )
     return text
 
@@ -95,9 +119,8 @@ def warnings_of(guard: GuardRecord) -> list[str]:
     if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
         whose = "test" if guard.test_seen is not None else "tomorrow's"
         found.append(
-            f"warning: {whose} documents are newer than dev's (train names {tomorrow:.0%} of "
-            "them, and "
-            f"{guard.dev_seen:.0%} of dev's), so dev may promise too much"
+            f"warning: {whose} documents are newer than dev's (train has {tomorrow:.0%} of them, "
+            f"and {guard.dev_seen:.0%} of dev's), so dev may promise too much"
         )
     if guard.future == "both" and len(guard.dev_parts or ()) < 2:
         only = ", ".join(guard.dev_parts or ("no queries",))

@@ -14,7 +14,7 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.analysis import PAPERS, PRIMARY, RECALL, UNTRAINED, analyse_runs, short_name
+from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, analyse_runs, short_name
 from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
 from opera.runs.guard_words import dev_sentence
 from opera.runs.record import GridRecord
@@ -193,7 +193,7 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     assert record["baseline"] == "ft"
     assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
     row = record["tables"][0]["rows"][1]
-    assert set(row["tests"]) == {PRIMARY, PAPERS, RECALL}
+    assert set(row["tests"]) == {PRIMARY, RECALL}
     assert (row["guard"]["shares"], row["guard"]["typical"]["dev_seen"]) == ([0.5], 0.5)
     assert row["guard"]["fine_tuned"][PRIMARY]["mean"] == pytest.approx(0.4)
     assert len(record["convergence"]) == 4
@@ -225,9 +225,9 @@ class TestGuard:
         both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
         assert guard.against_fine_tuned.difference == pytest.approx(both.mean())
         newer, few = guard.warnings
-        assert "train names 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
+        assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
         assert "40 dev queries are few" in few
-        assert "Train names 80% of dev's documents and 10% of test's" in dev_sentence(guard.typical)
+        assert "had seen 80% of dev's documents, so dev" in dev_sentence(guard.typical)
 
     def test_tests_are_corrected_over_the_guarded_methods(self, folder: RunsFolder) -> None:
         for method, mean in (("ft", 0.4), ("dp", 0.45)):

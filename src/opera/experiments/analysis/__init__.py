@@ -10,7 +10,6 @@ from opera.experiments.analysis.figures import (
     tertiles,
 )
 from opera.experiments.analysis.groups import (
-    PAPERS,
     RECALL,
     Group,
     MeanStd,
@@ -38,7 +37,6 @@ from opera.experiments.analysis.significance import (
 
 __all__ = [
     "BUCKETS",
-    "PAPERS",
     "PRIMARY",
     "RECALL",
     "TESTED",

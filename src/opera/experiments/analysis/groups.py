@@ -33,7 +33,7 @@ from opera.runs.folder import (
 )
 from opera.runs.reading import broken, check_columns
 
-PAPERS, RECALL = "retrieved_ideal_nDCG@10", "R@20"
+RECALL = "R@20"
 REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
     "unfinished",
     "written by another version of OPERA",

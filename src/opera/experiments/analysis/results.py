@@ -17,7 +17,6 @@ from opera.experiments.analysis.figures import (
     compute_convergence,
 )
 from opera.experiments.analysis.groups import (
-    PAPERS,
     RECALL,
     Group,
     MeanStd,
@@ -32,7 +31,7 @@ from opera.runs.folder import Run
 from opera.runs.guard_words import verdict_sentence, warnings_of
 from opera.runs.record import GuardRecord, grid_in
 
-TESTED = (PRIMARY, PAPERS, RECALL)
+TESTED = (PRIMARY, RECALL)
 UNTRAINED = "untrained"
 DEFAULT_BASELINE = "ft"
 

@@ -10,6 +10,7 @@ from opera.core.intervals import points
 from opera.experiments.analysis.labels import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
+from opera.runs.guard_words import mixture
 
 MAX_LISTED = 4
 """Above this number methods are counted, not named."""
@@ -78,9 +79,13 @@ def _best(table: ResultsTable) -> str:
     """The method with the highest mean, or the untrained model."""
     row = table.best_row(PRIMARY)
     value = f"{row.measures[PRIMARY]:.3f}"
+    mean = f"{row.measures[PRIMARY].mean:.3f}"
+    tied = [each.method for each in table.rows if f"{each.measures[PRIMARY].mean:.3f}" == mean]
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
         return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
+    if len(tied) > 1:
+        return f"Best methods by mean {PRIMARY}: {_listed(tied, len(table.rows))} tie at {mean}"
     return f"Best method by mean {PRIMARY}: {row.method}, {value}"
 
 
@@ -88,7 +93,9 @@ def _change(table: ResultsTable) -> str:
     """What a single method made of the untrained model."""
     (row,) = table.rows
     before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
-    verb = "raises" if after.mean >= before else "lowers"
+    if f"{after.mean:.3f}" == f"{before:.3f}":
+        return f"{row.method} leaves {PRIMARY} at {after:.3f}"
+    verb = "raises" if after.mean > before else "lowers"
     return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {after:.3f}"
 
 
@@ -105,10 +112,11 @@ def _guard(table: ResultsTable) -> list[str]:
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
         of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
         found = f"verdicts of {len(shares)} runs on dev: {of_all}"
-    bullet = f"Guard: {found}; λ {f'= {low:g}' if low == high else f'from {low:g} to {high:g}'}"
+    made = mixture(low) if low == high else f"from {100 * low:g}% to {100 * high:g}% fine-tuned"
+    bullet = f"Guard: {found}; handed over: {made}"
     tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
-        bullet += f"; handed over against fine-tuned (λ = 1): {_summary(tests)}"
+        bullet += f"; against the fine-tuned model: {_summary(tests)}"
     warnings = dict.fromkeys(warning for guard in guards.values() for warning in guard.warnings)
     return [bullet, *(warning[0].upper() + warning[1:] for warning in warnings)]
 

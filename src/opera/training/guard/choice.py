@@ -138,7 +138,10 @@ class Guard:
             chosen = self._choose(tuned)
             session.update(guard=chosen)
         curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
-        what = "share %g of the fine-tuned weights chosen on dev: %s %s"
+        what = (
+            "share %g chosen on dev: %s %s (choosing flatters them: the verdict measures each half "
+            "of dev at the share that the other half chose)"
+        )
         log.info(what, chosen.share, chosen.measure, curve)
         if chosen.refit:
             self.untrained.put_into(prepared.model.trained)
