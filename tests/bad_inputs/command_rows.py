@@ -20,8 +20,10 @@ train --model model --out run => DATA: is missing; give a data set, or --pairs F
 train data --model model => missing option '--out'; see opera train --help
 train data --out run => --model: give a model, or its vectors with --query-vectors and --document-vectors
 train data data --model model --out run => got unexpected extra argument(s) (data); see opera train --help
-evaluate data => missing option '--model'; see opera evaluate --help
-evaluate model data => missing option '--model'; see opera evaluate --help
+evaluate data => --model: is missing; only the folder of a run, in place of the data, needs none
+evaluate model data => got unexpected extra argument(s) (data); see opera evaluate --help
+search data garlic => --model: is missing; only the folder of a run, in place of the data, needs none
+search data garlic --interactive --model model => --interactive: reads the queries from standard input; leave QUERY out
 score data --model model => missing option '--out'; see opera score --help
 mine data --model model => missing option '--out'; see opera mine --help
 compare --model model --out grid => DATA: is missing; give a data set, or --pairs FILE
@@ -137,9 +139,9 @@ search data 'caf\udce9' --model model => query: text holds half a character ('\\
 --top five => --top: must be a whole number, got 'five'; see opera search --help
     """),
     *table("evaluate data --model model", """
---split dev => data: has no split 'dev' (it has: test, train)
---split '' => data: has no split '' (it has: test, train)
---split '\x1b]0;t\x07' => data: has no split '\\x1b]0;t\\x07' (it has: test, train)
+--split dev => data: has no split 'dev'; pass --split test or --split train
+--split '' => data: has no split ''; pass --split test or --split train
+--split '\x1b]0;t\x07' => data: has no split '\\x1b]0;t\\x07'; pass --split test or --split train
 --relevant-grade 0 => --relevant-grade: must be greater than or equal to 1, got '0'; see opera evaluate --help
 --relevant-grade 10000000000 => --relevant-grade: must be less than or equal to 1000000000, got '10000000000'; see
     opera evaluate --help

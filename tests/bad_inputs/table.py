@@ -4,7 +4,7 @@ A file ``KIND_rows.py`` beside this one holds a list ``ROWS``; ``test_bad_inputs
 
     ROWS = [
         *table("evaluate data --model model", '''          # a command; each line is what it is given, and the message
-    --split dev => data: has no split 'dev' (it has: test, train)
+    --split dev => data: has no split 'dev'; pass --split test or --split train
         '''),
         Bad("evaluate data --model model", "data/qrels/test.tsv:2: grade must be ..., got 'high'",
             edit("data/qrels/test.tsv", 2, "test0\td1\thigh")),    # how the folder is made bad; several in a row

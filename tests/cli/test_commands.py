@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +17,7 @@ import pytest
 import opera
 from commands import QUICK, Opera
 from opera.experiments.paper.tables import TABLES
+from opera.retrieval.search import CorpusSearch
 from opera.runs.folder import Run
 
 PROMPT = "t3w1 t3w2 t3w1 "
@@ -39,6 +42,76 @@ def test_search_finds_the_best_documents(run_opera: Opera, trained: Run, beir: P
     found = json.loads(run_opera(*search, "--top", 3, "--json").stdout)
     assert [hit["rank"] for hit in found] == [1, 2, 3]
     assert found[0]["id"] in run_opera(*search).stdout
+
+
+def test_a_run_alone_knows_its_data_and_its_model(
+    run_opera: Opera, trained: Run, beir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for words in (["search", "t1w5 t1w6"], ["evaluate"]):
+        name, *rest = words
+        alone = run_opera(name, trained.path, *rest, "--json")
+        both = run_opera(name, beir, *rest, "--model", trained.path, "--json")
+        assert alone.stdout == both.stdout != ""
+    assert [found.id for found in opera.search(trained.path, "t1w5")] == [
+        found.id for found in opera.search(beir, "t1w5", model=trained.path)
+    ]
+    assert opera.evaluate(trained.path).measures == opera.evaluate(beir, model=trained.path).measures
+
+
+def test_a_run_whose_data_moved_or_changed_says_so(
+    run_opera: Opera, trained: Run, beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = shutil.copytree(trained.path, tmp_path / "run")
+    record = (run / "run.json").read_text()
+    (run / "run.json").write_text(record.replace(str(beir), "elsewhere"))
+    said = "elsewhere: no such file or folder; it is the run's data: pass DATA --model run"
+    for words in (["search", "run", "t1w1"], ["evaluate", "run"]):
+        done = run_opera(*words)
+        assert (done.returncode, said in done.stderr) == (2, True)
+    shutil.copytree(beir, tmp_path / "elsewhere")
+    with (tmp_path / "elsewhere" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "new", "title": "", "text": "t1w1"}\n')
+    with caplog.at_level("INFO", logger="opera"):
+        assert run_opera("search", "run", "t1w1").returncode == 0
+    assert "elsewhere has changed since the run was trained on it" in caplog.text
+
+
+def test_lines_are_searched_for_one_by_one(run_opera: Opera, trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = run_opera("search", trained.path, "t1w5 t1w6").stdout
+    loaded: list[object] = []
+    load = CorpusSearch.__init__
+
+    def counted(self: CorpusSearch, *given: Any, **more: Any) -> None:
+        loaded.append(given)
+        load(self, *given, **more)
+
+    monkeypatch.setattr(CorpusSearch, "__init__", counted)
+    for end in ("", "\n", "\nt2w1\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("t1w5 t1w6\nt1w5 t1w6\n" + end))
+        done = run_opera("search", trained.path, "--interactive")
+        assert (done.returncode, done.stdout) == (0, one + one)
+    assert len(loaded) == 3
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), "utf-8"))
+    assert run_opera("search", trained.path, "--interactive").returncode == 2
+
+
+def test_commands_show_the_notes_of_data(
+    run_opera: Opera, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "faq.csv").write_text("question,answer\nt1w1,t1w2\nt2w1,t2w2\n")
+    for words in (["search", "t1w1"], ["score", "--out", "s.tsv"], ["mine", "--range", "1:2", "--out", "m.tsv"],
+                  ["evaluate", "--split", "train"]):  # fmt: skip
+        caplog.clear()
+        with caplog.at_level("INFO", logger="opera"):
+            assert run_opera(words[0], "faq.csv", *words[1:], "--model", static_model).returncode == 0
+        assert caplog.text.count("read 'question' as query, 'answer' as document") == 1
+
+
+def test_one_query_has_no_interval(run_opera: Opera, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text("question,answer\nt1w1,t1w2\n")
+    done = run_opera("evaluate", "faq.csv", "--model", static_model, "--split", "train")
+    assert "1 query" in done.stdout
+    assert "interval" not in done.stdout
 
 
 def test_hostile_text_is_printed_as_it_is(run_opera: Opera, static_model: Path, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff: i
         ("nDCG(gain=1)@10", "unknown measure 'nDCG(gain=1)@10': unsupported params found: ['gain']"),
         ("P", "unknown measure 'P': P needs a cutoff, such as P@10"),
         ("retrieved_ideal_nDCG", "needs a cutoff, such as retrieved_ideal_nDCG@10"),
+        ("retrieved_ideal_nDCG@101", "considers the best 100 documents; pass a cutoff of 100 or less"),
         ("retrieved_ideal_nDCG@0", "needs a cutoff, such as retrieved_ideal_nDCG@10"),
         ("RBP(p=0.8)@10", "measure 'RBP(p=0.8)@10': no installed provider of ir_measures computes it; see https://"),
         ("", "measures: name at least one, such as nDCG@10"),
@@ -104,7 +105,7 @@ def test_spellings_of_one_measure_agree() -> None:
 
 def test_a_measure_without_a_cutoff_sees_a_thousand_documents() -> None:
     for names, depth in (
-        (["nDCG@10"], 100), (["nDCG@10", "R@200", "retrieved_ideal_nDCG@150"], 200), (["R@200", "AP"], 1000)
+        (["nDCG@10"], 100), (["nDCG@10", "R@200", "retrieved_ideal_nDCG@50"], 200), (["R@200", "AP"], 1000)
     ):  # fmt: skip
         assert ranking_depth(parse_measures(names)) == depth
 

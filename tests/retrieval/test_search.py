@@ -22,7 +22,7 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.nearest import NearestDocuments, exact_search
-from opera.retrieval.search import search_corpus
+from opera.retrieval.search import rank_by_size, search_corpus
 from small_runs import unit_vectors
 
 
@@ -131,6 +131,17 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     assert np.array_equal(found.doc_rows, expected.doc_rows)
     assert np.array_equal(found.scores, expected.scores)
     assert seen == [32, 32, 32, 24]
+
+
+def test_many_queries_are_searched_for_in_parts(
+    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, encoder = opera.load_data(beir), open_encoder(static_model)
+    whole = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
+    monkeypatch.setattr("opera.retrieval.search.QUERY_BYTES", 7 * (4 * encoder.dimension + 8 * 20))
+    parts = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
+    assert_same(parts[8], whole[8])
+    assert_same(parts[24], whole[24])
 
 
 def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: Path) -> None:

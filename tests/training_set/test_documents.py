@@ -130,7 +130,7 @@ def test_a_run_on_texts_alone_accepts_titles_and_says_so(
     for note in (
         "60 documents without title and text, such as 'd120': they are kept and ranked, and are no negatives",
         "corpus_text=text: 2 documents have a title alone: they are ranked, and are no negatives",
-        'training pairs train on such a document\'s ""',
+        "training pairs name such a document, so they train on an empty text",
     ):
         assert caplog.text.count(note) == 1
 

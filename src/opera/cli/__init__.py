@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -25,7 +25,6 @@ from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
 from opera.cli.options import (
-    Answer,
     as_given,
     check_launcher,
     is_main_process,
@@ -49,12 +48,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-EXAMPLES: dict[Callable[..., Answer | None], str] = {
+EXAMPLES: dict[Callable[..., Any], str] = {
     train: "my-beir-folder --model minilm --out run",
-    evaluate: "my-beir-folder --model run --split test --json",
+    evaluate: "run",
     score: "my-beir-folder --model minilm --out pairs.parquet",
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
-    search: 'my-beir-folder "does garlic lower cholesterol" --model run --top 5',
+    search: 'run "does garlic lower cholesterol" --top 5',
     export: "run --onnx --int8 --out exported",
     push: "run your-name/your-model",
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",

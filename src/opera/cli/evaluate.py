@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,28 +12,29 @@ import typer
 
 from opera.cli.options import (
     Answer,
-    DataArgument,
     IndexOption,
-    ModelOption,
+    OptionalModel,
     OverwriteOption,
     Prompts,
+    RunOrData,
     Tables,
     is_main_process,
     path_option,
+    with_notes_logged,
 )
-from opera.cli.screen import Screen, flat
+from opera.cli.screen import Screen, flat, number_of
 from opera.core.arguments import MOST
-from opera.core.errors import SettingError
-
-log = logging.getLogger("opera")
+from opera.core.errors import DataError, SettingError
+from opera.core.reading import NOT_UTF8
+from opera.core.terminal import say
 
 RUN_FORMATS = (".trec", ".run", ".txt")
 
 
 def evaluate(
     *,
-    data: DataArgument = None,
-    model: ModelOption,
+    data: RunOrData = None,
+    model: OptionalModel = None,
     split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
     measures: Annotated[
         str | None,
@@ -62,43 +64,39 @@ def evaluate(
     """Measure a model on a split of a data set."""
     from opera.core.intervals import few_queries, mean_intervals
     from opera.data import load_data
-    from opera.retrieval.locate import inputs_of
+    from opera.retrieval.locate import data_and_model, inputs_of
     from opera.retrieval.measures import (
         DEFAULT_MEASURES,
         FULL_MEASURES,
         check_trec_ids,
         parse_measures,
-        split_names,
         write_trec_run,
     )
     from opera.training_set.export_inputs import checked_output
 
-    source, names = tables(data), FULL_MEASURES if full else DEFAULT_MEASURES
-    if measures is not None:
-        if full:
-            raise SettingError("--full --measures: give one of the two")
-        names = split_names(measures)
-    parse_measures(names)
+    if measures is not None and full:
+        raise SettingError("--full --measures: give one of the two")
+    source, model = data_and_model(tables(data), model)
+    names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
+    parsed = parse_measures(names)
     if run_file:
         reads = inputs_of(source, model)
         checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
-    loaded = load_data(source)
-    for note in loaded.notes:
-        log.info("note: %s", note)
+    loaded = with_notes_logged(load_data(source))
     if run_file:
         check_trec_ids(run_file, loaded, split)
 
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
-    asked = {"split": split, "measures": names, "relevant_grade": relevant_grade}
+    asked = {"split": split, "measures": parsed, "relevant_grade": relevant_grade}
     result = evaluate_model(loaded, model=model, **asked, **prompts)  # type: ignore[arg-type]
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
-    facts = {"model": model, "data": source, "split": split, "queries": count}
+    facts = {"model": model, "data": loaded.source, "split": split, "queries": count}
 
     def text(screen: Screen) -> None:
-        title = f"{model} on {source}, {split}: {count} queries"
+        title = f"{model} on {loaded.title}, {split}: {number_of(count, 'queries')}"
         screen.measures(title, result.measures, intervals=intervals)
         screen.lines(few_queries(count, split))
 
@@ -107,26 +105,58 @@ def evaluate(
 
 def search(
     *,
-    data: DataArgument = None,
+    data: RunOrData = None,
     query: Annotated[str | None, typer.Argument(help="what to search for", metavar="QUERY")] = None,
-    model: ModelOption,
+    model: OptionalModel = None,
     top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", help="search for each line of standard input, until an empty one"
+        ),
+    ] = False,
     index: IndexOption = "exact",
     prompts: Prompts,
     tables: Tables,
-) -> Answer:
-    """Search a corpus with a model."""
-    from opera.retrieval.search import search as search_data
+) -> Answer | Iterator[Answer]:
+    """Search a corpus with a model; a run knows both.
 
-    asked, source = (query, data) if query is not None else (data, None)  # beside --pairs no DATA
-    if asked is None or (query is None and not tables.keywords["pairs"]):
+    With --interactive model and index stay loaded, so each further search is quick.
+    """
+    from opera.data import load_data
+    from opera.retrieval.locate import data_and_model
+    from opera.retrieval.search import CorpusSearch, checked_query
+
+    if query is None and tables.keywords["pairs"] and not interactive:
+        query, data = data, None  # beside --pairs no DATA
+    if query is None and not interactive:
         raise SettingError("missing argument 'QUERY'; see opera search --help")
-    named = tables(source)
-    found = search_data(named, asked, model=model, top=top, index=index, **prompts)
+    if query is not None and interactive:
+        raise SettingError("--interactive: reads the queries from standard input; leave QUERY out")
+    queries = [] if query is None else [checked_query(query)]
+    source, model = data_and_model(tables(data), model)
+    corpus = CorpusSearch(with_notes_logged(load_data(source)), model, index, **prompts)
 
-    def text(screen: Screen) -> None:
-        screen.heading(f"“{asked}” in {named}")
-        for each in found:
-            screen.document(f"  {each.rank}.  {each.score:.3f}  {flat(each.id)}", each.text)
+    def answer(asked: str) -> Answer:
+        found = corpus.find(asked, top)
 
-    return Answer(lambda: [asdict(document) for document in found], text)
+        def text(screen: Screen) -> None:
+            screen.heading(f"“{asked}” in {corpus.data.title}")
+            for each in found:
+                screen.document(f"  {each.rank}.  {each.score:.3f}  {flat(each.id)}", each.text)
+
+        return Answer(lambda: [asdict(document) for document in found], text)
+
+    return map(answer, _typed() if interactive else queries)
+
+
+def _typed() -> Iterator[str]:
+    """Yield the lines of standard input up to an empty one."""
+    say("search for (an empty line ends):", file=sys.stderr)
+    try:
+        for line in sys.stdin or ():
+            if not line.strip():
+                return
+            yield line.strip()
+    except UnicodeDecodeError:
+        raise DataError(f"standard input: {NOT_UTF8}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -26,6 +27,9 @@ from opera.core.terminal import json_text, say, shown
 if TYPE_CHECKING:
     from opera.data import RetrievalData
     from opera.experiments.grid.run import Status
+
+
+log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,9 @@ class Answer:
     status: int = 0
 
 
-def with_options(command: Callable[..., Answer | None]) -> Callable[..., None]:
+def with_options(command: Callable[..., Answer | Iterator[Answer] | None]) -> Callable[..., None]:
     """Give a command, in place of the parameters marked :class:`Made`, the options they take, and
-    ``--json`` if it returns an :class:`Answer`.
+    ``--json`` if it returns an :class:`Answer`, or several one by one.
     """
     given = signature(command, eval_str=True).parameters.values()
     made = {
@@ -82,13 +86,14 @@ def with_options(command: Callable[..., Answer | None]) -> Callable[..., None]:
     def run(json: bool = False, **values: Any) -> None:
         for name, mark in made.items():
             values[name] = mark.by(**{each.name: values.pop(each.name) for each in mark.options})
-        answer = command(**values)
-        if answer is not None and json:
-            say(json_text(answer.record()))
-        elif answer is not None:
-            answer.text(Screen())
-        if answer is not None and answer.status:
-            raise typer.Exit(answer.status)
+        found = command(**values)
+        for answer in [found] if isinstance(found, Answer) else found or ():
+            if json:
+                say(json_text(answer.record()))
+            else:
+                answer.text(Screen())
+            if answer.status:
+                raise typer.Exit(answer.status)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {option.name: option.annotation for option in options}
@@ -115,15 +120,20 @@ def source_option(name: str, help: str) -> Any:
 
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
-DataArgument = Annotated[
+_DATA = (
+    "BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
+    "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs"
+)
+DataArgument = Annotated[str | None, typer.Argument(help=_DATA, metavar="DATA")]
+RunOrData = Annotated[
     str | None,
     typer.Argument(
-        help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl "
-        "file, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
-        metavar="DATA",
+        help=f"an OPERA run alone, which knows its data and its model; or with --model a {_DATA}",
+        metavar="RUN|DATA",
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
+OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's own")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JSON = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
@@ -351,6 +361,13 @@ def load_training_data(source: str, *models: str) -> RetrievalData:
     loaded = load_data(source)
     loaded.training_split()
     return loaded
+
+
+def with_notes_logged(data: RetrievalData) -> RetrievalData:
+    """Log what reading data merged, dropped or drew, and return the data."""
+    for note in data.notes:
+        log.info("note: %s", note)
+    return data
 
 
 def check_launcher() -> None:

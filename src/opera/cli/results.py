@@ -10,7 +10,6 @@ from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, points
 
 if TYPE_CHECKING:
-    from opera.runs.changes import Change
     from opera.runs.folder import Run
 
 
@@ -45,16 +44,12 @@ def print_before_after(screen: Screen, run: Run) -> None:
                 name,
                 *(f"{measures[when][name]:.4f}" for when in shown),
                 points(measures["after"][name] - measures["before"][name]),
-                _interval(changes.get(name)),
+                changes[name].interval_in_points() if name in changes else "",
             )
             for name in names
         ],
     )
     screen.lines(few_queries(per_query.num_rows))
-
-
-def _interval(change: Change | None) -> str:
-    return "" if change is None else f"{points(change.low)} to {points(change.high)}"
 
 
 def print_parts(screen: Screen, run: Run) -> None:

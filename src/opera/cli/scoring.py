@@ -20,6 +20,7 @@ from opera.cli.options import (
     load_training_data,
     path_option,
     source_option,
+    with_notes_logged,
 )
 from opera.cli.screen import Screen
 from opera.core.arguments import MOST
@@ -86,7 +87,7 @@ def score(
         raise SettingError("--cbs-pool: needs --cbs")
     asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
     checked_output(out, SCORE_FORMATS, overwrite, source, asked.reads(source), "--out")
-    loaded = load_training_data(source)
+    loaded = with_notes_logged(load_training_data(source))
 
     import numpy as np
 
@@ -168,7 +169,7 @@ def mine(
     checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
     margins = (relative_margin, absolute_margin, max_score)
     ranks = mining_settings(range_, *margins, reranker, index).range
-    loaded = load_training_data(source, model)
+    loaded = with_notes_logged(load_training_data(source, model))
     check_range(ranks, len(loaded.corpus))
 
     from opera.training_set.export import mine as mine_negatives

@@ -16,6 +16,9 @@ FEW_QUERIES = 50
 LEAST_QUERIES = 20
 """With fewer dev queries no verdict is given: intervals of so few hold less than they say (the
 simulation in docs/when-fine-tuning-hurts.md)."""
+OF_ONE_QUERY = (-1.0, 1.0)
+"""The interval of a single value, which nothing prints: it holds every measure, and every
+difference of two."""
 EQUAL = 1e-12
 """Values that differ by less are equal: their mean has no error to speak of."""
 
@@ -24,8 +27,7 @@ def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[fl
     """Student's t interval of the mean of values, float64 ``[n]``: what the paired t-test does not
     reject.
 
-    Of a single value the interval is -1 to 1, which holds every measure and every difference of
-    two.
+    Of a single value it is :data:`OF_ONE_QUERY`.
 
     Args:
         values: one per query, or the difference of two models on it.
@@ -33,7 +35,7 @@ def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[fl
     """
     mean, count = float(values.mean()), len(values)
     if count == 1:
-        return -1.0, 1.0
+        return OF_ONE_QUERY
     if values.max() - values.min() < EQUAL:
         return mean, mean
     from scipy.special import stdtrit  # here, since a search needs no scipy
@@ -43,8 +45,12 @@ def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[fl
 
 
 def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
-    """Return the interval of each measure's mean."""
-    return {measure: mean_interval(per_query) for measure, per_query in values.items()}
+    """Return the interval of each measure's mean; none of a single query's."""
+    return {
+        measure: mean_interval(per_query)
+        for measure, per_query in values.items()
+        if len(per_query) > 1
+    }
 
 
 def few_queries(queries: int, split: str = "test") -> str | None:

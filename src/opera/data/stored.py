@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
-from opera.core.paths import expand_user
+from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
 from opera.data.combined import each_set
@@ -34,6 +34,8 @@ def load_stored(source: str) -> RetrievalData:
     for known in LOCAL:
         if known.matches(source):
             return known.load(source)
+    if ":" not in source and kind_of_place(Path(source)) is None:
+        raise DataError(f"{shortened(source)}: no such file or folder")
     raise DataError(
         f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself "
         "to read them"

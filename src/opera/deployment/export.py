@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arguments import flag, texts
-from opera.core.errors import InputError, ModelError, RunFolderError, SettingError, nearest
+from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
 from opera.core.files import (
     check_folder,
@@ -23,8 +23,7 @@ from opera.core.files import (
 )
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place, shown
-from opera.data import RetrievalData, check_stays_out, files_read, load_all, load_data
-from opera.data.stored import load_stored
+from opera.data import RetrievalData, check_stays_out, files_read, load_data
 from opera.deployment.measure import SPLIT, Reference, megabytes
 from opera.deployment.onnx import (
     ONNX_FILE,
@@ -40,9 +39,9 @@ from opera.deployment.push import checked_languages, checked_name
 from opera.deployment.push import push as push_folder
 from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form, write_card
 from opera.deployment.static import write_static
-from opera.retrieval.locate import locate_model, with_run_splits
+from opera.retrieval.locate import locate_model, run_data, with_run_splits
 from opera.retrieval.models import is_static, load_model
-from opera.runs.folder import Run, holds_run
+from opera.runs.folder import holds_run
 
 log = logging.getLogger("opera")
 
@@ -166,14 +165,7 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     elif not holds_run(Path(model)):
         raise SettingError(f"{model}: is no run, so its data are not known; {other}")
     else:
-        record = Run.open(model).record
-        sources = [each.source for each in record.sets or (record.data,)]
-        try:
-            loaded = load_all([load_stored(source) for source in sources])
-        except InputError as error:
-            raise type(error)(f"{error}; it is the run's data: {other}") from None
-        if loaded.fingerprint != record.data.fingerprint:
-            log.info("note: %s has changed since the run was trained on it", record.data.source)
+        loaded = run_data(model, other)
     found = with_run_splits(loaded, model)
     found.judged_qrels(SPLIT)
     return found

@@ -13,23 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.encoding import EncodingSettings
-from opera.core.arguments import text, texts
-from opera.core.paths import expand_user
+from opera.core.arguments import text
+from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.combined import each_set, first_rows
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
-from opera.retrieval.locate import run_corpus_text, trained_on_dev, with_run_splits
+from opera.retrieval.locate import data_and_model, run_corpus_text, trained_on_dev, with_run_splits
 from opera.retrieval.measures import (
     DEFAULT_MEASURES,
+    Measure,
     Ranking,
     means,
     parse_measures,
     per_query,
     ranking_depth,
-    split_names,
 )
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.search import rank_by_size, search_corpus
@@ -83,9 +83,9 @@ class Evaluation:
 def evaluate(
     data: str | Path | RetrievalData,
     *,
-    model: str | Path,
+    model: str | Path | None = None,
     split: str = "test",
-    measures: str | Sequence[str] = DEFAULT_MEASURES,
+    measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
@@ -96,7 +96,8 @@ def evaluate(
     """Measure a model on a split of a data set.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data.
+        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, which needs
+            no ``model``.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         split: the split to evaluate on.
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
@@ -117,8 +118,7 @@ def evaluate(
     Raises:
         InputError: for invalid input.
     """
-    names = split_names(measures) if isinstance(measures, str) else texts(measures, "measures")
-    parse_measures(names)
+    parsed = parse_measures(measures)
     split = text(split, "split")
     reading = {
         "precision": precision,
@@ -129,11 +129,14 @@ def evaluate(
     }
     given = {name: value for name, value in reading.items() if value is not None}
     encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
-    model = expand_user(model, "model")
-    original = load_data(data)
+    source, model = data_and_model(data, model)
+    original = load_data(source)
     prepared = with_run_splits(original, model)
     if relevant_grade is not None:  # the run's splits, but relevance from the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
+    if split not in prepared.splits and prepared.splits:
+        others = " or ".join(f"--split {name}" for name in prepared.splits)
+        raise DataError(f"{prepared.title}: has no split '{split}'; pass {others}")
     prepared.judged_qrels(split)
     if split == "dev" and trained_on_dev(original, model):
         optimistic = (
@@ -141,14 +144,14 @@ def evaluate(
         )
         log.info("note: %s %s", model, optimistic)
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
-    return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))
+    return evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(model))
 
 
 def evaluate_encoder(
     encoder: Encoder,
     data: RetrievalData,
     split: str,
-    measures: Sequence[str] = DEFAULT_MEASURES,
+    measures: Sequence[str | Measure] = DEFAULT_MEASURES,
     corpus_text: CorpusText = "title_text",
     sizes: Sequence[int] = (),
 ) -> Evaluation:
@@ -164,7 +167,7 @@ def evaluate_encoder(
     depth, rows = ranking_depth(parsed), qrels.query_rows
     if data.sets:
         sets = {
-            own.name: evaluate_encoder(encoder, own, split, measures, corpus_text, sizes)
+            own.name: evaluate_encoder(encoder, own, split, parsed, corpus_text, sizes)
             for own in each_set(data, split)
         }
         return _joined(data, split, sets)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from opera.config.training import TEST_FRACTION, TrainSettings
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place
-from opera.data import RetrievalData, files_read
+from opera.data import RetrievalData, files_read, load_all
 from opera.data.splits import draw_missing_splits
+from opera.data.stored import load_stored
 from opera.data.texts import CorpusText
 from opera.runs.folder import ADAPTER_FILE, RUN_FILE, Run, holds_run, run_in
 from opera.runs.reading import broken
+
+log = logging.getLogger("opera")
 
 MINILM = "minilm"
 SPLIT_SETTINGS = (
@@ -117,6 +121,45 @@ def minilm_folder() -> Path:
             "weights"
         )
     return folder
+
+
+def run_data(run: str | Path, other: str) -> RetrievalData:
+    """Load the data that a run trained on; a note says so if they have changed since.
+
+    Args:
+        run: the folder of the run.
+        other: what to pass in place of its data, for the message.
+
+    Raises:
+        InputError: as :func:`opera.data.stored.load_stored`, with ``other``.
+    """
+    record = Run.open(run).record
+    sources = [each.source for each in record.sets or (record.data,)]
+    try:
+        loaded = load_all([load_stored(source) for source in sources])
+    except InputError as error:
+        raise type(error)(f"{error}; it is the run's data: {other}") from None
+    if loaded.fingerprint != record.data.fingerprint:
+        log.info("note: %s has changed since the run was trained on it", record.data.source)
+    return loaded
+
+
+def data_and_model(
+    data: str | Path | RetrievalData, model: str | Path | None
+) -> tuple[str | Path | RetrievalData, str]:
+    """Return data and the name of a model. A run without a model is both: its data are loaded.
+
+    Raises:
+        InputError: without a model, if there is no run; and as :func:`run_data`.
+    """
+    if model is not None:
+        return data, expand_user(model, "model")
+    name = "" if isinstance(data, RetrievalData) else expand_user(data, "data")
+    if not name or run_in(Path(name)) is None:
+        raise SettingError(
+            "--model: is missing; only the folder of a run, in place of the data, needs none"
+        )
+    return run_data(name, f"pass DATA --model {name}"), name
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.trainer import PRIMARY
+from opera.core.arguments import several, text
 from opera.core.errors import DataError, SettingError
 from opera.core.files import replace_file
 from opera.core.registry import Registry
@@ -101,18 +102,26 @@ class Measure:
             raise SettingError(
                 f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10"
             )
+        if family == RETRIEVED_IDEAL and int(cutoff) > RETRIEVED_DEPTH:
+            raise SettingError(
+                f"{name}: considers the best {RETRIEVED_DEPTH} documents; pass a cutoff of "
+                f"{RETRIEVED_DEPTH} or less"
+            )
         return cls(name, OWN_MEASURES[family], int(cutoff))
 
 
-def parse_measures(names: Sequence[str]) -> tuple[Measure, ...]:
-    """Parse the names of measures.
+def parse_measures(names: str | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Parse the names of measures, a list or separated by commas; measures stay as they are.
 
     Raises:
         SettingError: for an unknown name, a measure that nothing installed computes, or no name.
     """
-    if not names or not all(names):
+    given = split_names(names) if isinstance(names, str) else several(names, "measures", "texts")
+    if not given or not all(given):
         raise SettingError("measures: name at least one, such as nDCG@10")
-    return tuple(map(Measure.parse, names))
+    return tuple(
+        own if isinstance(own, Measure) else Measure.parse(text(own, "measures")) for own in given
+    )
 
 
 def ranking_depth(measures: Iterable[Measure]) -> int:

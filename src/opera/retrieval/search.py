@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.config.search_index import SearchIndex, checked_index
 from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
-from opera.core.paths import expand_user
 from opera.core.processes import everywhere, own_share, process_index
-from opera.data import RetrievalData, load_data
+from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
+from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
-from opera.retrieval.locate import run_corpus_text
+from opera.retrieval.locate import data_and_model, run_corpus_text
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import TILE, NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 
 RANKING_FILE = "ranking.npz"
+QUERY_BYTES = 2**28
+"""Of the embeddings of queries, and of what is found for each, at once."""
 
 
 def rank_by_size(
@@ -37,17 +41,37 @@ def rank_by_size(
 ) -> dict[int, Ranking]:
     """Rank the corpus by the first dimensions of its embeddings, each number of them by itself.
 
-    Each process looks through its own rows, and all call this. Embeddings that are not kept are
-    searched as they are computed.
+    Each process looks through its own rows, and all call this. Embeddings that are kept are
+    searched for :data:`QUERY_BYTES` of the queries' at once; others as they are computed, for all.
     """
-    queries, corpus = encoder.encode_queries(data, query_rows)[:], data.corpus
-    if encoder.use_cache:
-        documents = encoder.encode_corpus(data, corpus_text)
-        parts = tiles(documents, own_share(len(corpus), TILE), len(queries))
-    else:
+    queries = encoder.encode_queries(data, query_rows)
+    rank = partial(_rank_by_size, corpus=data.corpus, depth=depth, sizes=sizes)
+    if not encoder.use_cache:
         parts = encoder.document_parts(data, corpus_text)
+        return rank(queries[:], parts, device=encoder.device)
+    documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), TILE)
+    most = max(1, QUERY_BYTES // (4 * encoder.dimension + 8 * depth))
+    cuts = (queries[start : start + most] for start in range(0, max(1, len(queries)), most))
+    found = [rank(own, tiles(documents, share, len(own)), device=encoder.device) for own in cuts]
+    return {
+        size: Ranking(
+            np.concatenate([part[size].doc_rows for part in found]),
+            np.concatenate([part[size].scores for part in found]),
+        )
+        for size in sizes
+    }
+
+
+def _rank_by_size(
+    queries: NDArray[np.float32],
+    parts: Iterator[tuple[int, NDArray[np.float32]]],
+    corpus: TextTable,
+    depth: int,
+    sizes: Sequence[int],
+    device: str,
+) -> dict[int, Ranking]:
     found = {
-        size: NearestDocuments(first_dimensions(queries, size), corpus, depth, encoder.device)
+        size: NearestDocuments(first_dimensions(queries, size), corpus, depth, device)
         for size in sizes
     }
 
@@ -113,11 +137,71 @@ class FoundDocument:
     text: str = field(repr=False)
 
 
+def checked_query(query: str) -> str:
+    """Return a query.
+
+    Raises:
+        InputError: if it is empty, no text, or cannot be written as UTF-8.
+    """
+    if not text(query, "query").strip():
+        raise DataError("query: must not be empty")
+    check_text("query", query)
+    return query
+
+
+class CorpusSearch:
+    """A corpus, a model and an index, loaded to search for any number of queries.
+
+    Args:
+        data: a data set; or a run, if no model is given.
+        model: a model.
+        index: as of :func:`search`.
+        query_prompt: as of :func:`search`.
+        document_prompt: as of :func:`search`.
+
+    Attributes:
+        data: the corpus.
+        model: the name of the model.
+    """
+
+    def __init__(
+        self,
+        data: str | Path | RetrievalData,
+        model: str | Path | None = None,
+        index: str = "exact",
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> None:
+        kind = checked_index(index)
+        source, self.model = data_and_model(data, model)
+        self.data = one_set(load_data(source), "search")
+        given = given_prompts(query_prompt, document_prompt)
+        self._encoder = open_encoder(self.model, **with_data_prompt(given, self.data, self.model))
+        text = run_corpus_text(self.model)
+        if kind == "exact":
+            documents, device = self._encoder.encode_corpus(self.data, text), self._encoder.device
+            self._rank: Callable[[Vectors, int], Ranking] = lambda queries, depth: exact_search(
+                queries, documents, self.data.corpus, depth, device
+            )
+        else:
+            from opera.retrieval.approximate import ApproximateIndex
+
+            self._rank = ApproximateIndex(kind, self._encoder, self.data, text).search
+
+    def find(self, query: str, top: int = 5) -> list[FoundDocument]:
+        """Return the best documents of a query, as :func:`search`."""
+        depth, corpus = min(top, len(self.data.corpus)), self.data.corpus
+        ranking = self._rank(self._encoder.encode([query], "query"), depth)
+        rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
+        columns = zip(corpus.ids(rows), scores, corpus.texts(rows), strict=True)
+        return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
+
+
 def search(
     data: str | Path | RetrievalData,
     query: str,
     *,
-    model: str | Path,
+    model: str | Path | None = None,
     top: int = 5,
     index: str = "exact",
     query_prompt: str | None = None,
@@ -126,7 +210,8 @@ def search(
     """Search a corpus for one query.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data.
+        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, which needs
+            no ``model``.
         query: what to search for.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
@@ -143,22 +228,6 @@ def search(
         InputError: for an empty query, an index whose package is not installed, or other invalid
             input.
     """
-    if not text(query, "query").strip():
-        raise DataError("query: must not be empty")
-    check_text("query", query)
-    top, kind = whole_number(top, "top", 1), checked_index(index)
-    model = expand_user(model, "model")
-    loaded = one_set(load_data(data), "search")
-    prompts = with_data_prompt(given_prompts(query_prompt, document_prompt), loaded, model)
-    encoder, corpus_text = open_encoder(model, **prompts), run_corpus_text(model)
-    embedding, depth = encoder.encode([query], "query"), min(top, len(loaded.corpus))
-    if kind == "exact":
-        documents = encoder.encode_corpus(loaded, corpus_text)
-        ranking = exact_search(embedding, documents, loaded.corpus, depth, encoder.device)
-    else:
-        from opera.retrieval.approximate import ApproximateIndex
-
-        ranking = ApproximateIndex(kind, encoder, loaded, corpus_text).search(embedding, depth)
-    rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
-    columns = zip(loaded.corpus.ids(rows), scores, loaded.corpus.texts(rows), strict=True)
-    return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
+    checked_query(query)
+    top = whole_number(top, "top", 1)
+    return CorpusSearch(data, model, index, query_prompt, document_prompt).find(query, top)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from opera.core.intervals import mean_interval, points
+from opera.core.intervals import OF_ONE_QUERY, mean_interval, points
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,16 @@ class Change:
     low: float
     high: float
 
+    def interval_in_points(self) -> str:
+        """The interval as a table shows it: ``+0.3 to +2.1``; empty for a single query's."""
+        if (self.low, self.high) == OF_ONE_QUERY:
+            return ""
+        return f"{points(self.low)} to {points(self.high)}"
+
     def in_points(self) -> str:
         """The change as a table shows it: ``+1.2 (+0.3 to +2.1)``."""
-        return f"{points(self.difference)} ({points(self.low)} to {points(self.high)})"
+        interval = self.interval_in_points()
+        return points(self.difference) + (f" ({interval})" if interval else "")
 
 
 def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:

@@ -83,9 +83,8 @@ class RunData:
         """Whether what comes back to train with dev is like what was there (issue 23).
 
         It is not if documents had to leave train so that dev has new ones, nor if more of the pairs
-        that come back name a document that another query names too: such documents are found first
-        for every query, and neither the first training nor dev, which the second has seen, shows
-        it.
+        that come back name a document that another query names too: after a second training such
+        documents rank first for every query, and dev, which it has seen, does not show it.
         """
         held_out = [data.held_out for data in (self.drawn, self.whole)]
         if len({0 if own is None else len(own.doc_rows) for own in held_out}) > 1:
@@ -226,8 +225,8 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
         )
     if empty := int(np.isin(train.doc_rows, untitled).sum()):
         notes.append(
-            f"corpus_text=text: {empty:,} of the {len(train.doc_rows):,} training pairs train on "
-            'such a document\'s ""'
+            f"corpus_text=text: {empty:,} of the {len(train.doc_rows):,} training pairs name such "
+            "a document, so they train on an empty text"
         )
     if "test" in data.splits and (shared := _queries_in_both(data, train)):
         notes.append(
