@@ -51,7 +51,7 @@ eval_steps=0.5 => trainer: eval_steps: must be a whole number above 0, got 0.5
 weight_decay=.nan => trainer: weight_decay: must be a finite number, got nan
 weight_decay=many => --trainer weight_decay: must be float, got 'many'
 trainer=adam_betta2=0.9 => --trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?
-snapshots=3 => unknown setting 'snapshots' (opera train --help-settings lists all)
+snapshots=3 => unknown setting 'snapshots' (opera train --help-settings --all lists all)
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True
 learning_rate='': must be a number, got ''
@@ -113,8 +113,8 @@ future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-te
 guard=2: must be true or false, got 2
 guard=perhaps: must be true or false, got 'perhaps'
 k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is ft
-num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
-fp16=true => unknown setting 'fp16' (opera train --help-settings lists all)
+num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings --all lists all)
+fp16=true => unknown setting 'fp16' (opera train --help-settings --all lists all)
 out=elsewhere => 'out' is not a setting: pass it as the argument or option out
 """
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""
@@ -152,7 +152,7 @@ a: &a [*a] => line 1: anchors and aliases (& and *) are not read; repeat or quot
 %YAML 1.1⏎---⏎seed: on => line 2: must be YAML 1.2; remove the directive %YAML
 seed: '\x00' => not YAML (unacceptable character #x0000: special characters are not allowed in "<unicode string>",
     position 7)
-temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings lists all)
+temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings --all lists all)
     """, lambda text: write("r.yaml", text), "--config r.yaml: "),
     *(
         recipe(f"seed: 1\nseed: {value}", "line 2: tags such as !!int are not read; quote the value")

@@ -109,21 +109,26 @@ class TestInspections:
     @pytest.mark.parametrize(
         ("split", "seen", "words"),
         [
-            ("test", 0.95, "so it asks new questions about known documents; fine-tuning is mostly safe."),
-            ("test", 0.41, "most documents are new and fine-tuning may not carry over to them; without a dev"),
-            ("test", 0.1, "most documents are new and fine-tuning can make retrieval worse; without a dev"),
-            ("test", 0, "of 0% of the relevant pairs, so all documents are new and fine-tuning can make"),
-            ("dev", 0.6, "some documents are new and fine-tuning may not carry over to them."),
+            ("test", 0.95, "test: 95% of its documents are in train; fine-tuning is mostly safe"),
+            ("test", 0.41, "most are new, and fine-tuning may not carry over to them"),
+            ("test", 0.1, "most are new, and fine-tuning can make retrieval worse"),
+            ("test", 0, "test: 0% of its documents are in train; all are new, and fine-tuning can make"),
+            ("dev", 0.6, "some are new, and fine-tuning may not carry over to them"),
         ],
     )
     def test_how_new_the_documents_are(self, split: str, seen: float, words: str) -> None:
         assert words in seen_sentence(split, seen)
 
-    def test_every_part_is_printed(self, beir: Path, static_model: Path) -> None:
-        text = printed(print_inspection, opera.inspect(beir, model=static_model, show=2))
-        parts = ("Advice", "--method", "Counts", "positives per query", "warning: 16 test queries are few", "How new")
-        parts += ("share kept (k)", "queries lost", "Near-duplicates", "test in train", "most suspicious training")
-        assert sorted(parts, key=text.index) == list(parts)
+    def test_one_page_or_everything(self, beir: Path, static_model: Path) -> None:
+        seen = opera.inspect(beir, model=static_model)
+        page, text = printed(print_inspection, seen, width=100), printed(print_inspection, seen, True)
+        parts = ["train queries", "What stands out", "hard for this model", "16 test queries are few", "What to do"]
+        details = ["positives per query", "share kept (k)", "queries lost", "Near-duplicates", "test in train"]
+        for shown, wanted in ((page, [*parts, "Hardest", "--all"]), (text, [*parts, *details, "Hardest"])):
+            assert sorted(wanted, key=shown.index) == wanted
+        assert not [words for words in details if words in page]
+        assert len(page.splitlines()) <= 40
+        assert "false" not in page
         assert "test queries have a near-identical training query" in " ".join(text.split())
         assert "γ" not in text
 
@@ -131,5 +136,5 @@ class TestInspections:
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
         text = printed(print_inspection, opera.inspect(path, model=static_model))
-        assert "no split but train" in text
-        assert "too few to estimate noise" in text
+        assert "only train is given" in text
+        assert "too few to say which pairs are hard" in text

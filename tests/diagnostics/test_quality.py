@@ -74,7 +74,7 @@ def test_too_few_to_rank_among_give_no_estimate() -> None:
     found = estimate_quality(pairs, lone, labelled, random, documents, DocumentPool(2))
     assert found.noise is None
     assert np.isfinite([found.auc, found.pooled_auc, found.cosine]).all()
-    assert "too few to estimate noise" in " ".join(advise(found, []).reasons)
+    assert "too few to say which pairs are hard" in " ".join(advise(found, []).reasons)
 
 
 def test_auc() -> None:
@@ -114,8 +114,8 @@ def test_retention_counts_what_sp_would_do() -> None:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (quality(0.01, 0.9), "little noise"),
-        (quality(0.12, 0.9, error=0.05), "little noise"),  # it cannot be told from 5%
+        (quality(0.01, 0.9), "Few pairs are hard"),
+        (quality(0.12, 0.9, error=0.05), "Few pairs are hard"),  # it cannot be told from 5%
         (quality(0.4, 0.55), "AUC 0.55"),
         (quality(0.65, 0.9), "inspect with a better model"),  # more noise than signal is rather a blind model
     ],

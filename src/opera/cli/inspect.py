@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from opera.cli.options import (
 )
 from opera.cli.screen import Screen, flat, number_of
 from opera.core.arguments import MOST
-from opera.core.intervals import few_queries, signed
+from opera.core.intervals import FEW_QUERIES, few_queries, signed
 
 if TYPE_CHECKING:
     from opera.diagnostics.duplicates import Duplicates, NearDuplicate
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN_DUPLICATES = 3
 SEEN = (
-    (0.9, "it asks new questions about known documents; fine-tuning is mostly safe"),
-    (0.5, "some documents are new and fine-tuning may not carry over to them"),
-    (0.25, "most documents are new and fine-tuning may not carry over to them"),
-    (1e-9, "most documents are new and fine-tuning can make retrieval worse"),
-    (0.0, "all documents are new and fine-tuning can make retrieval worse"),
+    (0.9, "fine-tuning is mostly safe"),
+    (0.5, "some are new, and fine-tuning may not carry over to them"),
+    (0.25, "most are new, and fine-tuning may not carry over to them"),
+    (1e-9, "most are new, and fine-tuning can make retrieval worse"),
+    (0.0, "all are new, and fine-tuning can make retrieval worse"),
 )
-"""What a split asks about, from which share of documents on that train names."""
+"""What follows for a split, from which share on of its documents that are in train."""
 
 
 def inspect(
@@ -43,62 +43,90 @@ def inspect(
     data: DataArgument = None,
     model: ModelOption,
     show: Annotated[
-        int, typer.Option("--show", help="how many suspicious pairs to show", min=0, max=MOST)
-    ] = 10,
+        int, typer.Option("--show", help="how many pairs to show", min=0, max=MOST)
+    ] = 8,
+    everything: Annotated[
+        bool, typer.Option("--all", help="also similarities, duplicates, what pruning would keep")
+    ] = False,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     prompts: Prompts,
     tables: Tables,
 ) -> Answer:
-    """Analyse a data set before training: sizes, noise, duplicates, leaks, suspicious pairs.
-    Suggests a method.
-    """
+    """Look at a data set before training: what is wrong, what to do, the pairs to look at."""
     loaded = load_training_data(tables(data), model)
 
     from opera.diagnostics.inspect import inspect as inspect_data
 
     asked: dict[str, Any] = {"show": show, "seed": seed, "relevant_grade": relevant_grade}
     seen = inspect_data(loaded, model=model, **asked, **prompts)
-    return Answer(seen.as_dict, partial(print_inspection, inspection=seen))
+    return Answer(seen.as_dict, partial(print_inspection, inspection=seen, everything=everything))
 
 
-def print_inspection(screen: Screen, inspection: Inspection) -> None:
-    """Print everything, the advice first."""
+def print_inspection(screen: Screen, inspection: Inspection, everything: bool = False) -> None:
+    """Print one page: what is wrong, what to do, the pairs to look at; or everything."""
     from opera.data.names import source_title
 
     advice, counts = inspection.advice, inspection.counts
-    screen.heading(f"{source_title(inspection.source)} with {inspection.model}\n\nAdvice")
-    screen.lines(f"--method {advice.method}, the default")
-    if advice.if_labels_false is not None:
-        retention = "" if advice.k is None else f" --set k={advice.k:g}"
-        other = f"--method {advice.if_labels_false}{retention}"
-        screen.lines(f"{other}, if the suspicious pairs are false")
-    screen.lines(*(f"- {reason}" for reason in advice.reasons))
-    screen.heading("\nCounts")
-    screen.lines(", ".join(number_of(count, name) for name, count in counts.items()))
-    for name, grades in inspection.grades.items():
-        by_grade = ", ".join(f"{count:,} with grade {grade}" for grade, count in grades.items())
-        screen.lines(f"{name} judgements: {by_grade}")
+    screen.heading(f"{source_title(inspection.source)} with {inspection.model}")
     screen.lines(
-        _positives_sentence(inspection),
-        few_queries(counts["test_queries"]) if "test_queries" in counts else None,
+        ", ".join(number_of(count, name) for name, count in counts.items()),
         *(f"note: {note}" for note in inspection.notes),
     )
-    if inspection.seen:
-        screen.heading("\nHow new are the documents?")
-        screen.lines(*(seen_sentence(split, seen) for split, seen in inspection.seen.items()))
-        screen.lines("docs/when-fine-tuning-hurts.md says what follows from this.", style="dim")
-    _print_similarities(screen, inspection)
-    _print_retentions(screen, inspection)
-    _print_duplicates(screen, inspection)
+    screen.heading("\nWhat stands out")
+    screen.lines(*(f"- {finding}" for finding in _findings(inspection)))
+    screen.heading("\nWhat to do")
+    screen.lines(*(f"- {reason}" for reason in advice.reasons))
+    if advice.if_labels_false is not None:
+        retention = "" if advice.k is None else f" --set k={advice.k:g}"
+        screen.lines(f"- if the hard pairs are wrong: --method {advice.if_labels_false}{retention}")
+    if everything:
+        _print_counts(screen, inspection)
+        _print_similarities(screen, inspection)
+        _print_retentions(screen, inspection)
+        _print_duplicates(screen, inspection)
     if inspection.suspicious:
-        screen.heading("\nThe most suspicious training pairs")
-    for pair in inspection.suspicious:
-        screen.lines(
-            f"{flat(pair.query_id)} – {flat(pair.doc_id)}: similarity {pair.similarity:.3f}, "
-            f"{pair.closer_random_share:.1%} of random documents are closer"
+        screen.heading(
+            "\nHardest for this model: random documents that are closer, query, document"
         )
-        screen.cut(*(f"    {flat(text)}" for text in (pair.query, pair.document)), style="dim")
+    for pair in inspection.suspicious:
+        share = f"{pair.closer_random_share:.0%}".rjust(4)
+        screen.cut(f"{share}  {flat(pair.query_id)}: {flat(pair.query)}")
+        screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
+    if not everything:
+        screen.lines("\n--all: similarities, duplicates with their texts, what pruning would keep")
+
+
+def _findings(inspection: Inspection) -> Iterator[str]:
+    """Say what is wrong with the data, or may be."""
+    quality, counts = inspection.quality, inspection.counts
+    if quality.noise is not None:
+        yield (
+            f"{quality.noise:.1%} ± {quality.noise_error:.1%} of the training pairs are hard for "
+            "this model: random documents score as well"
+        )
+    for split, leak in inspection.leaks.items():
+        if leak.leaked_queries:
+            yield (
+                f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries are almost repeats "
+                f"of train's; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share the document"
+            )
+    for name, found in (("documents", inspection.documents), ("queries", inspection.queries)):
+        if found.near_duplicates or found.copies:
+            yield f"{name}: {_duplicates_in_words(found)}"
+    yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
+    if not inspection.leaks:
+        yield "only train is given: opera train draws test and dev from it, as --future says."
+    elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
+        yield few.removeprefix("warning: ")
+
+
+def _print_counts(screen: Screen, inspection: Inspection) -> None:
+    screen.heading("\nJudgements")
+    for name, grades in inspection.grades.items():
+        by_grade = ", ".join(f"{count:,} with grade {grade}" for grade, count in grades.items())
+        screen.lines(f"{name}: {by_grade}")
+    screen.lines(_positives_sentence(inspection))
 
 
 def _positives_sentence(inspection: Inspection) -> str:
@@ -122,13 +150,9 @@ def histogram(shares: Sequence[float], highest: float) -> str:
 
 
 def seen_sentence(split: str, seen: float) -> str:
-    """Say how many of a split's documents train names, a share, and what that means."""
+    """Say how many of a split's documents are in train, a share, and what that means."""
     known, *_ = (words for least, words in SEEN if seen >= least)
-    drawn = "; without a dev split of your own, opera train draws one like it"
-    more = drawn if split != "dev" and seen < SEEN[0][0] else ""
-    return (
-        f"{split}: train names the document of {seen:.0%} of the relevant pairs, so {known}{more}."
-    )
+    return f"{split}: {seen:.0%} of its documents are in train; {known}"
 
 
 def _print_similarities(screen: Screen, inspection: Inspection) -> None:
@@ -147,15 +171,15 @@ def _print_similarities(screen: Screen, inspection: Inspection) -> None:
             for name, values, shares in kinds
         ],
     )
-    noise = "These are too few to estimate noise."
+    noise = "These are too few to say which pairs are hard."
     if quality.noise is not None:
         noise = (
-            f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a "
-            "document that scores no better than a random one. These are false labels, or "
-            "relevance that this model does not see. False labels close to the query are not "
-            "counted.\nAcross queries: a pair that is not noise is more similar than a random pair "
-            f"of any query and document with probability {quality.pooled_auc:.3f}. The single "
-            "threshold of static pruning depends on this."
+            f"Hard for this model: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs "
+            "have a document that scores no better than a random one: wrong labels, or relevance "
+            "that this model does not see. Wrong labels close to the query are not counted.\n"
+            "Across queries: another pair is more similar than a random pair of any query and "
+            f"document with probability {quality.pooled_auc:.3f}. The single threshold of static "
+            "pruning depends on this."
         )
     screen.lines(
         "Within a query: its labelled document is closer than a random one with probability "
@@ -166,7 +190,7 @@ def _print_similarities(screen: Screen, inspection: Inspection) -> None:
 
 
 def _print_retentions(screen: Screen, inspection: Inspection) -> None:
-    screen.heading("\nWhat static pruning (methods sp, sp+cbs) would keep")
+    screen.heading("\nWhat static pruning (sp, sp+cbs) would keep, if the hard pairs are wrong")
     screen.table(
         ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain"),
         [
@@ -205,16 +229,13 @@ def _print_duplicates(screen: Screen, inspection: Inspection) -> None:
             "relevant documents are also relevant in train."
         )
         _print_examples(screen, leak.examples)
-    if not inspection.leaks:
-        only = "There is no split but train"
-        screen.lines(f"{only}: opera train draws test and dev from it, as --future says.")
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:
-    sample = " randomly chosen ones" if duplicates.checked < duplicates.total else ""
+    sample = " (at random)" if duplicates.checked < duplicates.total else ""
     return (
-        f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have one; "
-        f"{duplicates.copies:,} of {duplicates.total:,} are exact copies of another"
+        f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a near-duplicate, "
+        f"{duplicates.copies:,} of {duplicates.total:,} an exact copy"
     )
 
 

@@ -33,7 +33,12 @@ class EncodingSettings(Settings):
         128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
     )
     max_passage_length: int = setting(
-        512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
+        512,
+        "tokens of a document, at most the model's own limit",
+        "Appendix C.2",
+        ge=1,
+        le=MOST,
+        everyday=True,
     )
     query_prompt: Prompt | None = setting(
         None,

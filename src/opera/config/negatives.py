@@ -86,6 +86,7 @@ class NegativeSettings(Settings):
         "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
         flag="--negatives",
+        everyday=True,
     )
     range: RankRange | None = setting(
         None,

@@ -76,6 +76,7 @@ class OptimisationSettings(Settings):
         gt=0,
         le=1_000_000,
         flag="--epochs",
+        everyday=True,
     )
     max_steps: int | None = setting(
         None,
@@ -84,6 +85,7 @@ class OptimisationSettings(Settings):
         ge=1,
         le=MOST,
         flag="--steps",
+        everyday=True,
     )
     learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
         None,
@@ -93,6 +95,7 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
         flag="--lr",
+        everyday=True,
     )
     warmup_ratio: float | None = setting(
         None,
@@ -100,6 +103,7 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 0)",
         ge=0,
         lt=1,
+        everyday=True,
     )
     temperature: float | None = setting(
         None,
@@ -108,6 +112,7 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 0.02)",
         ge=0.0001,
         le=100,
+        everyday=True,
     )
     loss: LossName = setting(
         "infonce",
@@ -122,6 +127,7 @@ class OptimisationSettings(Settings):
         "mean over them and the whole; auto: none",
         "arXiv:2205.13147",
         flag="--matryoshka",
+        everyday=True,
     )
     seed: int = setting(
         0, "seed of every random draw", "OPERA", ge=0, lt=MOST_SEED + 1, flag="--seed"
@@ -153,6 +159,7 @@ class OptimisationSettings(Settings):
         "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the "
         "settings); auto: none",
         "sentence-transformers",
+        everyday=True,
     )
 
     def of_trainer(self, name: str) -> Any:
@@ -241,6 +248,7 @@ class BatchingSettings(OptimisationSettings):
         ge=1,
         le=MOST_AT_ONCE,
         flag="--batch-size",
+        everyday=True,
     )
     gradient_cache: int | None = setting(
         None,
@@ -250,6 +258,7 @@ class BatchingSettings(OptimisationSettings):
         "arXiv:2101.06983",
         ge=1,
         le=MOST_AT_ONCE,
+        everyday=True,
     )
     train_group_size: int = setting(
         2,
@@ -257,6 +266,7 @@ class BatchingSettings(OptimisationSettings):
         "FlagEmbedding",
         ge=1,
         le=1000,
+        everyday=True,
     )
 
     @model_validator(mode="after")

@@ -20,20 +20,21 @@ class GuardSettings(Settings):
 
     future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
         None,
-        "what tomorrow's queries ask about: same-documents, those that training names; "
-        "new-documents, none "
-        "of them; both, then no half may lose; like-test, as new as those of the test split; auto: "
-        "like-test where the "
-        "data has a test split, else by how often train queries share documents",
-        "issue 23",
+        "what tomorrow's queries ask about: same-documents, those of the training pairs; "
+        "new-documents, none of them; both, then no half may lose; like-test, as new as those of "
+        "the test split; auto: like-test where the data has a test split, else by how often train "
+        "queries share documents",
+        "docs/when-fine-tuning-hurts.md",
         flag="--future",
+        everyday=True,
     )
     guard: bool = setting(
         True,
         "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev "
         "split; "
         "false hands over the fine-tuned weights as they are",
-        "issue 11",
+        "docs/when-fine-tuning-hurts.md",
+        everyday=True,
     )
     refit: bool | None = setting(
         None,
@@ -42,7 +43,7 @@ class GuardSettings(Settings):
         "auto: where dev took more than 5% of the train queries or pairs and no other query's, for "
         "static models, "
         "adapters and trainings of at most 200 steps, and eval_steps is not set",
-        "issue 11",
+        "docs/when-fine-tuning-hurts.md",
     )
 
 

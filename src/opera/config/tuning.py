@@ -133,6 +133,7 @@ class AdapterSettings(Settings):
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
         flag="--lora",
+        everyday=True,
     )
 
     @model_validator(mode="after")

@@ -15,7 +15,6 @@ from opera.diagnostics.quality import Quality
 from opera.diagnostics.theory import (
     dynamic_share,
     expected_similarity,
-    pruning_beats_finetuning,
 )
 from opera.methods import DEFAULT_METHOD, DEFAULT_REASON
 from opera.methods.dynamic import DynamicSettings
@@ -27,9 +26,8 @@ MUCH_NOISE = 0.6
 WEAK_SCORES = 0.6
 MAX_LOST = 0.1
 CHECK = (
-    "Look at the suspicious pairs: if they are right, this model does not see their relevance yet, "
-    "and pruning would "
-    "lose (docs/results.md, ToolLens)."
+    "Look at the hard pairs below: if they are right, this model has yet to learn them, and "
+    "leaving them out would lose (docs/results.md, ToolLens)."
 )
 
 
@@ -138,24 +136,21 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
       the smallest that keeps the share of pairs that look true and loses at most a tenth of the
       queries; if there is none, dp.
     """
-    look_random = f"About {quality.noise or 0:.0%} of the pairs score no better than random ones."
     why: tuple[str, ...] = ()
     if quality.noise is None:
-        why = (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",)
+        few = f"Only {quality.pool} documents to rank a pair among"
+        why = (f"{few}: too few to say which pairs are hard for this model.",)
     elif quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        why = (f"{look_random} That is little noise.", "Pruning would cost coverage.")
+        why = ("Few pairs are hard for this model: leaving any out would cost more than it gains.",)
     elif quality.pooled_auc < WEAK_SCORES:
         why = (
             "The similarity of this model hardly separates labelled pairs from random ones "
-            f"(AUC {quality.pooled_auc:.2f}).",
-            "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
+            f"(AUC {quality.pooled_auc:.2f}): leaving pairs out by it would be almost arbitrary.",
         )
     elif quality.noise > MUCH_NOISE:
         why = (
-            look_random,
-            "So many labels are rarely false. More likely, this model does not see what makes the "
-            "pairs relevant.",
-            "Check the suspicious pairs, or inspect with a better model.",
+            "So many labels are rarely wrong. More likely, this model does not see what makes the "
+            "pairs relevant: look at them, or inspect with a better model.",
         )
     if why:
         return Advice(DEFAULT_METHOD, None, None, (DEFAULT_REASON, *why))
@@ -164,20 +159,12 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     ]
     if not candidates:
         why = (
-            f"{look_random} {CHECK}",
-            f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
-            "dp draws such pairs less often and loses no query.",
+            CHECK,
+            f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries; "
+            "dp draws them less often and loses no query.",
         )
         return Advice(DEFAULT_METHOD, "dp", None, (DEFAULT_REASON, *why))
     best = min(candidates, key=lambda retention: retention.k)
-    helps = pruning_beats_finetuning(best.precision, quality.true_share)
-    why = (
-        f"{look_random} The model separates the others well "
-        f"(AUC {quality.pooled_auc:.2f}). {CHECK}",
-        f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
-        f"Of the kept pairs, a share of {best.precision:.3f} would be true. This "
-        f"{'exceeds' if helps else 'does not exceed'} the {quality.true_share:.3f} of all pairs "
-        "(Theorem 1).",
-        "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
-    )
+    lost = f"sp with k = {best.k:g} would lose {best.lost_queries:.1%} of the queries."
+    why = (CHECK, lost)
     return Advice(DEFAULT_METHOD, "sp", best.k, (DEFAULT_REASON, *why))

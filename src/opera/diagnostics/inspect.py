@@ -137,7 +137,7 @@ def inspect(
     data: str | Path | RetrievalData,
     *,
     model: str | Path,
-    show: int = 10,
+    show: int = 8,
     seed: int = 0,
     relevant_grade: int = 1,
     query_prompt: str | None = None,

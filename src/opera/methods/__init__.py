@@ -42,8 +42,7 @@ paper.
 """
 
 DEFAULT_REASON = (
-    "ft, plain fine-tuning, is the default: no method beat it on most data sets where both were "
-    "given settings as good (docs/samplers.md)."
+    "ft, plain fine-tuning, is the default: none was better on most data sets (docs/samplers.md)."
 )
 """The evidence for the default, as ``opera train`` and ``opera inspect`` report it."""
 

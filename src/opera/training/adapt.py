@@ -49,7 +49,7 @@ def adapt(
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both.
-        settings: any other setting by its name (``opera train --help-settings`` lists them).
+        settings: any other setting by its name (``opera train --help-settings --all`` lists them).
 
     Returns:
         The finished run.
