@@ -29,6 +29,7 @@ COMMANDS = {
     "evaluate": "data --model model",
     "score": "data --model model --out pairs.parquet",
     "mine": "data --model model --range 1:10 --out mined.jsonl",
+    "pairs": "python:json --out weak.csv",
     "search": "data t1w1 --model model",
     "export": "run --onnx --no-measure --out exported",
     "push": "run a-name/a-model",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
     from opera.training.pair_pruning import PairPruning as PairPruning
+    from opera.training_set.corpus_pairs import pairs as pairs
     from opera.training_set.export import mine as mine
     from opera.training_set.export import score as score
 
@@ -40,6 +41,7 @@ _HOMES = {
     "evaluate": "opera.retrieval.evaluation",
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
+    "pairs": "opera.training_set.corpus_pairs",
     "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
     "push": "opera.deployment.push",
@@ -79,6 +81,7 @@ __all__ = [
     "inspect",
     "load_data",
     "mine",
+    "pairs",
     "push",
     "report",
     "score",

@@ -283,4 +283,32 @@ TRAINER_FILES = [
         matching(r"none\*\.jsonl: no such file or folder; pass .*")),
 ]  # fmt: skip
 
-ROWS = [*TABLES, *PAIRS, *PACKAGES, *VECTORS, *TRAINER_FILES]
+FEW = "no text has a title, a heading or a question of three words or more, with a text below it that no other has"
+WEAK = [
+    *table("pairs", """
+absent --out w.csv =~ absent: cannot be read \\(No such file or directory\\)
+paper:fiqa --out w.csv =~ paper:fiqa: cannot be read \\(No such file or directory\\)
+python:absent --out w.csv => python:absent: no installed package (a folder of modules with their source) has this
+    import name
+model --out w.csv => model: holds no table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather)
+data --out w.tsv => --out w.tsv: must end in .csv or .parquet or .jsonl; the suffix decides the format
+data => missing option '--out'; see opera pairs --help
+data --columns body --out w.csv => --columns: must be ROLE=COLUMN, separated by commas, as in query=q,document=doc_id;
+    got 'body'
+    """),
+    Bad("pairs data --out w.csv", f"data: {FEW}"),
+    Bad("pairs notes --out w.csv", "notes/a.md: line 2 is not UTF-8; convert the file to UTF-8",
+        make_folder("notes"), write("notes/a.md", b"# Of three words\ncaf\xe9")),
+    Bad("pairs notes --out w.csv", f"notes: {FEW}", make_folder("notes"), write("notes/a.md", "# Too short\nx\n")),
+    Bad("pairs docs.csv --out docs.csv --overwrite", "--out docs.csv: is read by this command; pass another file",
+        write("docs.csv", "title,text\na b c,d\n")),
+    Bad("pairs docs.csv --out w.csv", "docs.csv: no column has a name known for the text; its columns are 'title', "
+        "'words'; say which to take, as in --columns documents.text=words; if the first line is no header: --columns "
+        "documents.text=1", write("docs.csv", "title,words\na b c,d\n")),
+    Bad("pairs docs.csv --columns text=sentence --out w.csv", matching(r"--columns text=sentence: no file has .*"),
+        write("docs.csv", "title,words\na b c,d\n")),
+    Bad("pairs docs.jsonl --out w.csv", matching(r"docs\.jsonl:2: column 'text' must .*"),
+        write("docs.jsonl", '{"title": "a b c", "text": "d"}\n{"title": "a b c", "text": {"d": 1}}\n')),
+]  # fmt: skip
+
+ROWS = [*WEAK, *TABLES, *PAIRS, *PACKAGES, *VECTORS, *TRAINER_FILES]

@@ -21,7 +21,7 @@ from opera.core.terminal import say
 from opera.runs.folder import Run
 
 COMMANDS = [
-    "train", "evaluate", "score", "mine", "search",
+    "train", "evaluate", "score", "mine", "pairs", "search",
     "compare", "report", "inspect", "theory", "paper", "data", "quickstart",
 ]  # fmt: skip
 

@@ -151,5 +151,5 @@ def test_absent_and_tiny_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "lonely").mkdir()
     (tmp_path / "lonely" / "one.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(DataError, match="at least 2 modules are needed"):
+    with pytest.raises(DataError, match="at least 2 files are needed"):
         load_data("python:lonely")

@@ -34,7 +34,7 @@ from opera.cli.options import (
 from opera.cli.paper import paper
 from opera.cli.quickstart import quickstart
 from opera.cli.reproduce import reproduce
-from opera.cli.scoring import mine, score
+from opera.cli.scoring import mine, pairs, score
 from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
@@ -53,6 +53,7 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     evaluate: "run",
     score: "my-beir-folder --model minilm --out pairs.parquet",
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
+    pairs: "my-documents --out weak.csv",
     search: 'run "does garlic lower cholesterol" --top 5',
     export: "run --onnx --int8 --out exported",
     push: "run your-name/your-model",

@@ -1,4 +1,4 @@
-"""``opera score`` and ``opera mine``: what a model says of the training pairs, as files."""
+"""``opera score``, ``opera mine`` and ``opera pairs``: files to train on, and with."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from opera.cli.options import (
     SeedOption,
     Tables,
     load_training_data,
+    parser_of,
     path_option,
     source_option,
     with_notes_logged,
@@ -25,6 +26,7 @@ from opera.cli.options import (
 from opera.cli.screen import Screen
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
+from opera.core.paths import expand_user
 from opera.core.terminal import place, say
 
 
@@ -191,3 +193,36 @@ def mine(
         **prompts,
     )
     say(f"{place(out)}: {table.num_rows:,} negatives")
+
+
+def pairs(
+    *,
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            help="BEIR folder, table of documents (CSV, TSV, JSONL, Parquet, Arrow), folder of "
+            "Markdown or texts, or python:PACKAGE",
+            metavar="CORPUS",
+            parser=parser_of(expand_user, "CORPUS"),
+        ),
+    ],
+    out: Annotated[Path, path_option("--out", "table to write: .csv, .parquet or .jsonl")],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            help="which columns to read: id=number,title=heading,text=body",
+            metavar="ROLE=COLUMN",
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Make weak training pairs of a corpus without labels, of titles, headings, questions and
+    docstrings with the texts below them.
+    """
+    from opera.training_set.corpus_pairs import pairs as make_pairs
+
+    origins = make_pairs(corpus, out=out, columns=columns, overwrite=overwrite)["origin"]
+    counts = [f"{each['counts']:,} {each['values']}" for each in origins.value_counts().to_pylist()]
+    say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
+    say(f"opera train {place(out)} --future same-documents --model minilm --out run")

@@ -45,6 +45,13 @@ def load_python(
         DataError: if the package is not installed, or has too few documented objects in too few
             modules.
     """
+    sections, notes = python_sections(package)
+    limits = {"train": train_queries, "test": test_queries}
+    return load_weak_pairs(f"python:{package}", sections, seed, limits, notes)
+
+
+def python_sections(package: str) -> tuple[list[Section], list[str]]:
+    """Read the documented objects of an installed package, and a note on files left out."""
     sections: list[Section] = []
     left_out = []
     files = _source_files(package)
@@ -60,8 +67,7 @@ def load_python(
             left_out.append(path.name)  # the last two: deep nesting
     names = shortened(printable(", ".join(left_out)))
     note = f"left out {len(left_out)} of {len(files)} files that are no Python in UTF-8: {names}"
-    limits = {"train": train_queries, "test": test_queries}
-    return load_weak_pairs(f"python:{package}", sections, seed, limits, [note] if left_out else [])
+    return sections, [note] if left_out else []
 
 
 def _source_files(package: str) -> list[tuple[str, Path]]:
@@ -107,7 +113,8 @@ def _sections(node: ast.AST, lines: Sequence[str], scope: str, module: str) -> I
             docstring = ast.get_docstring(child) or ""
             docstring = docstring.encode("utf-8", "replace").decode()  # escapes can be half letters
             summary, _, rest = inspect.cleandoc(docstring).partition("\n\n")
-            yield Section(name, module, summary, _code_lines(child, lines, rest) if summary else [])
+            below = _code_lines(child, lines, rest) if summary else []
+            yield Section(name, module, summary, below, "docstring")
             if isinstance(child, ast.ClassDef):
                 yield from _sections(child, lines, name, module)
         elif isinstance(child, ast.If | ast.Try):

@@ -1,7 +1,8 @@
 """Weak pairs from text with titles: a title is a query, and what stands below it its documents.
 
 The text of a section is cut into chunks, so each query has several positives of uneven quality, as
-in any chunked corpus. Train and test come from different groups of sections, such as files.
+in any chunked corpus. Of a data set, train and test come from different groups of sections, such as
+files.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ class Section:
         group: where it stands, such as a file.
         title: the query.
         lines: what stands below it; of one that is read, its chunks that do not hold the title.
+        kind: what the title is: a docstring, a title, a heading or a question.
     """
 
     name: str
     group: str
     title: str
     lines: Sequence[str]
+    kind: str
 
 
 def load_weak_pairs(
@@ -65,12 +68,12 @@ def load_weak_pairs(
         DataError: if there are too few groups.
     """
     kind, _, name = source.partition(":")
-    kept = _distinct(sections)
+    kept, _ = distinct(sections)
     sizes = Counter(section.group for section in kept)
     if len(sizes) < 2:
         raise DataError(
-            f"{source}: found {len(kept)} documented objects in {len(sizes)} modules; at least 2 "
-            "modules are needed, because train and test objects come from different modules"
+            f"{source}: found {len(kept)} titles with text below them in {len(sizes)} files; at "
+            "least 2 files are needed, because train and test come from different files"
             + "".join(f"; {note}" for note in notes)
         )
     testing = _test_groups(sizes, generator(seed, f"{kind}.modules"))
@@ -103,23 +106,42 @@ def load_weak_pairs(
     return replace(data, notes=(*data.notes, *notes))
 
 
-def _distinct(sections: Iterable[Section]) -> list[Section]:
-    """Cut sections into chunks; leave out titles that several have. Equal names get a number."""
-    found = []
+def distinct(
+    sections: Iterable[Section], whole: bool = False
+) -> tuple[list[Section], dict[str, int]]:
+    """Cut sections into chunks that do not hold the title, or leave them whole. Equal names get a
+    number.
+
+    Returns:
+        The sections, and how many were left out for which reason.
+    """
+    found, left_out = [], Counter[str]()
     for section in sections:
-        title = " ".join(section.title.split())
-        if len(title.split()) >= MIN_WORDS:
-            chunks = [own for own in _chunks(section.lines) if title not in " ".join(own.split())]
-            found += [replace(section, title=title, lines=chunks)] if chunks else []
+        title = _flat(section.title)
+        chunks = [own for own in _chunks(section.lines) if title not in _flat(own)]
+        if whole:
+            chunks = [own for own in ["\n".join(section.lines)] if own.strip()]
+        if len(title.split()) < MIN_WORDS:
+            left_out[f"of fewer than {MIN_WORDS} words"] += 1
+        elif not chunks:
+            left_out["without a text"] += 1
+        else:
+            found.append(replace(section, title=title, lines=chunks))
     titles = Counter(section.title.casefold() for section in found)
     seen: Counter[str] = Counter()
-    distinct = []
+    kept = []
     for section in found:
-        if titles[section.title.casefold()] == 1:
+        if titles[section.title.casefold()] > 1:
+            left_out["that several texts have"] += 1
+        else:
             seen[section.name] += 1
             number = f"({seen[section.name]})" if seen[section.name] > 1 else ""
-            distinct.append(replace(section, name=f"{section.name}{number}"))
-    return distinct
+            kept.append(replace(section, name=f"{section.name}{number}"))
+    return kept, dict(left_out)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _chunks(lines: Sequence[str]) -> list[str]:

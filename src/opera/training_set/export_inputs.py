@@ -163,22 +163,23 @@ def checked_output(
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` with a header, or
-    ``.jsonl``.
+    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` or ``.csv`` with a header,
+    or ``.jsonl``.
     """
     batches = table.to_batches(max_chunksize=ROWS_AT_ONCE)
     rows = (row for batch in batches for row in batch.to_pylist())
 
-    def write_tsv(temporary: Path) -> None:
+    def write_lines(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
+            sign = "\t" if path.suffix == ".tsv" else ","
+            lines = csv.writer(file, delimiter=sign, lineterminator="\n")
             lines.writerow(table.column_names)
             lines.writerows(row.values() for row in rows)
 
     if path.suffix == ".parquet":
         write_parquet(path, table)
-    elif path.suffix == ".tsv":
-        replace_file(path, write_tsv)
+    elif path.suffix in (".tsv", ".csv"):
+        replace_file(path, write_lines)
     else:
         write_jsonl(path, rows)
 
