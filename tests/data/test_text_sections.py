@@ -43,17 +43,6 @@ Is this a sentence of a paragraph
 or a question? It is a paragraph.
 """
 
-RST = """=====
-Title
-=====
-
-Above.
-
-A section below it
-~~~~~~~~~~~~~~~~~~
-Below.
-"""
-
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -79,7 +68,7 @@ Below.
                 ),
             ],
         ),
-        (RST, [("title", "Title", "Above."), ("heading", "A section below it", "Below.")]),
+        ("- A list?\n\n    In code?\n", []),
         ("no heading here, and nothing else.\n\nAt all.\n", []),
         ("", []),
     ],

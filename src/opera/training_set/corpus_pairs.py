@@ -82,7 +82,7 @@ def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[
         return sections, False, notes
     place, notes = Path(source), list[str]()
     if files := text_files(place):
-        found = [own for file in files for own in file_sections(file, str(file))]
+        found = [own for file in files for own in file_sections(file)]
         return found, False, notes
     beir = place / "corpus.jsonl"
     rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes))
