@@ -293,6 +293,7 @@ python:absent --out w.csv => python:absent: no installed package (a folder of mo
 model --out w.csv => model: holds no table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather)
 data --out w.tsv => --out w.tsv: must end in .csv or .parquet or .jsonl; the suffix decides the format
 data => missing option '--out'; see opera pairs --help
+python:json --columns text=a --out w.csv => --columns: is for tables, and python:json is none
 data --columns body --out w.csv => --columns: must be ROLE=COLUMN, separated by commas, as in query=q,document=doc_id;
     got 'body'
     """),

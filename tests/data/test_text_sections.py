@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from opera.data.text_sections import sections_of
 
@@ -77,3 +79,11 @@ def test_headings_and_questions(text: str, expected: list[tuple[str, str, str]])
     for breaks in ("\n", "\r\n"):
         found = sections_of(text.replace("\n", breaks), "guide.md")
         assert [(own.kind, own.title, "\n".join(own.lines).strip()) for own in found] == expected
+
+
+@given(text=st.text(st.sampled_from("#-=`~>[]()*_?Q:A. \n\tab1\r\0"), max_size=200))
+@settings(max_examples=200)
+def test_any_text_has_sections_of_its_own_lines(text: str) -> None:
+    for own in sections_of(text, "x"):
+        assert "\n" not in own.title
+        assert all(line in text.replace("\r\n", "\n") for line in own.lines)

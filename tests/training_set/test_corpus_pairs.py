@@ -45,6 +45,7 @@ def test_titles_and_bodies_train_by_texts_and_by_ids(
     name: str, out: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     corpus, weak = write_documents(tmp_path, name), tmp_path / out
+    (corpus.parent / "README.md").write_text(f"# The data of this folder\n\n{LONG}\n")
     with caplog.at_level("INFO", logger="opera"):
         table = opera.pairs(corpus.parent if corpus.suffix == ".jsonl" else corpus, out=weak)
     assert table.to_pylist() == [

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.data.python_source import python_sections
 from opera.data.tables.columns import Columns, parse_columns, unknown_columns
-from opera.data.tables.files import open_texts
+from opera.data.tables.files import holds_tables, open_texts
 from opera.data.tables.load import parts_of
 from opera.data.tables.rows import DelimitedTable
 from opera.data.tables.values import Problems
@@ -77,14 +77,18 @@ def pairs(
 
 def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[str]]:
     """Read the sections of a corpus; whether they are titled documents of a table; and notes."""
-    if source.startswith(PYTHON):
+    place, notes = Path(source), list[str]()
+    beir, is_python = place / "corpus.jsonl", source.startswith(PYTHON)
+    files = [] if is_python or beir.is_file() else text_files(place)
+    if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
+        files = []  # it is about the tables
+    if columns.given and (is_python or files):
+        raise SettingError(f"--columns: is for tables, and {source} is none")
+    if is_python:
         sections, notes = python_sections(source.removeprefix(PYTHON))
         return sections, False, notes
-    place, notes = Path(source), list[str]()
-    if files := text_files(place):
-        found = [own for file in files for own in file_sections(file)]
-        return found, False, notes
-    beir = place / "corpus.jsonl"
+    if files:
+        return [own for file in files for own in file_sections(file)], False, notes
     rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes))
     titled = [
         Section(name, "", title, [text.removeprefix(title).strip()], kind_of(title, "title"))
