@@ -298,7 +298,7 @@ data --columns body --out w.csv => --columns: must be ROLE=COLUMN, separated by 
     got 'body'
     """),
     Bad("pairs data --out w.csv", f"data: {FEW}"),
-    Bad("pairs notes --out w.csv", "notes/a.md: line 2 is not UTF-8; convert the file to UTF-8",
+    Bad("pairs notes --out w.csv", "notes/a.md:2: not UTF-8; convert the file to UTF-8",
         make_folder("notes"), write("notes/a.md", b"# Of three words\ncaf\xe9")),
     Bad("pairs notes --out w.csv", f"notes: {FEW}", make_folder("notes"), write("notes/a.md", "# Too short\nx\n")),
     Bad("pairs docs.csv --out docs.csv --overwrite", "--out docs.csv: is read by this command; pass another file",

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-from opera.core.errors import DataError
-from opera.core.reading import read_text
 from opera.data.weak_pairs import MIN_WORDS, Section
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt")
@@ -42,21 +40,6 @@ def text_files(place: Path) -> list[Path]:
         and not any(part.startswith(".") for part in file.relative_to(place).parts)
         and file.is_file()
     ]
-
-
-def file_sections(path: Path) -> Iterator[Section]:
-    """Read the sections of a file.
-
-    Raises:
-        DataError: if it cannot be read, or is not UTF-8.
-    """
-    try:
-        text = read_text(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
-    return sections_of(text, str(path))
 
 
 def sections_of(text: str, name: str) -> Iterator[Section]:

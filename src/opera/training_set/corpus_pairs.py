@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
+from opera.data.lines import text_lines
 from opera.data.python_source import python_sections
 from opera.data.tables.columns import Columns, parse_columns, unknown_columns
 from opera.data.tables.files import holds_tables, open_texts
 from opera.data.tables.load import parts_of
 from opera.data.tables.rows import DelimitedTable
 from opera.data.tables.values import Problems
-from opera.data.text_sections import file_sections, kind_of, sections_of, text_files
+from opera.data.text_sections import kind_of, sections_of, text_files
 from opera.data.weak_pairs import Section, distinct
 from opera.training_set.export_inputs import checked_output, write_table
 
@@ -88,7 +89,8 @@ def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[
         sections, notes = python_sections(source.removeprefix(PYTHON))
         return sections, False, notes
     if files:
-        return [own for file in files for own in file_sections(file)], False, notes
+        texts = ((str(file), "".join(text_lines(file))) for file in files)
+        return [own for name, text in texts for own in sections_of(text, name)], False, notes
     rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes))
     titled = [
         Section(name, "", title, [text.removeprefix(title).strip()], kind_of(title, "title"))
