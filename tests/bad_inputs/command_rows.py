@@ -83,7 +83,7 @@ TRAINING = [
 --trainer run_name=a --trainer run_name=b => --trainer run_name: given twice
 --set lag=1 --set lag=2 => --set lag: given twice
 --set lr=1 --set learning_rate=1 => given twice, as lr and as learning_rate: leave one of them out
---steps 3 --set max_steps=3 => given twice, by its own option and by --set: max_steps
+--steps 3 --set max_steps=3 => given twice, by its own option and by --set: --steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
 --method '' => unknown method '' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
 --method ../../dp => unknown method '../../dp' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)

@@ -46,6 +46,13 @@ def to_utf16(name: str) -> Make:
     return lambda home: (home / name).write_text((home / name).read_text(), encoding="utf-16")
 
 
+def two_sets(home: Path) -> None:
+    """Make a folder of two BEIR folders."""
+    for name in ("a", "b"):
+        (home / "sets" / name / "qrels").mkdir(parents=True)
+        (home / "sets" / name / "corpus.jsonl").write_text('{"_id": "x", "text": "y"}\n')
+
+
 CORPORA = [
     *table(EVALUATE, """
 {oops => not JSON (Expecting property name enclosed in double quotes at column 2): {given}
@@ -160,6 +167,8 @@ FILES = [
     Bad(EVALUATE, "data/corpus.jsonl:1: not JSON (Expecting ':' delimiter at column 41): "
         '\'{"_id": "d0", "title": "common0", "text"\'', cut("data/corpus.jsonl", 40)),
     Bad("evaluate empty --model model", "empty: not a BEIR folder: corpus.jsonl is missing", make_folder("empty")),
+    Bad("evaluate sets --model model", "sets: not a BEIR folder: corpus.jsonl is missing; it holds some: pass one, "
+        "such as sets/a or sets/b", two_sets),
     *(
         Bad(EVALUATE, f"data/{name}: cannot be read ({reason})", make(f"data/{name}"))
         for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")

@@ -46,8 +46,7 @@ NO_WEIGHTS = (
 DISTILL = "train data --model model --steps 2 --batch-size 4 --out out --set loss=distill"
 HEADER = "query_id\tdoc_id\tscore\n"
 STATIC = (
-    "is a static model, which looks vectors up and runs no transformer: "
-    "there is nothing to gain; use its folder as it is"
+    "is a static model, which looks vectors up and runs no transformer: nothing to export; serve run/model as it is"
 )
 
 
@@ -235,8 +234,8 @@ push a/b c/d => a/b: must be a folder to push, such as a run's
 push data a/b =~ data: not a model folder: .*
     """),
     Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
-    Bad("export run --onnx --out out", f"--onnx: run {STATIC}", with_run),
-    Bad("export run --int8 --out out", f"--int8: run {STATIC}", with_run),
+    Bad("export run --onnx --out out", f"run {STATIC}", with_run),
+    Bad("export run --int8 --out out", f"run {STATIC}", with_run),
     Bad("export run --onnx --out out --data ./absent", matching(r"\./absent: no such file or folder.*"), with_run),
     Bad("export run --onnx --out out", matching(r"data: .*; it is the run's data: pass --data DATA, or --no-measure"),
         with_run, remove("data")),

@@ -34,9 +34,13 @@ def test_messages_name_settings_by_the_options_that_gave_them() -> None:
     words = ["opera", "train", "--steps", "3", "--epochs=2", "--batch-size", "0"]
     for line, expected in (
         ("per_device_train_batch_size: must be greater than 0", "--batch-size: must be greater than 0"),
-        ("epochs=2 and max_steps=3: give one of max_steps", "--epochs=2 and --steps=3: give one of max_steps"),
+        ("epochs=2 and max_steps=3: give one of max_steps", "--epochs=2 and --steps=3: give one of --steps"),
         ("learning_rate: must be a number, got 'x'", "learning_rate: must be a number, got 'x'"),
         ("no name in it max_steps", "no name in it max_steps"),
+        (
+            "out of memory: lower per_device_train_batch_size (now 9) or learning_rate; read /max_steps/x 'max_steps'",
+            "out of memory: lower --batch-size (now 9) or learning_rate; read /max_steps/x 'max_steps'",
+        ),
     ):
         assert as_given(line, words) == expected
 

@@ -11,7 +11,7 @@ import pytest
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
 from opera.core.files import list_written, unfinished
-from opera.runs.folder import OURS, Run, RunWriter, holds_run
+from opera.runs.folder import OURS, REPORT_MARK, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
     clear_leftovers,
@@ -72,6 +72,7 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     list_written(run / "model", ["README.md"])
     for name in ("measures.json", "notes.txt", ".hidden"):
         (run / name).write_text("x")
+    (run / "report.html").write_bytes(b"<head>" + REPORT_MARK)
     theirs = {"notes.txt", ".hidden", "mine/model/x", "model/.git/config", "model/mine.txt", "checkpoints/mine.txt"}
     for name in ("model/.git/config", "model/mine.txt", "checkpoints/mine.txt", "model/README.md"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,9 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     clear_run(run)
     assert {name for name in files(run) if not (run / name).is_dir()} == theirs
     assert not (run / "trial").exists()
+    (run / "report.html").write_text("of the user")
     clear_run(run)  # nothing left to remove
+    assert (run / "report.html").exists()
 
 
 def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +177,9 @@ def test_a_run_from_before_the_guard_can_be_read(run: Path) -> None:
     (run / "measures.json").write_text('{"before": {"nDCG@10": 0.1}, "after": {"nDCG@10": 0.2}}')
     assert Run.open(run).record.guard is None
     assert Run.open(run).measures["fine_tuned"] == {"nDCG@10": 0.2}
+
+
+def test_a_run_is_printed_in_a_line(run: Path) -> None:
+    assert repr(Run.open(run)) == f"Run('{run}', running)"
+    (run / "run.json").write_text("{}")
+    assert repr(Run(run)) == f"Run('{run}', cannot be read)"

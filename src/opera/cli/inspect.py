@@ -165,7 +165,7 @@ def _print_similarities(screen: Screen, inspection: Inspection) -> None:
     quantiles = ("minimum", "5%", "25%", "median", "75%", "95%", "maximum")
     screen.heading("\nSimilarity of query and document")
     screen.table(
-        ("", *quantiles, f"from {found.edges[0]:.2f} to {found.edges[-1]:.2f}"),
+        ("", *quantiles, f"from {found.edges[0]:.2f} to {found.edges[-1]:.2f}".replace("-", "−")),
         [
             (name, *(f"{value:.3f}" for value in values), histogram(shares, highest))
             for name, values, shares in kinds

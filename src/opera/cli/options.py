@@ -319,14 +319,18 @@ def collect_values(
 
 
 def as_given(line: str, arguments: list[str]) -> str:
-    """Name settings by the options that gave them, at the start of a line of a message."""
+    """Name settings by the options that gave them, in a line of a message."""
     options = {word.partition("=")[0] for word in arguments}
     by_name = {name: flag for name, flag in FLAGS.items() if flag in options}
     head, colon, rest = line.partition(":")
-    named = re.sub(
-        r"^\w+(?= )|(?<![-\w'])\w+(?==|$)", lambda name: by_name.get(name[0], name[0]), head
+
+    def named(names: str, text: str) -> str:
+        return re.sub(names, lambda name: by_name.get(name[0], name[0]), text)
+
+    head = named(r"^\w+(?= )|(?<![-\w'])\w+(?==|$)", head)
+    return (
+        head + colon + named(r"(?<![-\w'/])[a-z]+(?:_[a-z]+)+(?![\w'/])", rest) if colon else line
     )
-    return named + colon + rest if colon else line
 
 
 def listed(text: str | None) -> list[str]:

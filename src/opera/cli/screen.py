@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from opera.core.terminal import printable, printing_to
+
+MINUS = re.compile(r"(?<!\w)-(?=\d)")
+"""Before a number, where a table has the sign of :func:`opera.core.intervals.signed`."""
 
 
 class Screen:
@@ -78,7 +82,8 @@ class Screen:
             if row is None:
                 table.add_section()
             else:
-                table.add_row(*(Text(printable(cell)) for cell in row))
+                numbers = (MINUS.sub("−", cell) for cell in row[words:])
+                table.add_row(*(Text(printable(cell)) for cell in (*row[:words], *numbers)))
         with printing_to(self._file):
             self._console.print(table)
 

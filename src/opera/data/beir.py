@@ -33,7 +33,9 @@ def load_beir(folder: Path) -> RetrievalData:
         try:
             path.lstat()
         except FileNotFoundError:
-            raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing") from None
+            inside = sorted(str(each.parent) for each in folder.glob("*/qrels"))
+            hint = f"; it holds some: pass one, such as {' or '.join(inside[:2])}" if inside else ""
+            raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing{hint}") from None
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     qrels, left_out = _qrels_files(folder)

@@ -108,7 +108,7 @@ def export(
         reads += files_read(measured)
     check_reads_stay(folder, "--out", reads, written_files(folder))
     trained = load_model(name, "cpu")
-    _check_forms(trained, wanted, name)
+    _check_forms(trained, wanted, name, located)
     reference = None if measured is None else Reference.of(name, measured)
     made = replace_folder(
         folder, lambda new: _write(trained, located, reference, name, wanted, new)
@@ -171,7 +171,9 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     return found
 
 
-def _check_forms(model: SentenceTransformer, forms: Sequence[Form], name: str) -> None:
+def _check_forms(
+    model: SentenceTransformer, forms: Sequence[Form], name: str, located: Path
+) -> None:
     """Refuse what makes no sense for a model.
 
     Raises:
@@ -184,9 +186,7 @@ def _check_forms(model: SentenceTransformer, forms: Sequence[Form], name: str) -
             if is_static(model)
             else f"starts with {kinds[0]} and not with a transformer"
         )
-        raise ModelError(
-            f"--{forms[0]}: {name} {reason}: there is nothing to gain; use its folder as it is"
-        )
+        raise ModelError(f"{name} {reason}: nothing to export; serve {located} as it is")
     more = [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
     if "static" in forms and more:
         raise ModelError(

@@ -30,10 +30,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from opera.config.trainer import PRIMARY
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import HIDDEN, user_path
 from opera.core.storage import writing
+from opera.runs.guard_words import verdict_words
 from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
 from opera.runs.sampling import SamplingRecord
@@ -52,6 +54,9 @@ TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 NOT_FINITE_FILE = "not_finite.json"
+REPORT_FILE = "report.html"
+REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
+"""What a report has among its first bytes, so that a later one may take its place."""
 OURS = (
     RUN_FILE,
     NOT_FINITE_FILE,
@@ -75,6 +80,17 @@ class Run:
     """
 
     path: Path
+
+    def __repr__(self) -> str:
+        try:
+            if not self.finished:
+                return f"Run({str(self.path)!r}, {self.record.status})"
+            before, after = (self.measures[when][PRIMARY] for when in ("before", "after"))
+            verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
+        except (RunFolderError, KeyError):
+            return f"Run({str(self.path)!r}, cannot be read)"
+        change = f"{PRIMARY} {before:.3f} to {after:.3f} on test{verdict}"
+        return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -279,6 +295,14 @@ def run_in(path: Path) -> Run | None:
         raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
     ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
     return Run(path) if ours else None
+
+
+def is_report(path: Path) -> bool:
+    """Whether there is a file, and a report that OPERA wrote."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return REPORT_MARK in file.read(MARK_WITHIN)
 
 
 def holds_run(path: Path) -> bool:

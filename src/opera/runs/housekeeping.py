@@ -23,12 +23,14 @@ from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
     MODEL_FOLDER,
     OURS,
+    REPORT_FILE,
     RUN_FILE,
     TRIAL_FOLDER,
     WHOLE_FILE,
     Run,
     checkpoint_folders,
     holds_run,
+    is_report,
     run_in,
 )
 
@@ -77,9 +79,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     if resume and not ours:
         raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
     if ours and not resume and not overwrite:
+        found = "a run; pass" if finished else "an unfinished run; pass --resume to continue it,"
         raise RunFolderError(
-            f"--out {path}: holds {'another' if finished else 'an unfinished'} run; pass --resume "
-            "to continue it, --overwrite to replace it, or another folder"
+            f"--out {path}: holds {found} --overwrite to replace it, or another folder"
         )
     if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
         raise RunFolderError(
@@ -122,7 +124,8 @@ def _is_finished(path: Path) -> bool:
 
 def removed_by_overwrite(path: Path) -> list[Path]:
     """Return what ``--overwrite`` removes: what OPERA wrote there, and links in its place."""
-    found = []
+    report = path / REPORT_FILE
+    found = [report] if is_report(report) else []
     for place in _places(path):
         if place.is_symlink() or not place.is_dir():
             found += [place] if os.path.lexists(place) else []

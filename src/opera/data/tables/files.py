@@ -174,11 +174,14 @@ def table_suffix(path: Path) -> str:
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether a folder is one of tables: it has some, and nothing of a BEIR folder.
+    """Whether a folder is one of tables: it has some, and nothing of a BEIR folder, and no such
+    folders inside.
 
     Never raises.
     """
-    if any(os.path.lexists(folder / name) for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
+    if any(folder.glob("*/qrels")) or any(
+        os.path.lexists(folder / name) for name in ("corpus.jsonl", "queries.jsonl", "qrels")
+    ):
         return False
     try:
         return bool(files_in(folder))

@@ -24,10 +24,9 @@ from opera.experiments.analysis import (
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.charts import colour, sampling_charts, steps_charts
 from opera.experiments.report.tables import ranks_table, tables_of
+from opera.runs.folder import REPORT_FILE, is_report
 from opera.runs.guard_words import dev_sentence
 
-MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
-"""What a report has among its first bytes, so that a later one may take its place."""
 MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""
 
@@ -59,7 +58,7 @@ def report(
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
-    path = folder / "report.html" if out is None else user_path(out, "out")
+    path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
         if out is None and path.is_file() and not is_report(path):
             raise SettingError(
@@ -77,12 +76,6 @@ def report(
     page = render(analyse_runs(folder, baseline))
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
     return path
-
-
-def is_report(path: Path) -> bool:
-    """Whether a file is a report that OPERA wrote."""
-    with path.open("rb") as file:
-        return MARK in file.read(MARK_WITHIN)
 
 
 def render(comparison: Comparison) -> str:
