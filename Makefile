@@ -34,7 +34,7 @@ site: install ## build the documentation site in site/, warnings as errors
 wheel: install ## build dist/opera_retrieval-VERSION-py3-none-any.whl
 	$(RUN)uv build --quiet --wheel --out-dir dist
 
-environments: install ## install the wheel into empty environments, newest and oldest versions, and test there (10 minutes)
+environments: install ## install the wheel into empty environments, newest and oldest versions, and test there (3 minutes)
 	$(RUN)python tools/environments.py newest oldest bare
 
 fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a failure prints how to repeat it

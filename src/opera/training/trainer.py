@@ -85,12 +85,13 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save the model; with LoRA what trains, so that a checkpoint is small and resumes
-        exactly."""
+        """Save the model, without a model card; with LoRA what trains, so that a checkpoint is
+        small and resumes exactly."""
+        folder = Path(output_dir or self.args.output_dir)
         if has_lora(self.model):
-            save_trained(self.model, Path(output_dir or self.args.output_dir))
+            save_trained(self.model, folder)
         else:
-            super()._save(output_dir, state_dict)
+            self.model.save_pretrained(str(folder), create_model_card=False)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""

@@ -277,8 +277,9 @@ def test_test_labels_change_nothing_but_the_figures_on_test(
 ) -> None:
     """What a run is told of the future decides what it reads of test: one number, or nothing."""
     other = with_other_test(beir, tmp_path / beir.name, kind)
+    settings = {**REFIT, "future": future, "refit": future == "like-test"}
     one, two = (
-        opera.adapt(data, model=static_model, out=tmp_path / f"run{number}", future=future, **REFIT)
+        opera.adapt(data, model=static_model, out=tmp_path / f"run{number}", **settings)
         for number, data in enumerate((beir, other))
     )
     assert_same_run(one, two)

@@ -126,7 +126,7 @@ def run_jobs(
             waiting = set(futures)
             while waiting:  # a signal that comes just before a wait does not end it
                 done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
-                for future in done:
+                for future in sorted(done, key=futures.__getitem__):  # in the order they started
                     ended(futures[future], future.result())
         except BaseException:
             processes.stop(signal.SIGTERM)
