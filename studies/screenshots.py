@@ -55,12 +55,12 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 1100})
         page.goto(file.as_uri())
         page.screenshot(path=shot, full_page=True)
-        second = page.locator("#data-0 h3").nth(1).bounding_box()
-        assert second is not None
-        save(Image.open(shot).crop((0, 0, 1280, int(second["y"]))), WIDE)
+        rest = page.locator("#data-0 h3").first.bounding_box()
+        assert rest is not None
+        save(Image.open(shot).crop((0, 0, 1280, int(rest["y"]))), WIDE)
         phone = browser.new_page(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
         phone.goto(file.as_uri())
-        parts = [capture(phone, shot, selector) for selector in (None, "#data-0 .charts", "#data-0 h3")]
+        parts = [capture(phone, shot, selector) for selector in (None, ".verdict ul", "#data-0")]
         narrow = Image.new("RGB", (3 * PHONE["width"] + 2 * GAP, PHONE["height"]), "white")
         for place, part in enumerate(parts):
             narrow.paste(part, (place * (PHONE["width"] + GAP), 0))

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import numpy as np
@@ -30,6 +31,7 @@ from opera.experiments.report.charts import (
     Chart,
     Line,
     drawn_by_similarity,
+    forest_plots,
     nice_ticks,
     sampling_charts,
     steps_charts,
@@ -42,6 +44,7 @@ from opera.runs.sampling import SamplingRecord, quantised
 
 SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)
 BEST = ' class="best"'
+SAVED = "data:image/svg+xml,"
 
 
 def add_run(folder: RunsFolder, method: str, documents: str = "wxyz", scored: bool = False, **run: Any) -> Path:
@@ -89,6 +92,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.add(tag)
         for name, value in attrs:
+            if tag == "a" and name == "href" and (value or "").startswith(SAVED):
+                continue  # which a page saves and does not open
             if name.startswith("on") or (name in ("src", "href", "action") and (value or "")[:1] != "#"):
                 self.active.append((name, value))
 
@@ -121,6 +126,32 @@ class TestCharts:
         assert (ndcg.lines[2].y[1], ndcg.lines[2].spread[1]) == pytest.approx((0.5, np.std([0.49, 0.51], ddof=1)))
         assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
 
+    def test_with_one_length_of_training_each_method_has_its_interval(self, folder: RunsFolder) -> None:
+        for seed, (method, gain) in enumerate((("ft", 0.1), ("dp", 0.2))):
+            folder.add(method=method, before=around(0.3), after=around(0.3 + gain, seed))
+        comparison = analyse_runs(folder.home)
+        (table,) = comparison.tables
+        quality, difference = forest_plots(table, "ft")
+        assert [(row.method, row.shown) for row in quality.rows] == [
+            ("untrained", "0.300"), ("ft", "0.400"), ("dp", "0.500"),
+        ]  # fmt: skip
+        assert (quality.reference, quality.rows[0].interval) == (pytest.approx(0.3), ())
+        gains = [row.gain for row in table.rows]
+        for row, gain in zip(quality.rows[1:], gains, strict=True):
+            assert gain is not None
+            assert row.interval == pytest.approx((0.3 + gain.low, 0.3 + gain.high))
+        test = table.rows[1].tests["nDCG@10"]
+        assert [(row.method, row.shown) for row in difference.rows] == [("ft", "0"), ("dp", "+10.0")]
+        assert difference.rows[1].interval == pytest.approx((100 * test.low, 100 * test.high))
+        assert difference.reference == 0
+        for plot in (quality, difference):
+            ends = [place for row in plot.rows for place in (row.value, *row.interval)]
+            assert plot.left <= plot.x_of(min(ends)) < plot.x_of(max(ends)) <= plot.right
+        (alone,) = forest_plots(table, None)
+        head = render(comparison).split("<nav>")[0]
+        assert html.escape(quality.caption) in head
+        assert alone.caption == quality.caption
+
     def test_places_lie_within_the_margins_and_steps_are_equally_far(self) -> None:
         line = Line("dp", [100, 200, 800], [0.3, 0.34, 0.33], [0.01, 0, 0])
         chart = Chart("", "steps", "nDCG@10", [line], untrained=0.2)
@@ -139,10 +170,13 @@ class TestCharts:
 
     def test_every_chart_of_the_page_is_a_whole_svg(self, page: str) -> None:
         drawn = re.findall(r"<svg.*?</svg>", page, re.S)
-        charts = [svg for svg in map(ElementTree.fromstring, drawn) if svg.get("role") == "img"]
+        charts = list(map(ElementTree.fromstring, drawn))
         assert len(charts) == 5
+        saved = [ElementTree.fromstring(unquote(text)) for text in re.findall(rf'href="{re.escape(SAVED)}(.*?)"', page)]
+        for one, other in zip(saved, charts, strict=True):
+            assert [text.text for text in one.findall(".//{*}text")] == [text.text for text in other.iter("text")]
         for svg in charts:
-            assert len(list(svg.iter("g"))) == 3
+            assert len(list(svg.iter("g"))) == 3 + 3, "lines and legend"
             points = " ".join(line.get("points", "").strip() for line in svg.iter("polyline"))
             places = [float(value) for value in re.split("[ ,]+", points)]
             assert 0 <= min(places) <= max(places) <= WIDTH

@@ -1,4 +1,4 @@
-"""The report's charts: lines in a static SVG, which the template draws."""
+"""The report's pictures: a forest plot, and lines, each a static SVG that the template draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.experiments.analysis import PRIMARY, RECALL, Group
+from opera.core.intervals import points
+from opera.core.terminal import shortened
+from opera.experiments.analysis import (
+    PRIMARY,
+    RECALL,
+    UNTRAINED,
+    Group,
+    PairedTest,
+    ResultsTable,
+)
 
 COLOURS = {
     "ft": "#7d8590",
@@ -25,11 +34,81 @@ COLOURS = {
 DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 14, 44
-"""Margins."""
+"""Margins of lines."""
+ROW, LETTER, LONGEST = 26, 7.5, 32
+"""Of a forest plot: the height of a row, the width of a letter, and how many a label has."""
+LEGEND = 18
+"""The height of two labels of a legend, side by side."""
 MAX_TICKS = 6
 BANDS = 40
 """Number of bands by similarity, with equally many pairs each."""
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A row of a forest plot.
+
+    Attributes:
+        method: its label, or ``untrained``.
+        value: where its point lies.
+        interval: the ends of its line; empty where there is none.
+        shown: the value as text.
+    """
+
+    method: str
+    value: float
+    interval: tuple[float, ...]
+    shown: str
+
+    @property
+    def label(self) -> str:
+        """The method as it is shown."""
+        return shortened(self.method, LONGEST)
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A forest plot: a row per method with its interval.
+
+    Attributes:
+        caption: what it shows.
+        x_label: what x is.
+        rows: from the top.
+        reference: the value that intervals are compared with, a line down.
+    """
+
+    caption: str
+    x_label: str
+    rows: Sequence[Estimate]
+    reference: float
+
+    width, top, right = WIDTH, 8, WIDTH - 52
+
+    @property
+    def left(self) -> int:
+        """Where the axis begins, right of the labels."""
+        return round(24 + LETTER * max(len(row.label) for row in self.rows))
+
+    @property
+    def bottom(self) -> int:
+        """Where the rows end."""
+        return self.top + ROW * len(self.rows)
+
+    @property
+    def height(self) -> int:
+        """The rows', the ticks' and the label's."""
+        return self.bottom + BOTTOM
+
+    @cached_property
+    def x_ticks(self) -> list[float]:
+        """Round numbers around all values and intervals."""
+        ends = [end for row in self.rows for end in (row.value, *row.interval)]
+        return nice_ticks([self.reference, *ends])
+
+    def x_of(self, value: float) -> float:
+        """The place of a value."""
+        return _place(value, self.x_ticks, self.left, self.right)
 
 
 @dataclass(frozen=True)
@@ -67,7 +146,25 @@ class Chart:
     lines: Sequence[Line]
     untrained: float | None = None
 
-    width, height, left, right, bottom = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM
+    width, left, right, bottom = WIDTH, LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM
+
+    @property
+    def height(self) -> int:
+        """The lines' and the legend's."""
+        return HEIGHT + LEGEND * ((len(self.lines) + 1) // 2)
+
+    @cached_property
+    def legend(self) -> list[tuple[Line, str, int, int]]:
+        """Each line with its label and the place of that, two side by side."""
+        return [
+            (
+                line,
+                shortened(line.method, LONGEST),
+                LEFT + (WIDTH - LEFT) // 2 * (number % 2),
+                HEIGHT + LEGEND * (number // 2) + LEGEND // 2,
+            )
+            for number, line in enumerate(self.lines)
+        ]
 
     @cached_property
     def x_ticks(self) -> list[float]:
@@ -116,6 +213,37 @@ def nice_ticks(values: Sequence[float], intervals: int = 4) -> list[float]:
     step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = int(np.floor(low / step + 1e-9)), int(np.ceil(high / step - 1e-9))
     return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+
+
+def forest_plots(table: ResultsTable, baseline: str | None) -> list[Forest]:
+    """Draw each method's quality beside the untrained model's, and its difference from the
+    baseline."""
+    untrained = table.untrained[PRIMARY]
+    rows = [Estimate(UNTRAINED, untrained, (), f"{untrained:.3f}")]
+    for row in table.rows:
+        mean = row.measures[PRIMARY].mean
+        rows.append(Estimate(row.method, mean, _ends(row.gain, mean, 1), f"{mean:.3f}"))
+    of_all = " (corrected by Holm)" if len(table.rows) > 1 else ""
+    after = f"after {table.steps:,} steps"
+    caption = f"{PRIMARY} {after}, with the 95% interval{of_all} of its change by training"
+    plots = [Forest(caption, PRIMARY, rows, untrained)]
+    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+    if baseline is not None and tests:
+        rows = [Estimate(baseline, 0, (), "0")]
+        for method, test in tests.items():
+            value = 100 * test.difference
+            ends = _ends(test, value, 100)
+            rows.append(Estimate(method, value, ends, points(test.difference)))
+        caption = f"difference from {baseline} {after}, with its 95% interval, corrected by Holm"
+        plots.append(Forest(caption, f"points of {PRIMARY}", rows, 0))
+    return plots
+
+
+def _ends(test: PairedTest | None, value: float, scale: int) -> tuple[float, ...]:
+    """The ends of a difference's interval, moved to where its point lies."""
+    if test is None:
+        return ()
+    return tuple(value + scale * (end - test.difference) for end in (test.low, test.high))
 
 
 def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[Chart]:

@@ -21,8 +21,8 @@ from opera.experiments.analysis import (
     format_settings,
     short_name,
 )
-from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import colour, sampling_charts, steps_charts
+from opera.experiments.analysis.verdict import Verdict, verdict
+from opera.experiments.report.charts import colour, forest_plots, sampling_charts, steps_charts
 from opera.experiments.report.tables import ranks_table, tables_of
 from opera.runs.folder import REPORT_FILE, is_report
 from opera.runs.guard_words import dev_sentence
@@ -87,21 +87,27 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = (files("opera.experiments.report") / "assets" / "page.css").read_text(encoding="utf-8")
+    assets = files("opera.experiments.report") / "assets"
+    styles = {
+        name: Markup((assets / f"{name}.css").read_text(encoding="utf-8"))
+        for name in ("page", "picture")
+    }
     record = comparison.groups[0].runs[0].record
     page = environment.get_template("page.html").render(
         title=_title(comparison),
         models=[short_name(model) for model in comparison.models],
         runs=sum(len(group.runs) for group in comparison.groups),
-        verdicts=verdict(comparison),
         shared=format_settings(comparison.shared),
         versions=record.versions,
         device=record.device,
         comparison=comparison,
         ranks=ranks_table(comparison),
-        sections=[_section(comparison, table) for table in comparison.final_tables()],
+        sections=[
+            _section(comparison, table, found)
+            for table, found in zip(comparison.final_tables(), verdict(comparison), strict=True)
+        ],
         colour=colour,
-        style=Markup(style),
+        styles=styles,
     )
     return str(page)
 
@@ -113,15 +119,17 @@ def _title(comparison: Comparison) -> str:
     return f"{methods} on {', '.join(names)}"
 
 
-def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
+def _section(comparison: Comparison, final: ResultsTable, found: Verdict) -> dict[str, Any]:
     """What the template shows of one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
     alone = [guards[0].sentences[0]] if len(guards) == 1 and len(guards[0].shares) == 1 else []
     return {
         "name": final.name,
+        "verdict": found,
+        "pictures": steps_charts(groups, final.untrained)
+        or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
-        "charts": steps_charts(groups, final.untrained),
         "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
         "guard": [f"{sentence}." for sentence in alone]
         + [dev_sentence(guard.typical) for guard in guards],
