@@ -56,7 +56,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(sampler)))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
-    known = KnownPositives(pairs, len(data.corpus))
+    known = KnownPositives.of(pairs)
     loss = InfoNCELoss(model, sampler, 0.05, known, lambda *_: None, gradient_cache=texts or None)
     start = time.perf_counter()
     if batch:

@@ -114,7 +114,7 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         ids = np.unique(drawn.pair_ids)
         seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
         again = np.searchsorted(ids, drawn.pair_ids)
-        sampler.observe(step, drawn.pair_ids, seen[1][again], seen[2][again])
+        sampler.observe(step, drawn.pair_ids, seen[1][again], seen[2][again], rng.random(len(again)))
         sampler.finish(step)
     median = {kind: float(np.median(values[1:])) * 1e3 for kind, values in times.items()}
     return {

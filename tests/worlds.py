@@ -35,6 +35,7 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
     ("sp+dp", {"k": 0.7, "levels": "document", "threshold": "per_query", "query_score": "similarity"}),
     ("sp+dp", {"k": 0.6, "query_score": "loss", "soft": False}),
+    ("denoise", {}),
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
 

@@ -21,6 +21,7 @@ from opera.data.pairs import TrainingPairs
 from opera.training.distillation import DistillationLoss, divergences
 from opera.training.loss import info_nce_losses
 from opera.training.sampler import Batch
+from opera.training_set.documents import KnownPositives
 from small_runs import SMALL
 
 ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])
@@ -37,7 +38,10 @@ def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values:
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
     sampler: Any = SimpleNamespace(pairs=PAIRS, batch_at=lambda step, position: batch)
     model: Any = None
-    loss = DistillationLoss(model, sampler, 0.1, None, lambda *found: seen is not None and seen.append(found))
+    known = KnownPositives.of(PAIRS)
+    loss = DistillationLoss(
+        model, sampler, 0.1, known, lambda *found: seen is not None and seen.append(found), masks=False
+    )
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher), query_rows=QUERIES, pairs=PAIRS, listed=None, negatives_kind="random"
     )

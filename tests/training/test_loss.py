@@ -47,8 +47,8 @@ class Step:
         self.seen: list[Any] = []
 
     def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
-        known = self.known if masked else None
-        return InfoNCELoss(self.model, self.sampler, 0.05, known, lambda *values: self.seen.append(values), **more)
+        more |= {"masks": masked}
+        return InfoNCELoss(self.model, self.sampler, 0.05, self.known, lambda *values: self.seen.append(values), **more)
 
     def value(self, loss: Any, seed: int = 1) -> Tensor:
         """The loss of the batch, with the dropout of a seed."""
@@ -90,7 +90,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     # Sums of at most 1,000 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
     torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
-    number, ids, similarity, losses = step.seen[0]
+    number, ids, similarity, losses, _ = step.seen[0]
     assert number == 0
     assert ids.tolist() == step.sampler.batch_at(0, 0).pair_ids.tolist()
     assert step.labels.tolist() == [[0, position] for position in range(BATCH)]

@@ -37,6 +37,11 @@ def run(model: SentenceTransformer, loss: Any) -> tuple[float, torch.Tensor]:
     return value.item(), torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
+def alone() -> torch.Tensor:
+    """No document of the batch is a known positive of another's query."""
+    return torch.eye(4, dtype=torch.bool)
+
+
 @pytest.mark.parametrize("kind", [*LOSSES])
 def test_similarity_and_infonce_are_seen_under_every_loss(
     kind: str, model: SentenceTransformer, bert_model: Path
@@ -46,12 +51,14 @@ def test_similarity_and_infonce_are_seen_under_every_loss(
     cosines = (queries @ documents.T).detach()
     losses = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(4), reduction="none")
     loss, seen = LOSSES[kind](model, open_model(bert_model)), []
-    watch = LossWatch(model, loss, None, lambda queries: None, lambda *values: seen.append(values))
+    watch = LossWatch(model, loss, None, lambda queries: None, lambda *values: seen.append(values), alone)
     assert watch.temperature == 0.05
     assert watch.weighs == ("gist" not in kind)
     run(model, loss)
     torch.testing.assert_close(seen[0][0], cosines.diagonal(), rtol=0, atol=1e-6)
     torch.testing.assert_close(seen[0][1], losses, rtol=0, atol=1e-4)
+    above = (cosines > cosines.diagonal()[:, None]).sum(1)
+    torch.testing.assert_close(seen[0][2], (above + 0.5) / 4)
 
 
 @pytest.mark.parametrize("matryoshka", [False, True])
@@ -62,7 +69,7 @@ def test_weights_multiply_each_pairs_loss(cached: bool, matryoshka: bool, model:
         loss = CachedMultipleNegativesRankingLoss(model, mini_batch_size=2)
     if matryoshka:
         loss = MatryoshkaLoss(model, loss, [32, 8])
-    watch = LossWatch(model, loss, None, lambda queries: WEIGHTS, lambda *seen: None)
+    watch = LossWatch(model, loss, None, lambda queries: WEIGHTS, lambda *seen: None, alone)
     value, gradient = run(model, loss)
     watch.begin = lambda queries: None
     _, plain = run(model, loss)
@@ -86,7 +93,7 @@ def test_weights_multiply_each_pairs_loss(cached: bool, matryoshka: bool, model:
 @pytest.mark.parametrize("options", [{"similarity_fct": dot_score}, {"directions": ("query_to_doc", "doc_to_query")}])
 def test_losses_that_are_no_mean_of_infonce_cannot_weigh(options: dict[str, Any], model: SentenceTransformer) -> None:
     loss = MultipleNegativesRankingLoss(model, **options)
-    assert not LossWatch(model, loss, None, lambda queries: None, lambda *seen: None).weighs
+    assert not LossWatch(model, loss, None, lambda queries: None, lambda *seen: None, alone).weighs
 
 
 def test_losses_without_a_temperature_are_named(model: SentenceTransformer) -> None:

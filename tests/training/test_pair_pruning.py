@@ -52,7 +52,7 @@ def test_what_is_observed_is_what_was_drawn(method: str, dataset: Dataset, model
     part.train = lambda *given: (seen.append(given[1:]), plain(*given))[1]  # type: ignore[method-assign]
     trainer.train()
     assert len(seen) == part.sampler.method.plan.max_steps == 6
-    rows, (_, similarity, loss) = part.rows.rows(seen[0][0]), seen[0]
+    rows, (_, similarity, loss, _) = part.rows.rows(seen[0][0]), seen[0]
     cosines = torch.from_numpy(queries[rows] @ documents[rows].T)
     np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-6)
     expected = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)), reduction="none")

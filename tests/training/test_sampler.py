@@ -47,7 +47,7 @@ def trained(sampler: PairSampler) -> list[list[Row]]:
             pair_ids = np.concatenate(
                 [sampler.batch_at(step, b[0].position).pair_ids for b in batches if b[0].step == step]
             )
-            sampler.observe(step, pair_ids, np.full(size, 0.5), np.full(size, 1.0))
+            sampler.observe(step, pair_ids, np.full(size, 0.5), np.full(size, 1.0), np.full(size, 0.1))
             sampler.finish(step)
     return batches
 
@@ -69,10 +69,10 @@ def test_a_step_uses_observations_up_to_the_lag_and_no_later(pairs: TrainingPair
     sampler = make_sampler(pairs, lag)
     seen: list[int] = []
     sampler.method.observe = lambda ids, *_: seen.append(int(ids[0]))  # type: ignore[method-assign]
-    for step in range(10):
+    for step in range(7):
         sampler.draw_step(step)
         assert seen == list(range(step - lag + 1))
-        sampler.observe(step, np.full(4, step), np.full(4, 0.5), np.full(4, 0.5))
+        sampler.observe(step, np.full(4, step), *np.full((3, 4), 0.5))
 
 
 def test_reading_further_ahead_than_the_lag_is_refused(pairs: TrainingPairs) -> None:
@@ -81,7 +81,7 @@ def test_reading_further_ahead_than_the_lag_is_refused(pairs: TrainingPairs) -> 
     sampler.draw_step(1)
     with pytest.raises(NotObservedError, match="step 0 is not observed in full, and with lag=2 a draw needs it"):
         sampler.draw_step(2)
-    sampler.observe(0, np.arange(2), np.full(2, 0.5), np.full(2, 0.5))  # one of its two batches
+    sampler.observe(0, np.arange(2), *np.full((3, 2), 0.5))  # one of its two batches
     with pytest.raises(NotObservedError, match="not observed in full"):
         sampler.draw_step(2)
 
@@ -100,7 +100,7 @@ def test_processes_share_each_batch_out(pairs: TrainingPairs, world: int) -> Non
 
 def test_state_round_trips_through_flat_arrays(pairs: TrainingPairs, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    observed = [(rng.random(4), rng.random(4)) for _ in range(20)]
+    observed = [rng.random((3, 4)) for _ in range(20)]
 
     def run(sampler: PairSampler, until: int, ahead: int) -> list[list[Row]]:
         """Train up to a step as a loader that reads ahead would."""
@@ -160,7 +160,7 @@ def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
         if step < 2:  # the first pruned pass has 20 queries above the mean and 15 of the 20 below
             assert np.array_equal(weights, np.where(learned, np.float32(1 / 0.75), np.float32(1)))
         seen |= set(weights.tolist())
-        sampler.observe(step, drawn.pair_ids, np.zeros(16), queries.astype(float))
+        sampler.observe(step, drawn.pair_ids, np.zeros(16), queries.astype(float), np.zeros(16))
     assert seen == {1.0, float(np.float32(1 / 0.75))}
 
 

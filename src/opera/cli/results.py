@@ -52,6 +52,19 @@ def print_before_after(screen: Screen, run: Run) -> None:
     screen.lines(few_queries(per_query.num_rows))
 
 
+def print_labels(screen: Screen, run: Run) -> None:
+    """Print how many training pairs look false, and where they are listed."""
+    from opera.runs.folder import SUSPICIOUS_FILE
+
+    if (found := run.record.false_pairs) is None:
+        return
+    about = (
+        f"{found.share:.0%} of the training pairs look false ({found.low:.0%} to {found.high:.0%})"
+    )
+    listed = f"{run.path / SUSPICIOUS_FILE} lists {found.suspicious:,}, the worst first"
+    screen.lines(f"\nAbout {about}; {listed}")
+
+
 def print_parts(screen: Screen, run: Run) -> None:
     """Print the main measure at each number of first dimensions, and on each of several data
     sets.

@@ -24,7 +24,7 @@ from opera.cli.options import (
     settings_but,
     source_option,
 )
-from opera.cli.results import how_to_use, print_before_after, print_parts
+from opera.cli.results import how_to_use, print_before_after, print_labels, print_parts
 from opera.cli.screen import Screen
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
@@ -79,7 +79,7 @@ def train(
         str | None,
         typer.Option(
             "--method",
-            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you "
+            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise, or one that you "
             "registered",
         ),
     ] = None,
@@ -176,6 +176,7 @@ def _print_run(screen: Screen, run: Run) -> None:
     measures = run.measures
     print_before_after(screen, run)
     print_parts(screen, run)
+    print_labels(screen, run)
     if run.record.guard is None and measures["after"][PRIMARY] < measures["before"][PRIMARY]:
         advice = "leave guard=false out, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")
@@ -186,13 +187,14 @@ def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.changes import changes_on_test
     from opera.runs.guard_words import verdict_words
 
-    guard, measures = run.record.guard, run.measures
+    guard, false, measures = run.record.guard, run.record.false_pairs, run.measures
     changes = changes_on_test(run.per_query(), measures["after"])
     parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
     return {
         "run": str(run.path),
         "guard": None if guard is None else guard.model_dump(),
         "verdict": None if guard is None else verdict_words(guard),
+        "false_pairs": None if false is None else false.model_dump(),
         "measures": measures,
         "changes": {name: vars(change) for name, change in changes.items()},
         **{name: [each.model_dump() for each in found] for name, found in parts.items() if found},

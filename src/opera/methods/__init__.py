@@ -1,4 +1,4 @@
-"""The methods of the paper: NumPy, no torch.
+"""The methods of the paper, and denoising: NumPy, no torch.
 
 A new method is one class and one line: a subclass of :class:`Method`, and
 ``register_method(MyMethod)``.
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from opera.core.registry import Registry
 from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
+from opera.methods.denoise import Denoise
 from opera.methods.dynamic import DynamicPruning
 from opera.methods.finetuning import FineTuning
 from opera.methods.infobatch import InfoBatch
@@ -34,7 +35,9 @@ __all__ = [
 ]
 
 METHODS: Registry[type[Method[Any]]] = Registry("method")
-"""All methods by name, in the order of tables: those of the paper, then those that users add."""
+"""All methods by name, in the order of tables: those of the paper, ``denoise``, then those that
+users add.
+"""
 
 AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "ft", "dp"
 """What ``method`` is by default, the method that it stands for, and the one under a preset of the
@@ -76,5 +79,6 @@ for _method in (
     InfoBatch,
     DynamicPruning,
     StaticThenDynamic,
+    Denoise,
 ):
     register_method(_method)

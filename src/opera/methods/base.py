@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
+from opera.methods.first_visits import FirstVisits
 from opera.methods.scores import PairScores
 
 
@@ -136,6 +137,7 @@ class Method(ABC, Generic[S]):
     Attributes:
         kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before
             training.
+        visits: what the first visit of each pair found, whatever the method.
 
     Raises:
         ValueError: if scores are required and missing.
@@ -154,6 +156,7 @@ class Method(ABC, Generic[S]):
             raise ValueError(f"{self.name} needs the untrained model's scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # takes no memory
+        self.visits = FirstVisits.none(pairs.n_pairs)
         self.start()
 
     def start(self) -> None:

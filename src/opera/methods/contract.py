@@ -203,6 +203,7 @@ def check_resume(method: AnyMethod, settings: Settings) -> None:
         for step in range(cut):
             _observe(first, first.draw(step), step)
         second.load_state_dict(read_back(first.state_dict()))
+        second.visits.load_state_dict(read_back(first.visits.state_dict()))
         fault = "after load_state_dict, draws must be those of the saved method"
         for step in range(cut, 40):
             drawn = first.draw(step)
@@ -291,6 +292,7 @@ def _made(method: AnyMethod, settings: Settings) -> Method[Any]:
 def _observe(made: Method[Any], drawn: Draw, step: int) -> None:
     rng, size = generator(step, "contract.forward"), len(drawn.pair_ids)
     seen = rng.uniform(-1, 1, size), rng.exponential(2.0, size)
+    made.visits.see(step, drawn.pair_ids, rng.random(size).astype(np.float32))
     made.observe(drawn.pair_ids, *(values.astype(np.float32) for values in seen))
 
 

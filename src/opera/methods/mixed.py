@@ -13,6 +13,7 @@ from opera.core.arrays import FloatArray, IntArray
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Plan, Probabilities
+from opera.methods.first_visits import FirstVisits
 from opera.methods.scores import PairScores
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -85,6 +86,7 @@ class MixedMethod(Method[Settings]):
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.name, self.title = method_class.name, method_class.title  # type: ignore[misc]
         self.mixture, self._first_pairs = mixture, mixture.first_pairs(pairs)
+        self.visits = FirstVisits.none(pairs.n_pairs)
         self._methods: list[Method[Any]] = []
         owner = self._owners(np.arange(pairs.n_pairs))
         sizes = mixture.largest(plan.batch_size).tolist()
@@ -93,7 +95,9 @@ class MixedMethod(Method[Settings]):
             steps = math.ceil(plan.max_steps * plan.batch_size * share / size) + 1
             own_scores = None if scores is None else scores.subset(owner == number, own)
             own_plan = Plan(plan.seed, steps, size)
-            self._methods.append(method_class(own, own_plan, settings, own_scores))
+            made = method_class(own, own_plan, settings, own_scores)
+            made.visits = self.visits.part(slice(*self._first_pairs[number : number + 2].tolist()))
+            self._methods.append(made)
         self._step, self._steps = 0, [0] * len(sizes)
         self._waiting = [Draw.unweighted(np.empty(0, dtype=np.int64)) for _ in sizes]
         self.kept = np.concatenate([method.kept for method in self._methods])

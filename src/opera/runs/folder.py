@@ -5,6 +5,7 @@
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn, whether it is injected
+      suspicious_pairs.csv  the training pairs that look false, the worst first
       trace.parquet       a row per step
       sampling.npz        the sampling probabilities at about 50 steps
       model/              loads with SentenceTransformer(path)
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import csv
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import RunFolderError
@@ -44,6 +46,7 @@ RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
+SUSPICIOUS_FILE = "suspicious_pairs.csv"
 TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
@@ -63,6 +66,7 @@ OURS = (
     MEASURES_FILE,
     PER_QUERY_FILE,
     PAIRS_FILE,
+    SUSPICIOUS_FILE,
     TRACE_FILE,
     SAMPLING_FILE,
     MODEL_FOLDER,
@@ -178,6 +182,9 @@ class Run:
         Its columns are ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept``
         (not pruned before training), and the untrained ``similarity`` and ``cbs`` where the method
         needed them. With ``pair_weights=scores``, ``start_score`` stood in place of the similarity.
+        ``first_rank`` is the share of the batch's other documents that ranked above the pair's when
+        it was first visited, at ``first_step``; null if it never was. ``probability_false``
+        is made of it.
         """
         columns = {"query_id": "text", "times_drawn": "whole", "injected": "flag"}
         return read_table(self.path / PAIRS_FILE, columns)
@@ -234,6 +241,12 @@ class RunWriter:
     def write_pairs(self, columns: Mapping[str, Any]) -> None:
         """Write ``pairs.parquet``."""
         self._write_table(PAIRS_FILE, columns)
+
+    def write_suspicious(self, columns: Mapping[str, Any]) -> None:
+        """Write ``suspicious_pairs.csv``."""
+        if self.writes:
+            write = partial(csv.write_csv, pa.table(dict(columns)))
+            replace_file(self.path / SUSPICIOUS_FILE, write)
 
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""

@@ -98,6 +98,24 @@ class NoiseRecord(_Part):
     share_of_draws: float
 
 
+class FalsePairsRecord(_Part):
+    """How many training pairs look false by their first visits (docs/false-labels.md).
+
+    Attributes:
+        share: of the pairs, estimated.
+        low: lower end of its 95% interval, by a bootstrap over queries.
+        high: upper end.
+        visited: how many pairs were visited, from which the share is estimated.
+        suspicious: how many of them ``suspicious_pairs.csv`` lists.
+    """
+
+    share: float
+    low: float
+    high: float
+    visited: int
+    suspicious: int
+
+
 class TrainingRecord(_Part):
     """How training went.
 
@@ -305,6 +323,8 @@ class RunRecord(_Part):
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
             without CBS.
         noise: the injected false positives; ``None`` where there are none.
+        false_pairs: how many training pairs look false; ``None`` until training is done, and where
+            too few were visited.
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
@@ -329,6 +349,7 @@ class RunRecord(_Part):
     negatives: NegativesRecord | None = None
     smallest_cbs_pool: int | None = None
     noise: NoiseRecord | None = None
+    false_pairs: FalsePairsRecord | None = None
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
     matryoshka: list[SizeRecord] | None = None

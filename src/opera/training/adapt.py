@@ -43,8 +43,8 @@ def adapt(
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with
             ``query_vectors`` and ``document_vectors`` any name, for the record.
         out: the run folder to write.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or ``auto``
-            for :data:`opera.methods.DEFAULT_METHOD`.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
+            ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that

@@ -83,9 +83,10 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         pair_ids: NDArray[np.int64],
         similarity: NDArray[np.float32],
         loss: NDArray[np.float32],
+        p: NDArray[np.float32],
     ) -> None:
         """Pass what a batch gave on to the sampler, and keep its losses."""
-        self.sampler.observe(step, pair_ids, similarity, loss)
+        self.sampler.observe(step, pair_ids, similarity, loss, p)
         self._losses.append(loss)
 
     def on_log(

@@ -28,8 +28,9 @@ from opera.training.sampler import Batch, NotFiniteError, PairSampler
 from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
-Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
-"""Called with the step, pair ids ``[W·m]``, cosine similarities ``[W·m]`` and losses ``[W·m]``."""
+Values = NDArray[np.float32]
+Observer = Callable[[int, NDArray[np.int64], Values, Values, Values], None]
+"""Called with the step, pair ids, cosine similarities, losses and p-values, each ``[W·m]``."""
 
 
 def info_nce_losses(
@@ -54,6 +55,29 @@ def info_nce_losses(
     )
 
 
+def p_values(similarity: Tensor, known: Tensor | None, first: int = 0) -> Tensor:
+    """Rank each pair's document among the batch's: uniform in (0, 1) for a random document.
+
+    It is (a + ½)/(b + 1) where a of b other documents score higher, one that scores the same
+    counting half.
+
+    Args:
+        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
+        known: bool ``[m, M]``, the known positives of each query, which say nothing.
+        first: column of the first row's positive.
+
+    Returns:
+        float32 ``[m]``; NaN where no document is left to compare with.
+    """
+    own = torch.arange(len(similarity), device=similarity.device)
+    others = torch.ones_like(similarity, dtype=torch.bool) if known is None else ~known
+    others[own, first + own] = False
+    gap = similarity - similarity[own, first + own][:, None]
+    above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
+    count = others.sum(1)
+    return torch.where(count > 0, (above + 0.5) / (count + 1), torch.nan)
+
+
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     """A loss of each pair over the cosine similarities of its batch.
 
@@ -69,8 +93,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         model: the model that trains.
         sampler: knows the pairs, documents and weights of each batch.
         temperature: of the softmax.
-        known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper).
+        known: the known positives of each query.
         observer: called for every training batch.
+        masks: whether known positives are left out of a query's negatives; not in the paper.
         gradient_cache: texts per forward pass; ``None`` for all of a column at once.
         sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147):
             the loss is the mean over them and the whole; what is observed is of the whole.
@@ -85,15 +110,17 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         model: SentenceTransformer,
         sampler: PairSampler,
         temperature: float,
-        known: KnownPositives | None,
+        known: KnownPositives,
         observer: Observer,
         *,
+        masks: bool = True,
         gradient_cache: int | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.model, self.sampler, self.temperature = model, sampler, temperature
         self.known, self.observer, self.sizes = known, observer, tuple(sizes)
+        self.masks = masks
         self.uses_gradient_cache, self.mini_batch_size = (
             gradient_cache is not None,
             gradient_cache or 0,
@@ -207,11 +234,12 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         ):  # cosines in float32 even from half precision
             queries, *documents = (at_least_float32(part) for part in embeddings)
             everyones = torch.cat([gather_embeddings(part) for part in documents])
-            excluded = self._excluded(batch, device)
+            known = self._known(batch, device)
+            excluded = known if self.masks else None
             similarity = batch_cosines(queries, everyones)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
-            self._observe(step, batch, similarity.detach(), observed)
+            self._observe(step, batch, similarity.detach(), observed, known)
             for size in self.sizes:
                 losses = losses + self.batch_losses(
                     batch_cosines(queries[:, :size], everyones[:, :size]), excluded, batch
@@ -219,25 +247,26 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         weights = torch.from_numpy(batch.weights[batch.own]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
 
-    def _excluded(self, batch: Batch, device: torch.device) -> Tensor | None:
+    def _known(self, batch: Batch, device: torch.device) -> Tensor:
         """Mark the known positives among a query's negatives: bool ``[m, M]``."""
-        if self.known is None:
-            return None
         queries = self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]
         columns = batch.doc_rows.T.ravel()  # all positives, then all first negatives, ...
-        excluded = self.known.contains(queries[:, None], columns)
+        known = self.known.contains(queries[:, None], columns)
         own = np.arange(len(queries))
-        excluded[own, batch.own.start + own] = False
-        return torch.from_numpy(excluded).to(device)
+        known[own, batch.own.start + own] = False
+        return torch.from_numpy(known).to(device)
 
-    def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
-        """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses
-        [m]``."""
+    def _observe(
+        self, step: int, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
+    ) -> None:
+        """Pass each pair's cosine, loss and p-value to the observer: of ``similarity [m, M]``,
+        ``losses [m]`` and ``known [m, M]``."""
         of_positives = similarity[
             :, batch.own
         ].diagonal()  # a row's positive is at its own place among the columns
-        observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses)
-        self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
+        p = p_values(similarity, known, batch.own.start)
+        observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses, p)
+        self.observer(step, batch.pair_ids, *observed.T)
 
 
 class InfoNCELoss(InBatchLoss):
@@ -264,16 +293,17 @@ def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
 
 
 def observed_everywhere(
-    step: int, pair_ids: NDArray[np.int64], similarity: Tensor, losses: Tensor
+    step: int, pair_ids: NDArray[np.int64], similarity: Tensor, losses: Tensor, p: Tensor
 ) -> NDArray[np.float32]:
-    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in
-    their order.
+    """Gather what each process saw of its pairs: float32 ``[W·m, 3]``, similarity, loss and
+    p-value, in their order.
 
     Args:
         step: the step, from 0.
         pair_ids: int64 ``[m]``, the pairs of this process.
         similarity: float ``[m]``.
         losses: float ``[m]``.
+        p: float ``[m]``.
 
     Raises:
         TrainingError: if a loss is not a finite number.
@@ -281,7 +311,8 @@ def observed_everywhere(
     finite = torch.isfinite(losses)
     if not finite.all():
         raise NotFiniteError("the loss", step, pair_ids, finite.cpu().numpy())
-    return gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
+    seen = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
+    return gather_values(seen).cpu().numpy()
 
 
 def at_least_float32(embeddings: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from opera.core.terminal import shown
 from opera.encoder.embeddings import Vectors
 from opera.training.pair_rows import PairRows
 from opera.training.sampler import NotObservedError, PairSampler
+from opera.training_set.documents import KnownPositives
 
 ADVICE = (
     "the trainer's train_dataset must be the dataset that PairPruning was given, "
@@ -43,6 +44,7 @@ class PrunedSet:
 
     Attributes:
         rows: its pairs.
+        known: the positives of each query.
         vectors: the untrained model's, of queries and documents, where the method starts from them.
         sampler: draws, from when training begins.
         length: batches per epoch, over all processes; 0 until a trainer asks for them.
@@ -58,6 +60,7 @@ class PrunedSet:
         self, rows: PairRows, vectors: tuple[Vectors, Vectors] | None, waiting: deque[Given]
     ) -> None:
         self.rows, self.vectors, self._waiting = rows, vectors, waiting
+        self.known = KnownPositives.of(rows.pairs)
 
     def __len__(self) -> int:
         return self.length
@@ -93,9 +96,10 @@ class PrunedSet:
         pair_ids: IntArray,
         similarity: NDArray[np.float32],
         loss: NDArray[np.float32],
+        p: NDArray[np.float32],
     ) -> None:
         """Note that a batch was trained, and what was seen of it."""
-        self.sampler.observe(step, pair_ids, similarity, loss)
+        self.sampler.observe(step, pair_ids, similarity, loss, p)
         self.sampler.finish(step)
 
     def curves(self) -> dict[str, float]:

@@ -24,7 +24,7 @@ from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import process_index
 from opera.core.terminal import shown
 from opera.training.distributed import gather_embeddings, gather_values
-from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
+from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses, p_values
 
 CELLS = 2**24
 """Similarities computed at once."""
@@ -33,8 +33,8 @@ Begin = Callable[[dict[str, Tensor]], Tensor | None]
 """Called with the tokenised queries before a loss of training; returns weights of the pairs,
 ``[m]``, or ``None``.
 """
-Observe = Callable[[Tensor, Tensor], None]
-"""Called with the similarity and loss of each pair, ``[m]``."""
+Observe = Callable[[Tensor, Tensor, Tensor], None]
+"""Called with the similarity, loss and p-value of each pair, ``[m]``."""
 
 
 class LossWatch:
@@ -46,6 +46,7 @@ class LossWatch:
         temperature: of the reported InfoNCE; ``None`` for that of the loss.
         begin: called before each loss of training.
         observe: called after it.
+        known: returns which positives of the batch are known positives of each query, ``[m, m]``.
 
     Attributes:
         weighs: whether pairs can have weights under this loss.
@@ -62,8 +63,10 @@ class LossWatch:
         temperature: float | None,
         begin: Begin,
         observe: Observe,
+        known: Callable[[], Tensor],
     ) -> None:
         self.model, self.loss, self.begin, self.observe = model, loss, begin, observe
+        self.known = known
         self.temperature = temperature if temperature is not None else temperature_of(loss)
         self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
         self._embedded: list[Tensor] = []
@@ -95,9 +98,9 @@ class LossWatch:
             seen = self._observations(len(inputs[0]))
         self.observe(*seen)
 
-    def _observations(self, columns: int) -> tuple[Tensor, Tensor]:
-        """Return similarity and loss of each pair ``[m]``, from the embeddings in the order they
-        were made."""
+    def _observations(self, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return similarity, loss and p-value of each pair ``[m]``, from the embeddings in the
+        order they were made; p-values are among the positives of this process."""
         embedded, self._embedded = self._embedded, []
         rows = sum(map(len, embedded))
         if rows == 0 or rows % columns:
@@ -108,9 +111,13 @@ class LossWatch:
         parts = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, CELLS // (columns * len(parts[0])))
         gather = gather_values if self.across else None
-        pairs = [found for _, *found in pair_losses(parts, self.temperature, size, gather)]
-        similarity, losses = (torch.cat(values) for values in zip(*pairs, strict=True))
-        return similarity, losses
+        known = self.known().to(parts[0].device)
+        found = []
+        for part, cosines, losses in pair_losses(parts, self.temperature, size, gather):
+            p = p_values(cosines, known[part], part.start)
+            found.append((cosines[:, part].diagonal(), losses, p))
+        similarity, losses, p = (torch.cat(values) for values in zip(*found, strict=True))
+        return similarity, losses, p
 
 
 def pair_losses(
@@ -119,7 +126,8 @@ def pair_losses(
     size: int,
     gather: Callable[[Tensor], Tensor] | None,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield ``size`` rows at a time with similarity and InfoNCE loss of their pairs ``[m]``.
+    """Yield ``size`` rows at a time with their cosines to this process's positives ``[size, m]``
+    and the InfoNCE losses of their pairs.
 
     Args:
         columns: embeddings of the queries, of their positives and of negatives, each ``[m,
@@ -136,7 +144,7 @@ def pair_losses(
         rows = slice(start, start + size)
         cosines = batch_cosines(queries[rows], candidates)
         losses = info_nce_losses(cosines, temperature, None, first + start)
-        yield rows, cosines[:, first + start :].diagonal(), losses
+        yield rows, cosines[:, first : first + len(queries)], losses
 
 
 def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> bool:

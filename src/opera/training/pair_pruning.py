@@ -266,7 +266,9 @@ class PairPruning:
                 f"loss: {type(made).__name__} was made with another model than PairPruning; use "
                 "the same"
             )
-        watch = LossWatch(self.model, made, self.temperature, self._take, self._observe)
+        watch = LossWatch(
+            self.model, made, self.temperature, self._take, self._observe, self._known
+        )
         if self.method.weighs and not watch.weighs:
             raise SettingError(
                 f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as "
@@ -308,13 +310,20 @@ class PairPruning:
                 f"{rows.data.source}; {ADVICE}"
             )
 
-    def _observe(self, similarity: Tensor, losses: Tensor) -> None:
+    def _known(self) -> Tensor:
+        """Mark the positives of this process's batch that its queries have: bool ``[m, m]``."""
+        own = self._taken[process_index()]
+        pairs, ids = own.source.rows.pairs, own.source.sampler.pairs_of(own.step)
+        known = own.source.known.contains(pairs.pair_query[ids][:, None], pairs.pair_doc[ids])
+        return torch.from_numpy(known)
+
+    def _observe(self, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
         """Pass on what every process saw of its batch."""
         own = self._taken[process_index()]
         pair_ids = own.source.sampler.pairs_of(own.step)
-        seen = observed_everywhere(own.step, pair_ids.astype(np.int64), similarity, losses)
+        seen = observed_everywhere(own.step, pair_ids.astype(np.int64), similarity, losses, p)
         for (part, step), values in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
-            part.train(step, part.sampler.pairs_of(step), values[:, 0], values[:, 1])
+            part.train(step, part.sampler.pairs_of(step), *values.T)
 
 
 def _updates(args: Any, loader: Any) -> int:

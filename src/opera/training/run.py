@@ -36,6 +36,7 @@ from opera.runs.reading import broken
 from opera.runs.record import GuardRecord, SetRecord, SizeRecord
 from opera.training.adapt import Checked
 from opera.training.callbacks import PREFIX, Services, checked_callbacks, service_names
+from opera.training.false_pairs import record_of, suspicious_columns
 from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
 from opera.training.model_card import write_model_card
@@ -185,6 +186,9 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
         for when in ("before", "after"):
             columns[f"{when} documents"] = moments[when].top_documents
         run.write_pairs(fit.pair_columns())
+        false, visits = fit.false_pairs, fit.method.visits
+        if false is not None:
+            run.write_suspicious(suspicious_columns(fit.training_set, false, visits))
         run.write_measures(measures)
         run.write_per_query(columns)
         if guard is not None:
@@ -198,6 +202,7 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
             "status": "finished",
             "training": fit.record,
             "noise": fit.noise,
+            "false_pairs": None if false is None else record_of(false, visits),
             "guard": guard,
             "matryoshka": sizes or None,
             "sets": _by_set(session, fit, moments),

@@ -31,7 +31,7 @@ MIN_STEPS_BETWEEN = 5
 """Smallest distance between two recorded steps, but for the first and the last."""
 ADVICE = "lower learning_rate, or set precision=fp32"
 DRAWN = ("pair_ids", "doc_rows", "weights", "schedule")
-OBSERVED = ("pair_ids", "similarity", "loss")
+OBSERVED = ("pair_ids", "similarity", "loss", "p")
 
 
 class NotObservedError(TrainingError):
@@ -148,7 +148,7 @@ class PairSampler:
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
         self._untrained: dict[int, Batch] = {}
-        self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
+        self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]] = {}
         self._applied = 0
 
     @property
@@ -182,7 +182,7 @@ class PairSampler:
         Raises:
             NotObservedError: if one of these steps is not observed in full.
         """
-        self._apply_until(step - self.lag)
+        self.apply_until(step - self.lag)
         drawn = self.method.draw(step)
         if self.recorder is not None:
             self.recorder.record(step)
@@ -221,11 +221,16 @@ class PairSampler:
         )
 
     def observe(
-        self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray
+        self,
+        step: int,
+        pair_ids: IntArray,
+        similarity: FloatArray,
+        loss: FloatArray,
+        p: FloatArray,
     ) -> None:
         """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag
-        on."""
-        self._observed.setdefault(step, []).append((pair_ids, similarity, loss))
+        on. ``p`` is of :class:`opera.methods.first_visits.FirstVisits`."""
+        self._observed.setdefault(step, []).append((pair_ids, similarity, loss, p))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps: the method's, steps drawn and not trained,
@@ -237,6 +242,7 @@ class PairSampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
+            "visits": self.method.visits.state_dict(),
             "schedule": self.schedule,
             "untrained": {
                 str(step): {name: getattr(drawn, name) for name in DRAWN}
@@ -270,6 +276,7 @@ class PairSampler:
         self.trained[self.drawn[0][: self.trained_steps * self.method.plan.batch_size]] = True
         self.schedule = _numbers(state.get("schedule", {}))
         self.method.load_state_dict(state.get("method", {}))
+        self.method.visits.load_state_dict(state["visits"])
         self._untrained = {
             int(step): Batch(
                 **{name: parts[name] for name in DRAWN[:-1]},
@@ -302,17 +309,18 @@ class PairSampler:
         negatives = self.negatives.draw(queries, self.n_negatives, self.method.plan.seed, step)
         return np.concatenate([positives, negatives], axis=1)
 
-    def _apply_until(self, last: int) -> None:
+    def apply_until(self, last: int) -> None:
         """Give the method the observations of steps up to ``last``, step by step."""
         while self._applied <= last:
             batches = self._observed.pop(self._applied, [])
-            if sum(len(pair_ids) for pair_ids, _, _ in batches) != self.method.plan.batch_size:
+            if sum(len(pair_ids) for pair_ids, *_ in batches) != self.method.plan.batch_size:
                 raise NotObservedError(
                     f"step {self._applied} is not observed in full, and with lag={self.lag} a draw "
                     "needs it: "
                     "the loader reads further ahead than the lag allows"
                 )
-            for pair_ids, similarity, loss in batches:
+            for pair_ids, similarity, loss, p in batches:
+                self.method.visits.see(self._applied, pair_ids, p)
                 self.method.observe(pair_ids, similarity, loss)
             self._applied += 1
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.methods import Method
+from opera.methods.first_visits import FalsePairs
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import (
@@ -43,6 +45,7 @@ from opera.training.checkpoint import loading, newest_checkpoint, read_state
 from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.distributed import refuse_differences
+from opera.training.false_pairs import label_check, take_visits, visit_columns
 from opera.training.loss import InBatchLoss
 from opera.training.sampler import ADVICE, NotFiniteError, PairSampler, SamplingRecorder
 from opera.training.session import Session, listed_counts
@@ -69,12 +72,19 @@ class Fit:
         method: what drew the pairs.
         record: how it went, for ``run.json``.
         times_drawn: int64 ``[N]``, how often each training pair was drawn.
+        seed: of the run.
     """
 
     training_set: TrainingSet
     method: Method[Any]
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
+    seed: int
+
+    @cached_property
+    def false_pairs(self) -> FalsePairs | None:
+        """What first visits say of the labels; ``None`` where too few pairs were visited."""
+        return label_check(self.training_set, self.method.visits, self.seed)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -109,6 +119,7 @@ class Fit:
             "injected": made.injected,
             "times_drawn": self.times_drawn,
             "kept": self.method.kept,
+            **visit_columns(self.false_pairs, self.method.visits),
             **{name: values for name, values in optional.items() if values is not None},
         }
 
@@ -129,7 +140,14 @@ def train_first(session: Session) -> Fit | None:
     return fit(session, data, run, "train", what)
 
 
-def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what: str) -> Fit:
+def fit(
+    session: Session,
+    data: RetrievalData,
+    run: RunWriter,
+    phase: str,
+    what: str,
+    first: Fit | None = None,
+) -> Fit:
     """Train the session's model on the train split of ``data``; the model must hold its untrained
     weights.
 
@@ -139,6 +157,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
         run: where the trace and the checkpoints go.
         phase: name of the training in ``seconds``.
         what: describes it in the log.
+        first: an earlier training of the run, whose first visits this one takes over.
     """
     prepared = session.prepared
     with session.phase("score_and_mine", "building the training set"):
@@ -147,6 +166,8 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
         method = prepared.recipe.make_method(
             training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
         )
+    if first is not None:
+        take_visits(training_set, method.visits, first.training_set, first.method.visits)
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
     session.update(**_facts_of(training_set, method))
     callbacks = [session.services, *session.callbacks]
@@ -197,8 +218,9 @@ def train(
         model,
         sampler,
         resolved(settings.temperature),
-        training_set.known if settings.mask_known_positives else None,
+        training_set.known,
         trace.observe,
+        masks=settings.mask_known_positives,
         gradient_cache=settings.gradient_cache,
         sizes=settings.matryoshka or (),
     )
@@ -242,6 +264,7 @@ def train(
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
+    sampler.apply_until(sampler.trained_steps - 1)
     record = TrainingRecord(
         steps=state.global_step,
         resumed_from=resumed_from,
@@ -251,7 +274,7 @@ def train(
         measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
-    return Fit(training_set, method, record, sampler.times_drawn())
+    return Fit(training_set, method, record, sampler.times_drawn(), settings.seed)
 
 
 def make_sampler(

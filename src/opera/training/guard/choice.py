@@ -146,7 +146,7 @@ class Guard:
         if chosen.refit:
             self.untrained.put_into(prepared.model.trained)
             what = "training again, with the dev split back in train"
-            second = fit(session, prepared.data.again, run, "train", what)
+            second = fit(session, prepared.data.again, run, "train", what, first)
             if chosen.second is None:
                 chosen = self._compare(tuned, chosen)
                 session.update(guard=chosen)

@@ -1,0 +1,176 @@
+"""Which pairs look false: the rank of each pair's document when the pair is first visited.
+
+At that moment the model has learnt the domain from other pairs and has not seen this one, so the
+rank is a held-out test of the label, and the batch has it for free. Where the document is a random
+one its rank is uniform, whatever the model can do: p-values above ½ give the share of false pairs
+(Storey 2002), and the density of all of them each pair's probability to be false, the local false
+discovery rate (Efron 2001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.rng import generator
+from opera.data.pairs import TrainingPairs
+
+EDGES = np.concatenate([[0.0], np.geomspace(0.002, 1, 25)])
+"""Bins of p-values: fine where true pairs are."""
+FEWEST = 300
+"""Visits from which a share is estimated; a class of queries with fewer is joined to the next."""
+LATER = 2000
+"""The share is of the later half of the visits, by a better model, but of this many at least."""
+RESAMPLES = 500
+"""Draws of queries for the interval of the share."""
+
+
+def false_share(p: FloatArray) -> float:
+    """π₀ (Storey 2002, at ½): the false pairs are as many below ½ as above, the true ones below."""
+    return min(1.0, float(_above_half(p).mean()))
+
+
+def _above_half(p: FloatArray) -> NDArray[np.float64]:
+    """Twice the indicator of p > ½, and 1 at ½ itself: of mean 1 for uniform ranks."""
+    return np.asarray(2.0 * (p > 0.5) + (p == 0.5), dtype=np.float64)
+
+
+def decreasing_density(p: FloatArray) -> NDArray[np.float64]:
+    """The density of p-values ``[m]`` in each bin of :data:`EDGES`, made decreasing (isotonic
+    regression): a document that ranks lower is never more probably true.
+    """
+    width = np.diff(EDGES)
+    counts = np.histogram(p, EDGES)[0]
+    fitted = isotonic_regression(counts / len(p) / width, weights=width, increasing=False)
+    return np.asarray(fitted.x, dtype=np.float64)
+
+
+def local_false_rate(p: FloatArray, share: float, density: FloatArray) -> NDArray[np.float64]:
+    """π₀·f₀/f (Efron 2001) at p-values ``[m]``, where f₀ is the uniform density of false pairs."""
+    at = density[np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(density) - 1)]
+    return np.minimum(1, share / np.maximum(at, np.finfo(np.float64).tiny))
+
+
+class FirstVisits:
+    """What the first visit of each pair found.
+
+    Attributes:
+        p: float32 ``[N]``, the share of the batch's other documents that rank above the pair's,
+            uniform for a random one; NaN before the first visit.
+        step: int32 ``[N]``, the step of that visit; -1 before it.
+    """
+
+    def __init__(self, p: NDArray[np.float32], step: NDArray[np.int32]) -> None:
+        self.p, self.step = p, step
+
+    @classmethod
+    def none(cls, n_pairs: int) -> FirstVisits:
+        """No pair is visited yet."""
+        return cls(np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32))
+
+    @property
+    def visited(self) -> BoolArray:
+        """Which pairs are visited: bool ``[N]``."""
+        return ~np.isnan(self.p)
+
+    def part(self, pairs: slice) -> FirstVisits:
+        """A view of a stretch of the pairs: what either sees, both know."""
+        return FirstVisits(self.p[pairs], self.step[pairs])
+
+    def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
+        """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
+        new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
+        self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs."""
+        return {"p": self.p.copy(), "step": self.step.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, in place."""
+        self.p[:], self.step[:] = state["p"], state["step"]
+
+
+@dataclass(frozen=True)
+class FalsePairs:
+    """What first visits say of all pairs.
+
+    Attributes:
+        probability: float32 ``[N]``, that a pair is false; of one not visited, the share of the
+            queries with about as many documents.
+        share: of the pairs that are false.
+        low: lower end of its 95% interval, by a bootstrap over queries.
+        high: upper end.
+    """
+
+    probability: NDArray[np.float32]
+    share: float
+    low: float
+    high: float
+
+
+def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
+    """The probability of each pair to be false, float32 ``[N]``; 0 while too few are visited.
+
+    Queries with many documents often have more false ones: shares and densities are of queries with
+    about as many.
+    """
+    probability = np.zeros(pairs.n_pairs)
+    for members in _classes(pairs, visits):
+        own = members & visits.visited
+        p = visits.p[own]
+        share = false_share(visits.p[_later(own, visits)])
+        probability[members] = share
+        probability[own] = local_false_rate(p, share, decreasing_density(p))
+    return probability.astype(np.float32)
+
+
+def estimate(pairs: TrainingPairs, visits: FirstVisits, seed: int) -> FalsePairs | None:
+    """The share of false pairs with its interval, and each pair's probability; ``None`` while fewer
+    than :data:`FEWEST` pairs are visited.
+    """
+    classes = _classes(pairs, visits)
+    if not classes:
+        return None
+    rng, draws = generator(seed, "first_visits.interval"), np.zeros(RESAMPLES)
+    total = 0.0
+    for members in classes:
+        later = _later(members & visits.visited, visits)
+        # Per query: a class has all pairs of its queries.
+        _, query = np.unique(pairs.pair_query[later], return_inverse=True)
+        above, seen = np.bincount(query, _above_half(visits.p[later])), np.bincount(query)
+        part = members.mean()
+        total += part * false_share(visits.p[later])
+        for draw in range(RESAMPLES):
+            drawn = rng.integers(len(seen), size=len(seen))
+            draws[draw] += part * min(1.0, above[drawn].sum() / seen[drawn].sum())
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return FalsePairs(probability_false(pairs, visits), total, float(low), float(high))
+
+
+def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[BoolArray]:
+    """Pairs by ⌊log₂ mq⌋, mq the documents of their query, in classes with :data:`FEWEST` visits or
+    more: bool ``[N]`` each; none while there are too few.
+    """
+    size = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
+    counts = np.bincount(size[visits.visited], minlength=int(size.max()) + 1)
+    ends = [-1]
+    for last in range(len(counts)):
+        if counts[ends[-1] + 1 : last + 1].sum() >= FEWEST:
+            ends.append(last)
+    ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
+    return [(size > first) & (size <= last) for first, last in pairwise(ends)]
+
+
+def _later(visited: BoolArray, visits: FirstVisits) -> NDArray[np.int64]:
+    """The later half of the visited pairs, of :data:`LATER` at least where there are as many."""
+    ids = np.flatnonzero(visited)
+    order = ids[np.argsort(-visits.step[ids], kind="stable")]
+    return np.sort(order[: max(LATER, len(ids) // 2)])

@@ -1,0 +1,86 @@
+"""What a run's first visits say of its labels: for ``run.json``, ``pairs.parquet`` and
+``suspicious_pairs.csv``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from opera.data.pairs import pair_keys
+from opera.methods.first_visits import FalsePairs, FirstVisits, estimate
+from opera.runs.record import FalsePairsRecord
+from opera.training_set.build import TrainingSet
+
+log = logging.getLogger("opera")
+
+SUSPICIOUS = 0.5
+"""A pair that is more probably false than this is listed."""
+TEXT = 300
+"""Characters of a document that the list shows."""
+
+
+def take_visits(
+    made: TrainingSet, visits: FirstVisits, earlier: TrainingSet, known: FirstVisits
+) -> None:
+    """Take over what an earlier training found of the same pairs: they are visited already.
+
+    The second training so begins with what the first one found; pairs that only it has, those of
+    the dev split, have their first visit in it.
+    """
+    _, own, others = np.intersect1d(_keys(made), _keys(earlier), return_indices=True)
+    visits.p[own], visits.step[own] = known.p[others], known.step[others]
+
+
+def _keys(made: TrainingSet) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return pair_keys(made.query_rows[made.pairs.pair_query], made.pairs.pair_doc)
+
+
+def label_check(made: TrainingSet, visits: FirstVisits, seed: int) -> FalsePairs | None:
+    """Estimate which training pairs are false; ``None``, with a line in the log, where too few were
+    visited.
+    """
+    found = estimate(made.pairs, visits, seed)
+    if found is None:
+        log.info("note: too few pairs were trained to say how many look false")
+    return found
+
+
+def record_of(found: FalsePairs, visits: FirstVisits) -> FalsePairsRecord:
+    """Describe the estimate, for ``run.json``."""
+    return FalsePairsRecord(
+        share=found.share,
+        low=found.low,
+        high=found.high,
+        visited=int(visits.visited.sum()),
+        suspicious=int((visits.visited & (found.probability > SUSPICIOUS)).sum()),
+    )
+
+
+def visit_columns(found: FalsePairs | None, visits: FirstVisits) -> dict[str, Any]:
+    """Describe each pair's first visit, for ``pairs.parquet``; null for a pair without."""
+    columns = {"first_rank": visits.p, "first_step": visits.step}
+    if found is not None:
+        columns["probability_false"] = found.probability
+    return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
+
+
+def suspicious_columns(
+    made: TrainingSet, found: FalsePairs, visits: FirstVisits
+) -> dict[str, list[Any]]:
+    """List the visited pairs that are more probably false than not, the worst first, with their
+    texts.
+    """
+    listed = np.flatnonzero(visits.visited & (found.probability > SUSPICIOUS))
+    listed = listed[np.lexsort((-visits.p[listed], -found.probability[listed]))]
+    queries, documents = made.query_rows[made.pairs.pair_query[listed]], made.pairs.pair_doc[listed]
+    return {
+        "probability_false": np.round(found.probability[listed].astype(float), 3).tolist(),
+        "query_id": made.data.queries.ids(queries),
+        "doc_id": made.data.corpus.ids(documents),
+        "query": made.data.queries.texts(queries),
+        "document": [text[:TEXT] for text in made.data.corpus.texts(documents)],
+    }

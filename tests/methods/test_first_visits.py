@@ -1,0 +1,123 @@
+"""First visits: shares, densities and probabilities against simulated labels, and what denoise makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, Plan
+from opera.methods.first_visits import (
+    EDGES,
+    FEWEST,
+    FirstVisits,
+    decreasing_density,
+    estimate,
+    false_share,
+    probability_false,
+)
+from opera.training.loss import p_values
+from worlds import make_pairs
+
+
+def world(
+    n_queries: int, share: float, seed: int = 0, steps: int = 50
+) -> tuple[TrainingPairs, FirstVisits, np.ndarray]:
+    """Pairs of which a share is false: their ranks are uniform, those of true pairs near the top."""
+    rng = np.random.default_rng(seed)
+    pairs = make_pairs([4] * n_queries, 10_000)
+    false = rng.random(pairs.n_pairs) < share
+    p = np.where(false, rng.random(pairs.n_pairs), rng.beta(0.3, 12, pairs.n_pairs))
+    step = rng.permutation(np.arange(pairs.n_pairs) * steps // pairs.n_pairs)
+    return pairs, FirstVisits(p.astype(np.float32), step.astype(np.int32)), false
+
+
+@pytest.mark.parametrize("others", [1, 2, 6, 7, 100])
+def test_the_share_of_uniform_ranks_is_one_whatever_the_size_of_the_batch(others: int) -> None:
+    # A random document has each of the ranks 0 to `others` equally often.
+    p = (np.arange(others + 1) + 0.5) / (others + 1)
+    assert false_share(p) == pytest.approx(1)
+
+
+def test_p_values_rank_the_pair_among_the_other_documents() -> None:
+    similarity = torch.tensor([[0.5, 0.9, 0.1, 0.5], [0.9, 0.8, 0.1, 0.2]])
+    known = torch.tensor([[False, False, False, False], [True, False, False, False]])
+    # Of three others one is above and one equal; of the two that are no known positives none is above.
+    assert p_values(similarity, known).tolist() == pytest.approx([(1.5 + 0.5) / 4, 0.5 / 3])
+    assert p_values(similarity[:, 1:], None, first=1).tolist() == pytest.approx([(2 + 0.5) / 3, (1 + 0.5) / 3])
+    assert p_values(torch.ones(1, 1), None).isnan().all()
+
+
+@given(st.lists(st.floats(0.001, 0.999), min_size=1, max_size=300))
+def test_densities_decrease_and_integrate_to_one(values: list[float]) -> None:
+    density = decreasing_density(np.array(values))
+    assert (np.diff(density) <= 1e-12).all()
+    assert (density * np.diff(EDGES)).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
+def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
+    pairs, visits, false = world(1000, share)
+    found = estimate(pairs, visits, seed=0)
+    assert found is not None
+    assert found.share == pytest.approx(share, abs=0.05)  # 4,000 pairs: a standard error of 0.016
+    assert found.low <= found.share <= found.high
+    p = found.probability.astype(float)
+    assert p[false].sum() + (1 - p)[~false].sum() > 0.85 * len(p)
+    # Calibrated: where it says p, about p of the pairs are false.
+    for low, high in ((0, 0.2), (0.8, 1.01)):
+        among = (p >= low) & (p < high)
+        if among.sum() > 100:
+            assert false[among].mean() == pytest.approx(p[among].mean(), abs=0.08)
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    held = 0
+    for seed in range(60):
+        pairs, visits, _ = world(150, 0.3, seed)
+        found = estimate(pairs, visits, seed)
+        assert found is not None
+        held += found.low <= 0.3 <= found.high
+    assert held >= 50  # P(fewer of 60 at 95%) = 0.001
+
+
+def test_without_enough_visits_nothing_is_doubted() -> None:
+    pairs, visits, _ = world(1000, 0.5)
+    visits.p[FEWEST - 1 :] = np.nan
+    assert estimate(pairs, visits, 0) is None
+    assert not probability_false(pairs, visits).any()
+
+
+def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
+    few, many = [1] * 1000, [8] * 200
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(1200), few + many), np.arange(2600))
+    rng = np.random.default_rng(0)
+    p = np.where(np.arange(2600) < 1000, 0.01, rng.random(2600)).astype(np.float32)
+    visits = FirstVisits(p, np.zeros(2600, dtype=np.int32))
+    visits.p[::10] = np.nan
+    found = probability_false(pairs, visits)
+    assert (found[:1000] == 0).all()
+    assert found[1000::10].min() == found[1000::10].max() == pytest.approx(1, abs=0.1)
+
+
+def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
+    visits = FirstVisits.none(6)
+    part = visits.part(slice(2, 6))
+    part.see(3, np.array([1, 1, 2]), np.array([0.2, 0.9, np.nan], dtype=np.float32))
+    visits.see(4, np.array([3, 4]), np.array([0.7, 0.5], dtype=np.float32))
+    assert visits.p.tolist() == pytest.approx([np.nan, np.nan, np.nan, 0.2, 0.5, np.nan], nan_ok=True)
+    assert visits.step.tolist() == [-1, -1, -1, 3, 4, -1]
+
+
+def test_denoise_draws_false_pairs_less_and_queries_without_a_true_pair() -> None:
+    pairs, visits, false = world(1000, 0.5)
+    method = METHODS["denoise"](pairs, Plan(0, 100, 64), METHODS["denoise"].settings_class())
+    drawn = np.concatenate([method.draw(step).pair_ids for step in range(10)])
+    assert false[drawn].mean() == pytest.approx(0.5, abs=0.08)  # 640 draws: a standard error of 0.02
+    method.visits.load_state_dict(visits.state_dict())
+    drawn = np.concatenate([method.draw(step).pair_ids for step in range(10, 20)])
+    assert false[drawn].mean() < 0.2  # some false pairs rank first, and some queries have no true one
+    assert method.schedule(20)["probability_false"] == pytest.approx(0.5, abs=0.05)

@@ -1,0 +1,93 @@
+"""A run says which of its labels look false, whatever the method; two trainings and a resumed one say the same."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opera
+from opera.training.false_pairs import take_visits
+from small_runs import assert_same_run
+from tiny_world import write_beir
+
+SETTINGS: dict[str, Any] = {"noise": "random", "noise_share": 0.4, "per_device_train_batch_size": 32, "max_steps": 60}
+SETTINGS |= {"learning_rate": 0.1, "temperature": 0.1}
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_beir(tmp_path_factory.mktemp("data") / "topics", n_train=100, dev=True)
+
+
+@pytest.fixture(scope="module")
+def run(topics: Path, static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> opera.Run:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return opera.adapt(topics, model=static_model, out=out, method="denoise", save_steps=20, **SETTINGS)
+
+
+def test_it_finds_the_injected_pairs_and_draws_them_less(run: opera.Run) -> None:
+    found, pairs = run.record.false_pairs, run.pairs().to_pandas()
+    assert found is not None
+    assert found.visited == pairs.first_step.notna().sum() > 800
+    # The first visits are of a model of random vectors, to which every pair looks false: too many, not too few.
+    assert 0.35 < found.low < found.share < found.high < 0.55
+    listed = pairs[pairs.probability_false > 0.5]
+    assert len(listed) == found.suspicious
+    assert listed.injected.mean() > 0.65  # chance: 0.4
+    assert listed.injected.sum() > 0.8 * pairs.injected[pairs.first_step.notna()].sum()
+    noise = run.record.noise
+    assert noise is not None
+    assert noise.share_of_draws < 0.85 * noise.share_of_pairs  # over all steps, the first sixth uniformly
+
+
+def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:
+    with (run.path / "suspicious_pairs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert run.record.false_pairs is not None
+    assert len(rows) == run.record.false_pairs.suspicious
+    probabilities = [float(row["probability_false"]) for row in rows]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert min(probabilities) >= 0.5
+    data = opera.load_data(topics)
+    texts = dict(zip(data.queries.ids(), data.queries.texts(), strict=True))
+    assert all(texts[row["query_id"]] == row["query"] for row in rows)
+
+
+def test_a_resumed_run_says_the_same(
+    run: opera.Run,
+    topics: Path,
+    static_model: Path,
+    tmp_path: Path,
+    interrupted_at: Callable[[int], AbstractContextManager[None]],
+) -> None:
+    call: dict[str, Any] = {"model": static_model, "out": tmp_path / "run", "method": "denoise", "save_steps": 20}
+    with interrupted_at(25):
+        opera.adapt(topics, **call, **SETTINGS)
+    again = opera.adapt(topics, resume=True, **call, **SETTINGS)
+    assert again.record.false_pairs == run.record.false_pairs
+    assert again.pairs().equals(run.pairs())
+    assert_same_run(again, run)
+    assert (again.path / "suspicious_pairs.csv").read_bytes() == (run.path / "suspicious_pairs.csv").read_bytes()
+
+
+def test_a_second_training_takes_over_the_first_visits_of_the_pairs_that_both_have(
+    beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    made = []
+
+    def keep(*args: Any) -> None:
+        take_visits(*args)
+        made.append((args[0].pairs.n_pairs, args[1].visited.sum(), args[3].visited.sum()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opera.training.train.take_visits", keep)
+        run = opera.adapt(beir, model=static_model, out=tmp_path / "run", max_steps=30)
+    assert run.record.guard is not None
+    assert run.record.guard.second is not None
+    [(pairs, taken, known)] = made
+    assert 0 < taken == known < pairs
