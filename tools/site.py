@@ -13,6 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files of the project that are pages of the site, and what they are called there."""
+SEARCH = '<label class="search-box" for="__search">Search the documentation</label>'
+"""Opens the theme's search, of which a phone shows an icon alone."""
 LICENCE = re.compile(r"\n+Apache-2\.0\s*$")
 
 
@@ -21,7 +23,7 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     pages = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
-    pages["index.md"] = LICENCE.sub("\n", pages["index.md"])
+    pages["index.md"] = first_screen(LICENCE.sub("\n", pages["index.md"]))
     pages |= {"settings.md": settings_page(), "commands.md": commands_page()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=site_links(text)))
@@ -31,6 +33,18 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, **others: Any) -> str:
     """Lead links between docs/ and the project's root to their pages; start a list after a line, as GitHub does."""
     return with_lists_apart(site_links(markdown))
+
+
+def first_screen(text: str) -> str:
+    """Put a search box, README's first figure and its first section, the commands, before its introduction."""
+    figures = re.findall(r"(?m)^!\[.*\n\n", text)[:1]
+    for figure in figures:
+        text = text.replace(figure, "")
+    head, *sections = re.split(r"(?m)^(?=## )", text)
+    title, promise, introduction = head.split("\n\n", 2)
+    shown = [figure.strip() + "{ .first }" for figure in figures]
+    first = [title, promise, SEARCH, *shown, sections[0] + "## What it does", introduction]
+    return "\n\n".join(first) + "".join(sections[1:])
 
 
 def site_links(text: str) -> str:
