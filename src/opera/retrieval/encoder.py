@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -51,6 +52,7 @@ from opera.retrieval.models import (
 )
 from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
 
+Kept: TypeAlias = dict[str, list[NDArray[np.float32]]]
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
@@ -71,6 +73,8 @@ class Encoder:
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         use_cache: whether embeddings of a data set are kept on disk.
+        kept: without the disk, where embeddings of a corpus are kept and found again, by model and
+            texts; ``None`` for nowhere.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -81,8 +85,10 @@ class Encoder:
         batch_size: int = 128,
         use_cache: bool = True,
         show_progress: bool = True,
+        kept: Kept | None = None,
     ) -> None:
         self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
+        self.kept = kept
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
@@ -119,12 +125,21 @@ class Encoder:
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Encode this process's share of the corpus, and keep nothing: first rows and parts."""
+        """Encode this process's share of the corpus, but for what is kept: first rows and parts."""
         source, shards = self._source(data, "document", corpus_text), Shards.of(len(data.corpus))
         share = own_share(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
-        parts = self._parts(source, rows, self._tokens(source))
-        return zip([int(part[0]) for part in rows], parts, strict=True)
+        if self.kept is None:
+            parts = self._parts(source, rows, self._tokens(source))
+            yield from zip([int(own[0]) for own in rows], parts, strict=True)
+            return
+        key = self._key(corpus_text, source.digest, roles=["document"])
+        known, made = self.kept.get(key), []
+        parts = iter(known) if known else self._parts(source, rows, self._tokens(source))
+        for own, part in zip(rows, parts, strict=True):
+            made.append(part)
+            yield int(own[0]), part
+        self.kept[key] = made
 
     def cached(
         self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES

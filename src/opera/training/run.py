@@ -15,6 +15,7 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 
 from opera.config.automatic import AUTOMATIC
+from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
@@ -40,7 +41,7 @@ from opera.training.false_pairs import record_of, suspicious_columns
 from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
 from opera.training.model_card import write_model_card
-from opera.training.session import Session, announce, new_record
+from opera.training.session import Session, announce, log_mean, new_record
 from opera.training.train import Fit
 from opera.training.trainer import check_trainer, training_arguments
 from opera.training_set.prepare import Prepared, load_and_check
@@ -146,6 +147,10 @@ def measure(session: Session) -> Untrained:
     prepared, data = session.prepared, session.prepared.data.drawn
     encoder = prepared.model.encoder
     announce(session)
+    if prepared.model.base is not None:
+        with session.phase("encode", "encoding every text once, for the adapter"):
+            prepared.encode()
+    guard = Guard(session) if prepared.settings.guard else None
     with session.phase("evaluate_before", "measuring the untrained model on test"):
         test = _on_test(encoder, prepared)
         corpus_text = prepared.settings.corpus_text
@@ -154,10 +159,8 @@ def measure(session: Session) -> Untrained:
             "relevant": relevant_ids(data, "test"),
             "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
-    if prepared.model.base is not None:
-        with session.phase("encode", "encoding every text once, for the adapter"):
-            prepared.encode()
-    return Untrained(test, columns, Guard(session) if prepared.settings.guard else None)
+    log_mean("test", PRIMARY, test.per_query[PRIMARY])
+    return Untrained(test, columns, guard)
 
 
 def choose(
@@ -225,7 +228,8 @@ def _hand_over(
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
     if untrained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = _on_test(encoder_of(model, prepared.settings), prepared)
+            encoder = encoder_of(model, prepared.settings, kept=session.kept)
+            fine_tuned = _on_test(encoder, prepared)
         mix(untrained.guard.untrained, Weights.of(model), share).put_into(model)
     # what fails in the main process fails everywhere, and all may read it from then on
     everywhere(lambda: session.run.write_model(prepared.save_model, MODEL_FOLDER))
@@ -235,7 +239,8 @@ def _hand_over(
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
                 set_lengths(model, prepared.model.lengths)
-            after = _on_test(encoder_of(model, prepared.settings), prepared)
+            encoder = encoder_of(model, prepared.settings, kept=session.kept)
+            after = _on_test(encoder, prepared)
     return fine_tuned or after, after
 
 

@@ -12,12 +12,15 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from opera.config.automatic import TRANSFORMERS, automatic_rate
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.retrieval.device import describe_device
+from opera.retrieval.encoder import Kept
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training.callbacks import Services
@@ -50,6 +53,8 @@ class Session:
         callbacks: additional transformers callbacks for the trainer.
         services: the logging services.
         record: what ``run.json`` holds.
+        kept: embeddings of models that the guard measured, for measuring those again; a corpus that
+            it ranks a part of, or that costs nothing to encode, is not kept.
     """
 
     prepared: Prepared
@@ -59,6 +64,7 @@ class Session:
     callbacks: Sequence[TrainerCallback]
     services: Services
     record: RunRecord
+    kept: Kept | None = None
 
     @property
     def finished(self) -> bool:
@@ -148,6 +154,12 @@ def announce(session: Session) -> None:
             teacher.scores.max(),
             "taken for cosines, with the student's temperature" if cosines else "no cosines",
         )
+
+
+def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
+    """Log what the untrained model reaches: the mean of a measure over queries, ``[n]``."""
+    words = "the untrained model on %s: %s %.4f, mean of %d queries"
+    log.info(words, split, measure, values.mean(), len(values))
 
 
 def listed_counts(counts: dict[str, int]) -> str:

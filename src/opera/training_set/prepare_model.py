@@ -18,7 +18,7 @@ from opera.core.errors import SettingError
 from opera.core.processes import process_index
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
-from opera.retrieval.encoder import Encoder
+from opera.retrieval.encoder import Encoder, Kept
 from opera.retrieval.locate import locate_model
 from opera.retrieval.lora import add_lora, lora_parameters
 from opera.retrieval.models import (
@@ -147,13 +147,17 @@ def _check_adapter_settings(settings: TrainSettings) -> None:
 
 
 def encoder_of(
-    model: SentenceTransformer, settings: TrainSettings, show_progress: bool = True
+    model: SentenceTransformer,
+    settings: TrainSettings,
+    show_progress: bool = True,
+    kept: Kept | None = None,
 ) -> Encoder:
-    """Return an encoder without a cache, for a model that this run made."""
+    """Return an encoder without a cache on disk, for a model that this run made."""
     return Encoder(
         model,
         settings.precision,
         settings.encode_batch_size,
         use_cache=False,
         show_progress=show_progress,
+        kept=kept,
     )

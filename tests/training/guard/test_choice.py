@@ -22,6 +22,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError, TrainingError
 from opera.core.rng import generator
 from opera.data import RetrievalData
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run
 from opera.training import train
@@ -45,6 +46,24 @@ REFIT: dict[str, Any] = {
 def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """``with_share(0.5)``: the rule chooses this share whatever it sees."""
     return lambda share: monkeypatch.setattr(choice, "choose_share", lambda *seen: share)
+
+
+def test_a_model_reads_each_document_once(
+    beir: Path, bert_model: Path, with_share: Callable[[float], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share that dev measured is not encoded again for test, nor is the fine-tuned model."""
+    with_share(0.75)
+    read, own = [], Encoder._parts
+
+    def parts(self: Encoder, source: Any, *given: Any) -> Any:
+        read.append((self.fingerprint, source.task))
+        return own(self, source, *given)
+
+    monkeypatch.setattr(Encoder, "_parts", parts)
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+    opera.adapt(beir, model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 2, "refit": False})
+    documents = [model for model, task in read if task == "document"]
+    assert len(documents) == len(set(documents)) == 5  # untrained, and four shares
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from opera.training.guard.rule import (
     shares_to_try,
     verdict_of,
 )
-from opera.training.session import Session
+from opera.training.session import Session, log_mean
 from opera.training.train import Fit, fit
 from opera.training_set.prepare import Prepared
 from opera.training_set.prepare_model import encoder_of
@@ -114,8 +114,11 @@ class Guard:
             encoder, data = prepared.model.encoder, prepared.data.drawn
             self._dev = dev_corpus(encoder, data, prepared.settings)
             at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
+        log_mean("dev", prepared.settings.metric_for_best_model, at_zero)
         self._values: dict[float, Values] = {0.0: at_zero}
-        self._documents = None if self._dev.data is data else len(self._dev.data.corpus)
+        whole = self._dev.data is data
+        session.kept = {} if whole and not prepared.is_static else None
+        self._documents = None if whole else len(self._dev.data.corpus)
         if self._documents is not None:
             among = f"{self._documents:,} of {len(data.corpus):,}"
             log.info("dev queries are ranked among %s documents", among)
@@ -208,9 +211,9 @@ class Guard:
     def _measured(self, tuned: Weights, share: float) -> Values:
         """Put a mixture into the model and return the deciding measure of each dev query: float64
         ``[n]``."""
-        prepared = self.session.prepared
-        mix(self.untrained, tuned, share).put_into(prepared.model.trained)
-        encoder = encoder_of(prepared.model.trained, prepared.settings)
+        prepared, model = self.session.prepared, self.session.prepared.model.trained
+        mix(self.untrained, tuned, share).put_into(model)
+        encoder = encoder_of(model, prepared.settings, kept=self.session.kept)
         return dev_values(encoder, self._dev, prepared.settings)
 
 
