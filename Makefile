@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
+PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check --no-compile # what is used is compiled then
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
 .PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
@@ -8,16 +9,21 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with on
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-install: $(VENV)/.installed ## set up .venv with pinned versions and create .venv/bin/opera
+install: $(VENV)/.installed ## set up .venv with pinned versions of all that development needs
 
-$(VENV)/.installed: pyproject.toml requirements.lock
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "OPERA needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	$(RUN)python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+$(VENV)/.installed: $(VENV)/.runtime requirements-dev.lock
+	$(PIP) --requirement requirements-dev.lock
 	touch $@
 
-quickstart: install ## teach a real model to search the Python standard library (about 15 minutes on two cores)
+$(VENV)/.runtime: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "OPERA needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "installing what OPERA needs to run into $(VENV), about a minute"
+	$(PIP) --requirement requirements.lock
+	$(PIP) --no-deps --editable .
+	touch $@
+
+quickstart: $(VENV)/.runtime ## teach a real model to search the Python standard library (5 minutes on two cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
 test: install ## run the tests (about 4 minutes on 2 cores)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tomllib
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("audit", ROOT / "tools" / "audit.py")
@@ -87,3 +90,23 @@ def test_the_page_lists_the_licence_of_every_pinned_package() -> None:
     listed = dict(package.split() for packages in rows.values() for package in packages.split(", ") if " " in package)
     assert audit.pinned().items() <= listed.items(), "run: python tools/audit.py --licences"
     assert "not stated" not in rows
+
+
+def test_what_opera_needs_to_run_is_pinned_apart_from_what_development_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["quickstart"]]
+    needed: set[tuple[str, frozenset[str]]] = set()
+    while asked:
+        requirement = Requirement(asked.pop())
+        key = (audit.normalised(requirement.name), frozenset(requirement.extras))
+        marker, extras = requirement.marker, requirement.extras
+        if key in needed or not (marker is None or marker.evaluate()):
+            continue
+        needed.add(key)
+        for line in distribution(requirement.name).requires or []:
+            condition = Requirement(line).marker
+            if condition is None or any(condition.evaluate({"extra": extra}) for extra in {"", *extras}):
+                asked.append(line.partition(";")[0])
+    packages = {name for name, _ in needed} - {"setuptools"}  # torch's need, which any version meets
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").split()
+    assert packages == {audit.normalised(line.partition("==")[0]) for line in lines}

@@ -25,14 +25,14 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[1]
-LOCK = ROOT / "requirements.lock"
+LOCKS = ROOT / "requirements.lock", ROOT / "requirements-dev.lock"
 PAGE = ROOT / "docs" / "licences.md"
 NOT_CHECKED = 3
 MAX_LICENCE = 80
 HEAD = """# Licences of the dependencies
 
-Every package that `requirements.lock` pins, with the licence that its own metadata states. OPERA includes none of them;
-pip installs them. Made by `python tools/audit.py --licences`.
+Every package that `requirements.lock` and `requirements-dev.lock` pin, with the licence that its own metadata
+states. OPERA includes none of them; pip installs them. Made by `python tools/audit.py --licences`.
 
 | licence | packages |
 |---|---|
@@ -41,7 +41,7 @@ pip installs them. Made by `python tools/audit.py --licences`.
 
 def pinned() -> dict[str, str]:
     """Return the version of each pinned package, by its normalised name."""
-    lines = LOCK.read_text(encoding="utf-8").split()
+    lines = [line for lock in LOCKS for line in lock.read_text(encoding="utf-8").splitlines() if "==" in line]
     return {normalised(name): version for name, version in (line.split("==") for line in lines)}
 
 
@@ -105,7 +105,8 @@ def known_locally(database: Path) -> list[str]:
 
 def known_online(pip_audit: str) -> tuple[list[str], int]:
     """Return a line per vulnerability that pip-audit finds, and how many packages it could not check."""
-    command = [pip_audit, "--requirement", str(LOCK), "--no-deps", "--disable-pip", "--format", "json"]
+    files = [word for lock in LOCKS for word in ("--requirement", str(lock))]
+    command = [pip_audit, *files, "--no-deps", "--disable-pip", "--format", "json"]
     done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
     try:
         found = json.loads(done.stdout)["dependencies"]
