@@ -1,0 +1,258 @@
+"""What do false labels cost, how well are they found, and what does ``denoise`` bring back?
+
+    OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py             # trains what is missing; hours
+    OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py --tables    # fills docs/false-labels.md
+
+False pairs are added to train and to dev until they are the share of all that ``--noises`` says: ``random`` documents,
+``hard`` ones (ranks 10 to 100 of the untrained ranking), or ``clicks`` (any rank of the first 100, as often as 1/rank).
+Every training has all defaults, the guard among them. sp and sp+dp are told the share of true pairs. Reads
+``../shared``, and stops with a message if it is absent. Finished trainings are kept in studies/results, so the study
+can be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.stats import rankdata, ttest_1samp, ttest_rel
+
+import opera
+from opera.core.files import write_parquet
+from opera.core.rng import generator
+from opera.data import Qrels, RetrievalData
+from opera.experiments.analysis.significance import holm
+from page import ROOT, fill, need, table_lines
+
+MODEL = "../shared/models/potion-base-4m"
+DATA = "../shared/data"
+SETS = ("scifact", "entailmentbank", "toollens", "nfcorpus")
+NOISES = ("clean", "random:0.1", "random:0.3", "random:0.5", "hard:0.3", "clicks:0.3")
+METHODS = ("ft", "denoise", "sp", "sp+dp", "dp", "infobatch")
+SEEDS = (0, 1, 2)
+RESULTS = ROOT / "studies" / "results" / "false_labels.parquet"
+PAGE = ROOT / "docs" / "false-labels.md"
+CELL = ("set", "noise", "method", "seed")
+MEASURES = ("nDCG@10", "R@20")
+HARD, CLICKED = (10, 100), 100
+
+Row = dict[str, Any]
+
+
+@cache
+def ranking(name: str) -> np.ndarray:
+    """The untrained model's first 100 documents of each query: corpus rows ``[queries, 100]``."""
+    from sentence_transformers import SentenceTransformer
+
+    data, model = opera.load_data(ROOT / DATA / name), SentenceTransformer(str(ROOT / MODEL))
+    documents = model.encode(data.corpus.texts(), normalize_embeddings=True)
+    queries = model.encode(data.queries.texts(), normalize_embeddings=True)
+    found = [
+        np.argsort(-(part @ documents.T))[:, :CLICKED] for part in np.array_split(queries, len(queries) // 500 + 1)
+    ]
+    return np.concatenate(found)
+
+
+def noisy(name: str, noise: str, seed: int) -> RetrievalData:
+    """A data set with false pairs in train and dev."""
+    data = opera.load_data(ROOT / DATA / name)
+    if noise == "clean":
+        return data
+    kind, share = noise.split(":")
+    known = {(q, d) for split in data.splits.values() for q, d in _rows(split)}
+    splits = dict(data.splits)
+    for split in ("train", "dev"):
+        if split in splits:
+            true = _rows(splits[split])
+            rng = generator(seed, f"study.false_labels.{kind}.{split}")
+            false = _false(rng, true, known, round(float(share) / (1 - float(share)) * len(true)), kind, name, data)
+            query, doc = np.array(true + false).T
+            splits[split] = Qrels.from_arrays(query, doc, np.ones(len(query), dtype=np.int64))
+    return replace(data, fingerprint=f"{data.fingerprint}/{noise}/{seed}", splits=splits)
+
+
+def _rows(split: Qrels) -> list[tuple[int, int]]:
+    relevant = split.relevant()
+    return list(zip(relevant.query_rows[relevant.query_index].tolist(), relevant.doc_rows.tolist(), strict=True))
+
+
+def _false(
+    rng: np.random.Generator, true: list[Any], known: set[Any], count: int, kind: str, name: str, data: RetrievalData
+) -> list[tuple[int, int]]:
+    """Draw false pairs, each for the query of a true pair drawn at random."""
+    found: set[tuple[int, int]] = set()
+    chance = 1 / np.arange(1, CLICKED + 1)
+    while len(found) < count:
+        query = true[rng.integers(len(true))][0]
+        if kind == "random":
+            doc = int(rng.integers(len(data.corpus)))
+        else:
+            rank = rng.integers(*HARD) if kind == "hard" else rng.choice(CLICKED, p=chance / chance.sum())
+            doc = int(ranking(name)[query, rank])
+        if (query, doc) not in known:
+            found.add((query, doc))
+    return sorted(found)
+
+
+def train(name: str, noise: str, method: str, seed: int) -> Row:
+    """Train one cell, and compare what the run says of its labels with the truth."""
+    data, clean = noisy(name, noise, seed), opera.load_data(ROOT / DATA / name)
+    settings = {"k": 1 - float(noise.split(":")[1])} if method in ("sp", "sp+dp") else {}
+    with TemporaryDirectory() as folder:
+        run = opera.adapt(
+            data, model=ROOT / MODEL, out=Path(folder) / "run", method=method, seed=seed, precision="fp32", **settings
+        )
+        pairs, tested, record = run.pairs().to_pandas(), run.per_query(), run.record
+    ids = [clean.queries.ids(), clean.corpus.ids()]
+    known = {(ids[0][q], ids[1][d]) for split in clean.splits.values() for q, d in _rows(split)}
+    false = np.array([pair not in known for pair in zip(pairs.query_id, pairs.doc_id, strict=True)])
+    seen, found, guard = pairs.first_rank.notna().to_numpy(), record.false_pairs, record.guard
+    listed = (pairs.probability_false > 0.5).to_numpy()
+    return {
+        **dict(zip(CELL, (name, noise, method, seed), strict=True)),
+        "truth": false.mean(),
+        "visited": seen.mean(),
+        **{part: getattr(found, part, None) for part in ("share", "low", "high")},
+        "auc": auc(pairs.first_rank.to_numpy()[seen], false[seen]) if false.any() else None,
+        "listed": int(listed.sum()),
+        "listed_false": int((listed & false).sum()),
+        "share_fine_tuned": guard.share if guard is not None else None,
+        **{f"{when} {m}": np.asarray(tested[f"{when} {m}"]) for m in MEASURES for when in ("fine_tuned", "after")},
+    }
+
+
+def auc(p: np.ndarray, false: np.ndarray) -> float:
+    """The probability that a false pair has a higher p than a true one."""
+    ranks, count = rankdata(p)[false].sum(), int(false.sum())
+    return float((ranks - count * (count + 1) / 2) / (count * (len(p) - count)))
+
+
+def main() -> None:
+    """Train the cells that are missing, or fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for option, values in {"--sets": SETS, "--noises": NOISES, "--methods": METHODS}.items():
+        parser.add_argument(option, type=lambda text: text.split(","), default=values)
+    parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=SEEDS)
+    parser.add_argument("--tables", action="store_true")
+    options = parser.parse_args()
+    rows: list[Row] = pq.read_table(RESULTS).to_pylist() if RESULTS.is_file() else []
+    if options.tables:
+        fill(PAGE, tables(rows))
+        return
+    need(MODEL, *(f"{DATA}/{name}" for name in SETS))
+    for seed, method, noise, name in itertools.product(options.seeds, options.methods, options.noises, options.sets):
+        done = {tuple(row[part] for part in CELL) for row in rows}
+        told = method in ("sp", "sp+dp")
+        if (name, noise, method, seed) in done or (told and noise == "clean"):
+            continue
+        row = train(name, noise, method, seed)
+        rows.append(row)
+        print({key: value for key, value in row.items() if not isinstance(value, np.ndarray)}, flush=True)
+        print({key: round(float(value.mean()) * 100, 2) for key, value in row.items() if isinstance(value, np.ndarray)})
+        write_parquet(RESULTS, pa.Table.from_pylist([{k: _plain(v) for k, v in row.items()} for row in rows]))
+
+
+def _plain(value: Any) -> Any:
+    return np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value
+
+
+class Cells:
+    """Finished trainings by cell."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: row["seed"]):
+            self.rows[row["set"], row["noise"], row["method"]].append(row)
+
+    def values(self, name: str, noise: str, method: str, column: str) -> np.ndarray | None:
+        """Each test query's value, the mean over the seeds, in points."""
+        found = self.rows.get((name, noise, method))
+        return np.mean([row[column] for row in found], axis=0) * 100 if found else None
+
+    def mean(self, name: str, noise: str, method: str, column: str) -> float | None:
+        """The mean over queries and seeds."""
+        values = self.values(name, noise, method, column)
+        return None if values is None else float(values.mean())
+
+
+def tables(rows: list[Row]) -> dict[str, str]:
+    """All tables of the page."""
+    cells = Cells(rows)
+    return {
+        "found": _found_table(cells),
+        **{f"quality {m}": _quality_table(cells, f"after {m}") for m in MEASURES},
+        "back": _back_table(cells),
+    }
+
+
+def _found_table(cells: Cells) -> str:
+    lines = []
+    for name, noise in itertools.product(SETS, NOISES):
+        found = [row for row in cells.rows.get((name, noise, "ft"), []) if row["share"] is not None]
+        if found:
+            mean = {key: np.mean([row[key] or 0 for row in found]) for key in ("share", "low", "high", "truth", "auc")}
+            listed, false = (np.mean([row[key] for row in found]) for key in ("listed", "listed_false"))
+            precise = f"{listed:,.0f}, {false / max(listed, 1):.0%} false"
+            lines.append((
+                name, noise, f"{mean['truth']:.2f}", f"{mean['share']:.2f} ({mean['low']:.2f} to {mean['high']:.2f})",
+                "" if noise == "clean" else f"{mean['auc']:.2f}", precise,
+            ))  # fmt: skip
+    heads = ("data", "noise", "truly false", "estimated (mean 95% interval)", "AUC", "listed pairs")
+    return table_lines(heads, lines)
+
+
+def _quality_table(cells: Cells, column: str) -> str:
+    lines = []
+    for name, noise in itertools.product(SETS, NOISES):
+        base = cells.values(name, noise, "ft", column)
+        if base is None:
+            continue
+        others = [method for method in METHODS[1:] if cells.values(name, noise, method, column) is not None]
+        p = [ttest_rel(cells.values(name, noise, method, column), base).pvalue for method in others]
+        sure = {method: corrected < 0.05 for method, corrected in zip(others, holm(p), strict=True)}
+        row = [name, noise, f"{base.mean():.1f}"]
+        for method in METHODS[1:]:
+            mean = cells.mean(name, noise, method, column)
+            row.append("" if mean is None else f"**{mean:.1f}**" if sure[method] else f"{mean:.1f}")
+        lines.append(row)
+    return table_lines(("data", "noise", *METHODS), lines)
+
+
+def _back_table(cells: Cells) -> str:
+    """Points lost by ft to each noise, and the share of them that each method brings back, over the data sets."""
+    lines = []
+    for noise in NOISES[1:]:
+        row = [noise]
+        lost = {
+            name: clean - ft
+            for name in SETS
+            if (clean := cells.mean(name, "clean", "ft", "after nDCG@10")) is not None
+            and (ft := cells.mean(name, noise, "ft", "after nDCG@10")) is not None
+        }
+        row.append(f"{np.mean(list(lost.values())):.1f}" if lost else "")
+        for method in METHODS[1:]:
+            gains = [
+                mean - cells.mean(name, noise, "ft", "after nDCG@10")  # type: ignore[operator]
+                for name in lost
+                if (mean := cells.mean(name, noise, method, "after nDCG@10")) is not None
+            ]
+            if len(gains) < len(lost) or not lost:
+                row.append("")
+                continue
+            p = f", p = {ttest_1samp(gains, 0).pvalue:.2g}" if len(gains) > 1 else ""
+            row.append(f"{np.mean(gains):+.1f} ({np.sum(gains) / sum(lost.values()):.0%} back{p})")
+        lines.append(row)
+    return table_lines(("noise", "ft loses", *METHODS[1:]), lines)
+
+
+if __name__ == "__main__":
+    main()
