@@ -22,8 +22,8 @@ from opera.adapter import load
 from opera.adapter.vectors import FileVectors
 from opera.core.cache import MANIFEST, cached, damage
 from opera.data import SOURCES, RetrievalData, TextTable, load_data
+from opera.data.pair_files import with_teacher
 from opera.data.sources import LOCAL
-from opera.data.teacher_file import with_teacher
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 

@@ -91,3 +91,12 @@ def test_a_second_training_takes_over_the_first_visits_of_the_pairs_that_both_ha
     assert run.record.guard.second is not None
     [(pairs, taken, known)] = made
     assert 0 < taken == known < pairs
+
+
+def test_the_list_can_be_given_back(run: opera.Run, topics: Path, static_model: Path, tmp_path: Path) -> None:
+    listed = run.path / "suspicious_pairs.csv"
+    again = opera.adapt(topics, model=static_model, out=tmp_path / "run", max_steps=2, guard=False, drop_pairs=listed)
+    left = {*zip(*(again.pairs()[name].to_pylist() for name in ("query_id", "doc_id")), strict=True)}
+    with listed.open(newline="") as file:
+        assert left.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
+    assert again.record.data.notes[-1].endswith("suspicious_pairs.csv are left out of train and dev")

@@ -16,7 +16,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
-from opera.data.teacher_file import with_teacher
+from opera.data.pair_files import with_teacher
 from opera.deployment import export as export_module
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check

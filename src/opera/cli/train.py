@@ -99,6 +99,14 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace the run in --out")
     ] = False,
+    drop_pairs: Annotated[
+        Path | None,
+        path_option(
+            "--drop-pairs",
+            "table of query_id and doc_id to leave out of train and dev, such as a run's "
+            "suspicious_pairs.csv",
+        ),
+    ] = None,
     help_settings: Annotated[
         bool,
         typer.Option(
@@ -141,6 +149,7 @@ def train(
             out=out,
             resume=resume,
             overwrite=overwrite,
+            drop_pairs=drop_pairs,
             **values,
         )
     status = NO_GAIN if require_gain and not gained(run.record.guard) else 0

@@ -15,6 +15,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
+from opera.data.pair_files import without_pairs
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.runs.folder import Run
@@ -32,6 +33,7 @@ def adapt(
     method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
+    drop_pairs: str | Path | None = None,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
     **settings: Any,
 ) -> Run:
@@ -47,6 +49,8 @@ def adapt(
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
+        drop_pairs: a table of ``query_id`` and ``doc_id`` to leave out of train and dev, such as
+            the ``suspicious_pairs.csv`` of an earlier run.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both.
         settings: any other setting by its name (``opera train --help-settings --all`` lists them).
@@ -62,7 +66,8 @@ def adapt(
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which
             ``resume`` continues.
     """
-    checked = check(data, model, out, {"method": method, **settings}, resume, overwrite)
+    values = {"method": method, **settings}
+    checked = check(data, model, out, values, resume, overwrite, drop_pairs)
     # torch takes seconds to load: what is wrong is said before
     from opera.training import run
     from opera.training.train import train_first
@@ -106,6 +111,7 @@ def check(
     settings: Mapping[str, Any],
     resume: bool,
     overwrite: bool,
+    drop_pairs: str | Path | None,
 ) -> Checked:
     """Check the arguments of :func:`opera.adapt`, and load the data.
 
@@ -127,6 +133,7 @@ def check(
             f"{shown(type(data).__name__)}; a table in "
             "memory is read by RetrievalData.from_pairs(pairs=...)"
         )
+    dropped = None if drop_pairs is None else user_path(drop_pairs, "--drop-pairs")
     sources = (data,) if isinstance(data, str | Path | RetrievalData) else tuple(data)
     for source in sources:
         check_stays_out(folder, "--out", source, folder=True)
@@ -139,5 +146,9 @@ def check(
         for source in sources:
             with_vectors = train.query_vectors is not None
             reads += files_read(source) if with_vectors else inputs_of(source, model)
+        reads += [] if dropped is None else [dropped]
         check_reads_survive(folder, reads)
-    return Checked(load_all(sources), str(model), folder, recipe, resume, overwrite, started)
+    loaded = load_all(sources)
+    if dropped is not None:
+        loaded = without_pairs(loaded, dropped)
+    return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)

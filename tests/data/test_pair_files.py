@@ -1,7 +1,8 @@
-"""Files of a teacher's scores."""
+"""Files of pairs: a teacher's scores, and pairs to leave out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from opera.core.errors import DataError
-from opera.data import load_data
-from opera.data.teacher_file import with_teacher
+from opera.data import RetrievalData, load_data
+from opera.data.pair_files import with_teacher, without_pairs
 
 LINES = [("train0", "d0", 1.5), ("train0", "d7", -2.25), ("train1", "d0", 0.0)]
 
@@ -72,3 +73,38 @@ def test_bad_files_are_refused(beir: Path, tmp_path: Path, name: str, text: str,
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         with_teacher(load_data(beir), tmp_path / name)
+
+
+def judged(data: RetrievalData, split: str) -> set[tuple[str, str]]:
+    qrels = data.splits[split]
+    queries, documents = data.queries.ids(), data.corpus.ids()
+    return {
+        (queries[q], documents[d]) for q, d in zip(qrels.query_rows[qrels.query_index], qrels.doc_rows, strict=True)
+    }
+
+
+def test_listed_pairs_leave_train_and_dev_and_never_test(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir(dev=True))
+    listed = [min(judged(data, split)) for split in ("train", "dev", "test")]
+    every_of_a_query = [pair for pair in judged(data, "train") if pair[0] == "train7"]
+    rows = [*listed, *every_of_a_query, ("train0", "no document")]
+    (tmp_path / "list.csv").write_text("query,query_id,doc_id\n" + "".join(f"any,{q},{d}\n" for q, d in rows))
+    left = without_pairs(data, tmp_path / "list.csv")
+    assert judged(left, "train") == judged(data, "train") - {listed[0], *every_of_a_query}
+    assert judged(left, "dev") == judged(data, "dev") - {listed[1]}
+    assert judged(left, "test") == judged(data, "test")
+    assert left.fingerprint != data.fingerprint
+    dropped = len({listed[0], listed[1], *every_of_a_query})
+    assert (
+        left.notes[-1] == f"{dropped} of the {len(rows)} pairs of {tmp_path / 'list.csv'} are left out of train and dev"
+    )
+
+
+def test_a_list_that_leaves_out_nothing_or_everything_is_refused(
+    make_beir: Callable[..., Path], tmp_path: Path
+) -> None:
+    data, path = load_data(make_beir()), tmp_path / "list.csv"
+    for pairs, wrong in ((judged(data, "test"), "names no relevant pair"), (judged(data, "train"), "names every pair")):
+        path.write_text("query_id,doc_id\n" + "".join(f"{q},{d}\n" for q, d in pairs))
+        with pytest.raises(DataError, match=f"{path}: {wrong} of train"):
+            without_pairs(data, path)

@@ -1,0 +1,157 @@
+"""Read pairs of a data set from a table of ids: those that a teacher scored, those to leave out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from opera.core.arrays import FloatArray, IntArray
+from opera.core.errors import DataError
+from opera.core.terminal import printable, shortened, shown
+from opera.data.combined import each_set, first_rows, with_sets
+from opera.data.qrels import Qrels, TeacherScores
+from opera.data.retrieval_data import RetrievalData
+from opera.data.tables.columns import Columns
+from opera.data.tables.files import open_pairs
+from opera.data.tables.load import parts_of
+from opera.data.tables.values import Problems
+
+IDS = ("query_id", "doc_id")
+LEFT = ("train", "dev")
+"""The splits whose pairs may be left out: test stays as it is."""
+SIMILARITY = "similarity"
+"""What the column of scores is called where an embedding model wrote it."""
+
+
+def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
+    """Return the data with the scores of a file, in place of those that came with the data.
+
+    Args:
+        data: the data set.
+        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``);
+            others are not read. Scores of pairs that the data lack are left out; a note counts
+            them.
+
+    Raises:
+        DataError: for a file that cannot be read, a score that is no finite number, or no pair of
+            these data.
+    """
+    found = _read(path, data, (*IDS, "score"), "was it scored on it?")
+    sets = []
+    for own, (rows, scores) in zip(each_set(data), found.of_sets, strict=True):
+        teacher = TeacherScores.from_arrays(*rows, scores) if len(scores) else None
+        sets.append(replace(own, teacher=teacher))
+    if found.unknown:
+        count = f"{found.unknown:,} of {found.rows:,} scores"
+        note = f"{path}: {count} are of pairs that the data lack: they are not used"
+        sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
+    return with_sets(data, sets)
+
+
+def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
+    """Return the data without the pairs of a file, such as a run's ``suspicious_pairs.csv``; a note
+    counts them. Test stays as it is.
+
+    Args:
+        data: the data set.
+        path: a table with the columns ``query_id`` and ``doc_id``; others are not read.
+
+    Raises:
+        DataError: for a file that cannot be read, or that names no relevant pair of train or dev,
+            or all of train's.
+    """
+    found = _read(path, data, IDS, "is it the list of another data set?")
+    sets, dropped = [], 0
+    for own, (rows, _) in zip(each_set(data), found.of_sets, strict=True):
+        listed = Qrels.from_arrays(*rows, np.ones(len(rows[0]), dtype=np.int64))
+        left = dict(own.splits)
+        for split in set(LEFT) & left.keys():
+            false = listed.contains(left[split])
+            dropped += int((left[split].grades[false] > 0).sum())
+            left[split] = left[split].select_judgements(~false)
+        digest = hashlib.sha256(own.fingerprint.encode() + listed.keys.tobytes()).hexdigest()
+        sets.append(replace(own, splits=left, fingerprint=digest))
+    if not dropped or not sum(own.training_split().n_queries for own in sets):
+        what = "no relevant pair" if not dropped else "every pair"
+        raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
+    count = f"{dropped:,} of the {found.rows:,} pairs of {path} are left out of train and dev"
+    sets[0] = replace(sets[0], notes=(*sets[0].notes, count))
+    return with_sets(data, sets)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The pairs of a file that the data know: of each set the rows of queries and documents, and
+    the scores; how many the file has, and how many are unknown.
+    """
+
+    of_sets: list[tuple[tuple[IntArray, IntArray], FloatArray]]
+    rows: int
+    unknown: int
+
+
+def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) -> _Found:
+    """Read a file's pairs, and find them in the data.
+
+    Raises:
+        DataError: if none is there.
+    """
+    read: dict[str, list[Any]] = {name: [] for name in (*IDS, "score")}
+    problems, n_rows = Problems(), 0
+    for _, table in open_pairs([("train", str(path))], Columns(), []):
+        own_names = _columns(table.name, table.columns, columns)
+        names = dict(zip(columns, ([own] for own in own_names), strict=True))
+        for part in parts_of(table, names, problems):
+            for name in columns:
+                (own,) = part[name]
+                read[name].append(own.numbers() if name == "score" else own.ids())
+            n_rows += part.n_rows
+    problems.check(n_rows)
+    queries, documents = (pa.chunked_array(read[name], pa.string()) for name in IDS)
+    scores = np.concatenate([np.empty(0), *(read["score"] or [np.zeros(len(queries))])])
+    rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
+    of_query, of_document = (
+        np.searchsorted(firsts, own, side="right")
+        for firsts, own in zip(first_rows(data), rows, strict=True)
+    )
+    known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
+    if not known.any():
+        if data.sets:
+            advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
+        example = (
+            f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
+            if len(queries)
+            else "none"
+        )
+        raise DataError(
+            f"{path}: none of its {len(queries):,} pairs is of {data.title} ({example}); {advice}"
+        )
+    of_sets = []
+    for number in range(len(each_set(data))):
+        here = known & (of_query == number + 1)
+        first_query, first_document = (firsts[number] for firsts in first_rows(data))
+        of_sets.append(
+            ((rows[0][here] - first_query, rows[1][here] - first_document), scores[here])
+        )
+    return _Found(of_sets, len(known), int((~known).sum()))
+
+
+def _columns(place: str, has: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the names that the columns have in a file."""
+    if "pos" in has:
+        raise DataError(
+            f"{place}: is a training file with texts; pass it as the data, whose pos_scores and "
+            "neg_scores are used"
+        )
+    names = [SIMILARITY if name == "score" and name not in has else name for name in columns]
+    for name, wanted in zip(names, columns, strict=True):
+        if name not in has:
+            listed = shortened(printable(", ".join(has)))
+            raise DataError(f"{place}: column '{wanted}' is missing (it has: {listed})")
+    return names
