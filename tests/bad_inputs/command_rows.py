@@ -84,10 +84,11 @@ TRAINING = [
 --set lag=1 --set lag=2 => --set lag: given twice
 --set lr=1 --set learning_rate=1 => given twice, as lr and as learning_rate: leave one of them out
 --steps 3 --set max_steps=3 => given twice, by its own option and by --set: --steps
---method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
---method '' => unknown method '' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
---method ../../dp => unknown method '../../dp' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
---method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
+--method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
+--method '' => unknown method '' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
+--method ../../dp => unknown method '../../dp' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
+--method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp,
+    sp+dp, denoise)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
 --preset release2 => --preset: must be 'paper' or 'release', got 'release2'
 --negatives harder => --negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'
@@ -117,7 +118,7 @@ train data --out run --query-vectors q.npy => --query-vectors needs document_vec
         "see opera train --help"),
     Bad(f"{TRAIN} --method {'m' * 10_000}", "unknown method "
         "'mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm…mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm' "
-        "(known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)"),
+        "(known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)"),
     Bad(f"{TRAIN} --resume --overwrite", "--resume continues a run and --overwrite replaces it: pass one of the two",
         with_run),
     *(
@@ -208,7 +209,7 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
 --seeds 0,0 => --seeds: 0 is given twice
 --steps few => --steps: must be whole numbers separated by commas, such as 100,1000, got 'few'
 --methods ' , ' => --methods: give at least one
---methods ft,dq => dq: unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
+--methods ft,dq => dq: unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --methods ft,FT => --methods: ft is given twice
 --methods ft,dp:seed=3 => dp:seed=3: seed differs between cells: give --methods, --steps and --seeds instead
 --methods sp:score=../../../tmp/x => sp:score=../../../tmp/x: names a folder, so it must hold no space, slash or
@@ -220,7 +221,8 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
 --methods 'sp:k=0.5\t:score=cbs' => sp:k=0.5\\t:score=cbs: names a folder, so it must hold no space, slash or
     control character; use --set for those
 --methods ft,.. => ..: names a folder, so it must hold no space, slash or control character; use --set for those
---methods sp:k => sp:k: unknown method 'sp:k'; did you mean 'sp'? (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
+--methods sp:k => sp:k: unknown method 'sp:k'; did you mean 'sp'? (known: ft, rp, sp, sp+cbs, infobatch,
+    dp, sp+dp, denoise)
 --methods ft:k=0.5 => ft:k=0.5: setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method
     is ft
 --baseline dq => --baseline dq: must be one of the methods: ft, dp
@@ -242,7 +244,7 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
 --set documents=true => documents: must be a whole number, got True
     """),
     *table("quickstart", """
---out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp)
+--out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --out q --seed -1 => --seed: must be greater than or equal to 0, got '-1'; see opera quickstart --help
     """),
     Bad(COMPARE, "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so pass "

@@ -77,7 +77,7 @@ def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
             left[split] = left[split].select_judgements(~false)
         digest = hashlib.sha256(own.fingerprint.encode() + listed.keys.tobytes()).hexdigest()
         sets.append(replace(own, splits=left, fingerprint=digest))
-    if not dropped or not sum(own.training_split().n_queries for own in sets):
+    if not dropped or not any(own.splits["train"].has_relevant.any() for own in sets):
         what = "no relevant pair" if not dropped else "every pair"
         raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
     count = f"{dropped:,} of the {found.rows:,} pairs of {path} are left out of train and dev"
