@@ -127,7 +127,7 @@ test0 \td0\t1 => query 'test0 ' is no id in the table of queries; add it there, 
     """, judgement, QRELS),
     Bad(EVALUATE, f"{QRELS}column 'score' must be a finite number, got inf",
         judgement(f"test0\td0\t{'9' * 5000}")),
-    Bad(EVALUATE, f"{QRELS}{NOT_UTF8}", judgement(b"test0\td\xe9\t1")),
+    Bad(EVALUATE, f"{QRELS}byte 0xe9 (character 8) is {NOT_UTF8}", judgement(b"test0\td\xe9\t1")),
     *table(EVALUATE, """
 query-id\tcorpus-id\tgrade => {given}
 test0\td0\t1 => {given}
@@ -140,7 +140,7 @@ query-id\tcorpus-id\t\x1b[2J => {given}
     Bad(EVALUATE,
         "data/qrels/dev.tsv:3: grade 2 for a pair that data/qrels/dev.tsv:2 gives grade 1; a pair has one grade",
         write("data/qrels/dev.tsv", HEADER + "test0\td0\t1\ntest0\td0\t2\n")),
-    Bad(EVALUATE, f"{TEST}:1: {NOT_UTF8}", to_utf16(TEST)),
+    Bad(EVALUATE, f"{TEST}:1: byte 0xff (character 1) is {NOT_UTF8}", to_utf16(TEST)),
     *(
         Bad(EVALUATE, f"{QRELS}a relevant pair (query 'test0', document 'd39'), but the {what} empty; give it a text "
             "or remove the pair", write(TEST, HEADER + "test0\td39\t1\n"), put(f"data/{file}", line, json))

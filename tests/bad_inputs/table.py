@@ -71,7 +71,7 @@ def table(command: str, text: str, make: Callable[[str], Make] | None = None, st
     for line in text.strip("\n").removesuffix("\n    ").replace("\n    ", " ").split("\n"):
         given, sign, message = re.split(r"(?: |^)(=>|=~) ", line, maxsplit=1)
         given = given.replace("⏎", "\n")
-        said = start + message.replace("{given}", repr(given))
+        said = start + message.replace("{given}", repr(given)).replace("⏎", "\n")
         words = command if make else f"{command} {given}"
         rows.append(Bad(words, said if sign == "=>" else matching(said), *([make(given)] if make else [])))
     return rows

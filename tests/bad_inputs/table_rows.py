@@ -35,7 +35,9 @@ evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must
 search --pairs p.csv --model model => missing argument 'QUERY'; see opera search --help
     """),
     *table("evaluate data --model model", """
---columns query=q => --columns: is for tables, and data is none that has columns to choose
+--columns query=q => --columns: is for tables, and data is none
+--encoding cp1252 => --encoding: is for tables, and data is none
+--skip-bad-rows => --skip-bad-rows: is for tables, and data is none
     """),
     *table(P_CSV, """
 left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
@@ -47,7 +49,8 @@ query,query⏎a,b => p.csv: two columns are called 'query'; rename one
 query,document => p.csv: has no pairs
 query,document⏎"a⏎b",c⏎d => p.csv:4: must have 2 columns ('query', 'document'), got 1: 'd'
 query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not fit (unexpected end of data); a field with one
-    stands in quotation marks, and each within it is doubled: "5"" pipe"
+    stands in quotation marks, and each within it is doubled: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
+    these 2 of 3 rows
 query,document⏎a,"b"c => p.csv:2: quotation marks do not fit (',' expected after '"'); a field with one stands
     in quotation marks, and each within it is doubled: "5"" pipe"
 question,answer⏎a,b⏎c,  => p.csv:3: column 'answer' must not be empty; fill it or remove the row
@@ -60,8 +63,9 @@ query,document,clicks⏎a,b,1⏎c,d,1e39 => p.csv:3: column 'clicks' must be 0, 
     1e+39; multiply all by one number
 query,document,clicks⏎a,b,3e38⏎a,b,3e38 => p.csv:2: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
     got 3e+38; multiply all by one number (2 of 2 rows)
-question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:5: column 'question' must not be empty; fill it or remove the row; also
-    p.csv:2: column 'answer' must not be empty; fill it or remove the row (2 of 4 rows)
+question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:2: column 'answer' must not be empty; fill it or remove the row
+    (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎--skip-bad-rows leaves out
+    these 3 of 4 rows
 query,document,clicks⏎a,b,1⏎c,d,1e-50 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
     got 1e-50; multiply all by one number
 query,document⏎a,b⏎query,document⏎c,d => p.csv:3: is a header again ('query,document'), as where files were
@@ -71,9 +75,8 @@ query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their tex
 query,doc_id,document⏎a,d1,x⏎b,d\t2,y => p.csv:3: column 'doc_id' must not hold a tab, a line break or another
     control character, got 'd\\t2'
 qid,query,document⏎,a,x => p.csv:2: column 'qid' must not be empty
-query;one, two;document⏎a;b;c => p.csv: no column has a name known for the query and the document; its columns
-    are 'query;one', ' two;document'; say which to take, as in --columns query=query;one,document= two;document; if
-    the first line is no header: --columns query=1,document=2
+one, two;query;"a;b⏎c => p.csv:1: quotation marks do not fit (unexpected end of data); a field with one stands in
+    quotation marks, and each within it is doubled: "5"" pipe"
     """, in_file("p.csv")),
     *table(P_JSONL, """
 {"question": "a", "reply": "b"} => p.jsonl: no column has a name known for the document; its columns are
@@ -90,7 +93,7 @@ null => p.jsonl:1: must be a JSON object, got None
 query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
     remove such pairs
 query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
-    remove such pairs (2 of 4 rows)
+    remove such pairs (2 of 4 rows)⏎--skip-bad-rows leaves out these 2 of 4 rows
 query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; add it there,
     or remove such pairs
     """, lambda text: lambda folder: [make(folder) for make in (DOCS, QUERIES, write("pairs.csv", text + "\n"))]),
@@ -107,8 +110,16 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{P_JSONL} --columns grade=s", "p.jsonl:1: column 's' must hold numbers, but holds list<item: string>",
         write("p.jsonl", '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n')),
     Bad(P_CSV, "p.csv: is empty; it must have at least one row", write("p.csv", "")),
-    Bad(P_CSV, "p.csv:3: not UTF-8; convert the file to UTF-8", write("p.csv", b"query,document\na,b\nc,\xff\n")),
-    Bad(P_CSV, "p.csv:1: not UTF-8; convert the file to UTF-8", write("p.csv", "query,document\n".encode("utf-16"))),
+    Bad(P_CSV, "p.csv:3: byte 0xe9 (character 6) is not UTF-8; the file looks like cp1252; try --encoding cp1252",
+        write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),
+    Bad(P_CSV, "p.csv:3: byte 0xcf (character 3) is not UTF-8; say which encoding it is with --encoding, such as "
+        "cp1251 or shift_jis", write("p.csv", "query,document\na,b\nc,Привет\n".encode("cp1251"))),
+    Bad(P_CSV, "p.csv:3: byte 0xe9 (character 6) is not UTF-8; other lines are UTF-8, so encodings are mixed: correct "
+        "such lines", write("p.csv", "query,document\na,ä\nc,caf".encode() + b"\xe9\n")),
+    Bad(f"{P_CSV} --encoding latinx", "--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
+        "utf-16, got 'latinx'", GOOD),
+    Bad(P_CSV, "p.csv:1: not UTF-8; the file looks like utf-16; try --encoding utf-16",
+        write("p.csv", "query,document\n".encode("utf-16"))),
     Bad(BY_ID.replace("pairs.csv", "pairs.jsonl"),
         "pairs.jsonl:1: column 'doc_id' must hold texts or whole numbers, but holds bool",
         write("docs.csv", "id,text\n1,bond\n"), QUERIES, write("pairs.jsonl", '{"query_id": 1, "doc_id": true}\n')),

@@ -81,3 +81,38 @@ def test_a_grid_on_tables(tables: Path) -> None:
     axes, shared = grid_axes({}, ["ft", "rp"], [0], [4])
     cells = plan_grid([source], axes, Path("grid"), shared)
     assert {(cell.data, cell.data_name) for cell in cells} == {(source, "clicks")}
+
+
+def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(
+    tmp_path: Path, run_opera: Opera, static_model: Path
+) -> None:
+    good = [f"t{row % 9}w5 größer {row};t{row % 9}w1 common{row}" for row in range(60)]
+    bad = [";common", "t1w5;  ", "t1w5;a;b", "t1w5", 't1w5;"torn" apart', "Ticket title;KB article"]
+    table, clean = tmp_path / "messy.csv", tmp_path / "clean.csv"
+    table.write_text("\r\n".join(["Ticket title;KB article", *good[:30], *bad, *good[30:]]), "cp1252", newline="")
+    clean.write_text("\n".join(["query;document", *good]), newline="")
+    given = (table, "--columns", "query=Ticket title,document=KB article", "--encoding", "cp1252")
+    refused = run_opera("inspect", *given, "--model", static_model)
+    assert refused.returncode == 2
+    assert [line.removeprefix("opera: error: ").partition(": ")[0] for line in refused.stderr.splitlines()] == [
+        *(f"{table}:{line}" for line in (32, 33, 34, 36, 37)),
+        "--skip-bad-rows leaves out these 6 of 66 rows",
+    ]
+    assert refused.stderr.count(" (2 of 66 rows)") == 1
+    command = ("train", *given, "--skip-bad-rows", "--model", static_model, "--out", tmp_path / "run", *QUICK)
+    done = run_opera(*command)
+    assert done.returncode == 0, done.stderr
+    note = "left out 6 of 66 rows: column 'Ticket title' must not be empty (1, the first is messy.csv:32)"
+    assert any(own.startswith(note) for own in Run.open(tmp_path / "run").record.data.notes)
+    with (tmp_path / "run" / "skipped_rows.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["file", "line", "reason", "text"]
+    assert [(int(line), text) for _, line, _, text in rows[1:]] == list(enumerate(bad, start=32))
+    expected, data = load_data(clean), load_data(Run.open(tmp_path / "run").record.data.source)
+    assert data.corpus.table == expected.corpus.table
+    assert data.queries.table == expected.queries.table
+    assert data.splits["train"].doc_rows.tolist() == expected.splits["train"].doc_rows.tolist()
+    grid = run_opera(
+        "compare", *given, "--skip-bad-rows", "--model", static_model, "--plan", "--out", tmp_path / "grid"
+    )
+    assert grid.returncode == 0, grid.stderr

@@ -254,7 +254,8 @@ def test_an_id_twice_is_an_error(tmp_path: Path) -> None:
     path = folder / "corpus.jsonl"
     path.write_text(path.read_text() * 2)
     with pytest.raises(
-        DataError, match=r"corpus\[3\]: duplicate id 'd1', first seen at .*corpus\[0\]; ids must be unique$"
+        DataError,
+        match=r"corpus\[3\]: duplicate id 'd1', first seen at .*corpus\[0\]; ids must be unique \(3 of 6 rows\)$",
     ):
         load_data(f"hf:{folder}")
 

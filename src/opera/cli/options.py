@@ -184,10 +184,35 @@ def tables(
             metavar="ROLE=COLUMN",
         ),
     ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", help="encoding of tables that are not UTF-8, such as cp1252"),
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows", help="leave out and list the rows of tables that break a rule"
+        ),
+    ] = False,
 ) -> partial[str]:
     """Return :func:`one_source` of these tables; it takes DATA."""
     given: dict[str, Any] = {"pairs": pairs or (), "documents": documents, "queries": queries}
-    return partial(one_source, **given, columns=columns or ())
+    how: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    return partial(one_source, **given, **how, columns=columns or ())
+
+
+def other_sources(tables: partial[str], data: list[str]) -> list[str]:
+    """Return one string for each further data set; what is said of tables holds for tables."""
+    from opera.data.loading import table_source
+    from opera.data.sources import kind_of_files
+
+    encoding, skip = tables.keywords["encoding"], tables.keywords["skip_bad_rows"]
+    return [
+        table_source(expand_user(each, "--also"), None, encoding, skip)
+        if kind_of_files(each) == "tables"
+        else each
+        for each in data
+    ]
 
 
 def one_source(data: str | None, **given: Any) -> str:

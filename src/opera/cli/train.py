@@ -20,6 +20,7 @@ from opera.cli.options import (
     GivenSettings,
     Tables,
     interruptible,
+    other_sources,
     path_option,
     settings_but,
     source_option,
@@ -144,7 +145,7 @@ def train(
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(
-            [source, *(also or [])],
+            [source, *other_sources(tables, also or [])],
             model=model,
             out=out,
             resume=resume,

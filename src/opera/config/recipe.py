@@ -32,7 +32,10 @@ from opera.methods import (
 )
 from opera.methods.mixed import MixedMethod, Mixture
 
-ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
+ADAPT_ARGUMENTS = (
+    *("data", "model", "out", "resume", "overwrite", "callbacks", "config"),
+    *("columns", "encoding", "skip_bad_rows"),
+)
 """Arguments of :func:`opera.adapt` or of ``opera train`` that are not settings."""
 
 ALIASES = {

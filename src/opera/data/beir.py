@@ -17,7 +17,8 @@ from opera.data.names import SPLIT_NAMES
 from opera.data.retrieval_data import BEIR_HEADER, RetrievalData, load_or_parse
 from opera.data.store import DataBuilder, digest_files
 from opera.data.tables.load import PairReader, PairTable, write_texts
-from opera.data.tables.rows import DelimitedTable, JsonTable
+from opera.data.tables.problems import Problems
+from opera.data.tables.rows import ALWAYS_UTF8, DelimitedTable, JsonTable
 
 _TEXTS = {"id": "_id", "title": "title", "text": "text"}
 
@@ -94,12 +95,12 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def _judgements(path: Path) -> DelimitedTable:
-    table = DelimitedTable(path, lambda cells: True, tabs=True)
+    table = DelimitedTable(path, lambda cells: True, tabs=True, encoding=ALWAYS_UTF8)
     if table.columns != BEIR_HEADER:
         raise DataError(
             f"{path}:1: the header must be {' TAB '.join(BEIR_HEADER)}, "
             f"got {shown(chr(9).join(table.columns))}"
         )
-    if not any(table.batches(BEIR_HEADER)):
+    if not any(table.batches(BEIR_HEADER, Problems())):
         raise DataError(f"{path}: has no judgements")
     return table

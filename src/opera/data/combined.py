@@ -141,6 +141,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
         notes=tuple(notes),
         places={},
         left_out={},
+        skipped=None,
         lowest_grade=max(data.lowest_grade for data in sets),
         sets=tuple(sets),
     )

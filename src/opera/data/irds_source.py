@@ -29,9 +29,11 @@ from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, stored_entry
-from opera.data.tables.load import RULES, write_unique
+from opera.data.tables.load import RULES, refuse_repeated
 from opera.data.tables.numbering import Texts
 from opera.data.tables.pairs import PairBatch, PairStore
+from opera.data.tables.problems import At, Problems
+from opera.data.tables.rows import ListedTable
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -159,15 +161,22 @@ def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None
     query_rows = [(query, "", text) for query, text in queries.items()]
     doc_rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
     documents = texts(doc_rows, "documents", corpus.docs_metadata().get("count"))
-    write_unique(builder, "corpus", source, documents, f"{source}: documents[{{}}]".format)
     asked = texts(query_rows, "queries", len(queries))
-    write_unique(builder, "queries", source, asked, f"{source}: queries[{{}}]".format)
+    for kind, name, read_rows in (
+        ("corpus", "documents", documents),
+        ("queries", "queries", asked),
+    ):
+        table, problems = builder.write_texts(kind, read_rows), Problems()
+        refuse_repeated(table, partial(At, ListedTable(f"{source}: {name}", (), source)), problems)
+        problems.check()
+        if len(table) == 0:
+            raise DataError(f"{source}: has no {name}")
     if any(prefixes.values()):
         builder.notes.append(
             "the splits number their queries alike: ids of later splits have its name in front"
         )
 
-    def pairs() -> Iterator[PairBatch]:
+    def pairs(problems: Problems) -> Iterator[PairBatch]:
         for number, (split, dataset) in enumerate(datasets.items()):
             judged = list(read(dataset.qrels_iter))
             query_ids = (f"{prefixes[split]}{each.query_id}" for each in judged)
@@ -178,7 +187,7 @@ def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None
                 row=np.arange(len(judged)),
                 negative=np.zeros(len(judged), dtype=bool),
                 split=np.full(len(judged), number, dtype=np.int8),
-                place=lambda at, split=split: f"{source}: split '{split}'[{at}]",  # type: ignore[misc]
+                place=partial(At, ListedTable(f"{source}: split '{split}'", (), source)),
                 grade=np.array(grades, dtype=np.float64),
             )
 

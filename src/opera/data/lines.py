@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import re
@@ -18,11 +17,23 @@ from opera.core.errors import DataError, nearest
 from opera.core.progress import progress
 from opera.core.reading import NOT_UTF8, is_wide, open_file, parse_json
 from opera.core.terminal import printable, shortened, shown
+from opera.data.encodings import advice_on, decompressed
 from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
 """Files larger than this show a progress bar."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+class BadRow(Exception):  # noqa: N818 - it says what is wrong with a row
+    """What is wrong with a row: a rule in words, and the value that stands in place of ``{}``."""
+
+    def __init__(self, rule: str, value: object = "") -> None:
+        super().__init__(rule, value)
+        self.rule, self.value = rule, value
+
+    def __str__(self) -> str:
+        return self.rule.replace("{}", str(self.value))
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -40,24 +51,29 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix("\n")
 
 
-def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
-    """Yield every line of a UTF-8 file with its line break; ``.gz`` and ``.zst`` are decompressed.
+def text_lines(
+    path: Path, newline: str | None = None, encoding: str | None = None, *, strict: bool = True
+) -> Iterator[str]:
+    """Yield every line of a text file with its line break; ``.gz`` and ``.zst`` are decompressed.
 
     Args:
         path: the file.
         newline: as for :func:`open`: ``""`` leaves line breaks as they are.
+        encoding: of the file; ``None``: UTF-8.
+        strict: raise for bytes of another encoding; else each becomes half a character.
 
     Raises:
         DataError: as :func:`numbered_lines`.
     """
     try:
-        with open_file(path) as raw, _decompressed(raw, path) as plain:
-            if is_wide(plain.peek(4)):
-                raise DataError(f"{path}:1: {NOT_UTF8}")
+        with open_file(path) as raw, decompressed(raw, path) as plain:
+            if encoding is None and is_wide(plain.peek(4)):
+                advice = NOT_UTF8 if strict else f"not UTF-8; {advice_on(path)}"
+                raise DataError(f"{path}:1: {advice}")
             size = os.fstat(raw.fileno()).st_size
             what, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
             # what is not UTF-8 becomes half a character, so that its line is known
-            file = io.TextIOWrapper(plain, "utf-8-sig", "surrogateescape", newline)
+            file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
             with file, progress(what, size, "B", hidden=hidden) as bar:
                 for number, line in enumerate(
                     iter(partial(file.readline, LONGEST_TEXT), ""), start=1
@@ -69,21 +85,14 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
                             f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; "
                             "split it"
                         )
-                    if not line.isascii() and HALF_CHARACTER.search(line):
+                    if strict and not line.isascii() and HALF_CHARACTER.search(line):
                         raise DataError(f"{path}:{number}: {NOT_UTF8}")
                     yield line
+    except UnicodeError as error:
+        raise DataError(f"{path}: cannot be read as {encoding} ({error})") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason})") from None
-
-
-def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """What a file holds, by the end of its name."""
-    if path.name.lower().endswith(".gz"):
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-    if path.name.lower().endswith(".zst"):
-        return io.BufferedReader(pa.CompressedInputStream(raw, "zstd"))
-    return raw
 
 
 def json_records(
@@ -132,9 +141,22 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in numbered_lines(path):
         try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: {error}: {shown(line)}") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
-        yield number, record
+            yield number, json_object(line)
+        except BadRow as error:
+            raise DataError(f"{path}:{number}: {error}") from None
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Parse a line of JSON Lines.
+
+    Raises:
+        BadRow: if it is not a JSON object.
+    """
+    try:
+        record = parse_json(line)
+    except ValueError as error:
+        rule, bracket, rest = str(error).partition(" (")
+        raise BadRow(f"{rule}{bracket}{{}}", f"{rest}: {shown(line)}") from None
+    if not isinstance(record, dict):
+        raise BadRow("must be a JSON object, got {}", shown(record))
+    return record

@@ -30,7 +30,7 @@ def source_title(source: str) -> str:
         files = [
             path
             for key, path in parse_qsl(source.removeprefix(TABLES))
-            if not key.startswith("columns")
+            if key.startswith(("pairs", "documents", "queries"))
         ]
         return ", ".join(files) or source
     return source.removeprefix(MEMORY)

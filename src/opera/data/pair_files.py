@@ -20,7 +20,7 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.columns import Columns
 from opera.data.tables.files import open_pairs
 from opera.data.tables.load import parts_of
-from opera.data.tables.values import Problems
+from opera.data.tables.problems import Problems
 
 IDS = ("query_id", "doc_id")
 LEFT = ("train", "dev")
@@ -103,7 +103,7 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
         DataError: if none is there.
     """
     read: dict[str, list[Any]] = {name: [] for name in (*IDS, "score")}
-    problems, n_rows = Problems(), 0
+    problems = Problems()
     for _, table in open_pairs([("train", str(path))], Columns(), []):
         own_names = _columns(table.name, table.columns, columns)
         names = dict(zip(columns, ([own] for own in own_names), strict=True))
@@ -111,8 +111,7 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
             for name in columns:
                 (own,) = part[name]
                 read[name].append(own.numbers() if name == "score" else own.ids())
-            n_rows += part.n_rows
-    problems.check(n_rows)
+    problems.check()
     queries, documents = (pa.chunked_array(read[name], pa.string()) for name in IDS)
     scores = np.concatenate([np.empty(0), *(read["score"] or [np.zeros(len(queries))])])
     rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from opera.core.arguments import whole_number
 from opera.core.errors import DataError
@@ -52,6 +53,8 @@ class RetrievalData:
             query and document.
         left_out: relevant pairs of a published set that name an empty text and were left out, by
             split.
+        skipped: the rows of tables that were left out: file, line, reason and text; ``None``: none
+            were.
         lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it
             left.
         sets: the data sets that this one is made of, in the order of their rows; none where it is a
@@ -71,6 +74,7 @@ class RetrievalData:
     notes: tuple[str, ...] = ()
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    skipped: pa.Table | None = None
     lowest_grade: int = 1
     sets: tuple[RetrievalData, ...] = ()
 
@@ -139,6 +143,7 @@ class RetrievalData:
         *,
         columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
         name: str = "pairs",
+        skip_bad_rows: bool = False,
     ) -> RetrievalData:
         """Build a data set from lists, dictionaries, DataFrames, ``datasets.Dataset`` or pyarrow.
 
@@ -153,12 +158,13 @@ class RetrievalData:
                 see docs/data.md for the names of columns that are recognised.
             columns: the columns of a table by role, as of ``--columns``.
             name: short name, for tables and run records.
+            skip_bad_rows: leave out the rows that break a rule; ``skipped`` lists them.
 
         Raises:
             SettingError: for an unknown role in ``columns``.
             DataError: naming argument, row, rule and value.
         """
-        return cls(**from_pairs(queries, documents, pairs, columns, name))
+        return cls(**from_pairs(queries, documents, pairs, columns, name, skip_bad_rows))
 
     @property
     def title(self) -> str:

@@ -130,7 +130,8 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         places = [(role, Path(place)) for role, place in tables.roles]
         read = [(role, place, file) for role, place in places for file in files_in(place)]
         below = [(role, path_below(file, place).as_posix()) for role, place, file in read]
-        salt = f"tables\0{RULES}\0{below}\0{tables.columns}"
+        how = f"{tables.encoding}\0{tables.skip_bad_rows}"
+        salt = f"tables\0{RULES}\0{below}\0{tables.columns}\0{how}"
         return digest_files((file for _, _, file in read), salt)
 
     def parse(builder: DataBuilder) -> None:
@@ -140,12 +141,12 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
             ("queries", tables.queries),
         )
         texts = {
-            kind: open_texts(place, kind, given, builder.notes)
+            kind: open_texts(place, kind, given, builder.notes, tables.encoding)
             for kind, place in kinds
             if place is not None
         }
-        pairs = open_pairs(tables.pairs, given, builder.notes)
-        store_tables(builder, texts, pairs, given)
+        pairs = open_pairs(tables.pairs, given, builder.notes, tables.encoding)
+        store_tables(builder, texts, pairs, given, skip_bad_rows=tables.skip_bad_rows)
 
     return load_or_parse(digest, name, text, parse)
 

@@ -17,10 +17,24 @@ from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shown
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
+from opera.data.texts import (
+    BATCH_CHARACTERS,
+    BATCH_ROWS,
+    TEXT_SCHEMA,
+    TextRow,
+    TextTable,
+    batched,
+    text_batches,
+)
 
 LAYOUT = "2"
 """Part of every key: change it when the stored files, or how sources are parsed, change."""
+
+SKIPPED = "skipped.arrow"
+SKIPPED_SCHEMA = pa.schema(
+    [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
+)
+"""Rows that were left out; ``line`` is the number of the row in a file without lines."""
 
 Arrays = TypeVar("Arrays", Qrels, GivenNegatives, TeacherScores)
 
@@ -70,6 +84,14 @@ class DataBuilder:
     tables: dict[str, TextTable] = field(default_factory=dict)
     places: dict[tuple[int, int], str] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+
+    def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
+        """Write the rows that were left out: file, line, reason and text of each."""
+        path = self.folder / SKIPPED
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
+            for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
+                columns = [pa.array(own) for own in zip(*batch, strict=True)]
+                writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
 
     def write_texts(self, kind: str, rows: Iterable[TextRow]) -> TextTable:
         """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
@@ -180,11 +202,16 @@ def _stored_fields(home: Path, source: str) -> dict[str, Any]:
             "teacher": read(TeacherScores, "teacher") if scored else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),
+            "skipped": _opened(home / SKIPPED),
             "query_prompt": about.get("query_prompt"),
             "notes": tuple(about["notes"]),
             "places": {(query, doc): f"{source}/{place}" for query, doc, place in about["places"]},
             "left_out": about.get("left_out", {}),
         }
+
+
+def _opened(path: Path) -> pa.Table | None:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all() if path.exists() else None
 
 
 def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:

@@ -8,6 +8,7 @@
       suspicious_pairs.csv  the training pairs that look false, the worst first
       trace.parquet       a row per step
       sampling.npz        the sampling probabilities at about 50 steps
+      skipped_rows.csv    rows of tables that were left out: file, line, reason, text
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume continues from
       not_finite.json     after a loss that was no number: the pairs of that batch
@@ -20,6 +21,7 @@ file or the new one.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -42,6 +44,8 @@ from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
 from opera.runs.sampling import SamplingRecord
 
+log = logging.getLogger("opera")
+
 RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
@@ -49,6 +53,7 @@ PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
 TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
+SKIPPED_FILE = "skipped_rows.csv"
 MODEL_FOLDER = "model"
 CARD_FILE = "README.md"
 ADAPTER_FILE = "adapter.npz"
@@ -69,6 +74,7 @@ OURS = (
     SUSPICIOUS_FILE,
     TRACE_FILE,
     SAMPLING_FILE,
+    SKIPPED_FILE,
     MODEL_FOLDER,
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
@@ -237,6 +243,15 @@ class RunWriter:
     def write_per_query(self, columns: Mapping[str, Any]) -> None:
         """Write ``per_query.parquet``."""
         self._write_table(PER_QUERY_FILE, columns)
+
+    def write_skipped(self, tables: Sequence[pa.Table | None]) -> None:
+        """Write ``skipped_rows.csv``: the rows of tables of each data set that were left out."""
+        if self.writes and (found := [table for table in tables if table is not None]):
+            from pyarrow.csv import write_csv  # slow to import
+
+            path, rows = self.path / SKIPPED_FILE, pa.concat_tables(found)
+            replace_file(path, partial(write_csv, rows))
+            log.info("%s: lists %s rows that were left out", path, f"{len(rows):,}")
 
     def write_pairs(self, columns: Mapping[str, Any]) -> None:
         """Write ``pairs.parquet``."""

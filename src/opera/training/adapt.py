@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from opera.config.recipe import Recipe, make_recipe
 from opera.core.arguments import flag
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
+from opera.data.loading import Given, named_source
 from opera.data.pair_files import without_pairs
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
+    data: Any,
     *,
     model: str | Path | None = None,
     out: str | Path,
@@ -35,13 +35,16 @@ def adapt(
     overwrite: bool = False,
     drop_pairs: str | Path | None = None,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
+    columns: Given | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Run:
     """Adapt a retriever to a data set and measure it before and after.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data; or a list of several, to train
-            on all of them.
+        data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data; or a list
+            of several, to train on all of them.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with
             ``query_vectors`` and ``document_vectors`` any name, for the record.
         out: the run folder to write.
@@ -53,6 +56,9 @@ def adapt(
             the ``suspicious_pairs.csv`` of an earlier run.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both.
+        columns: of tables, as for :func:`opera.load_data`; for each data set.
+        encoding: likewise.
+        skip_bad_rows: likewise; ``skipped_rows.csv`` in the run lists the rows left out.
         settings: any other setting by its name (``opera train --help-settings --all`` lists them).
 
     Returns:
@@ -67,7 +73,8 @@ def adapt(
             ``resume`` continues.
     """
     values = {"method": method, **settings}
-    checked = check(data, model, out, values, resume, overwrite, drop_pairs)
+    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    checked = check(data, how, model, out, values, resume, overwrite, drop_pairs)
     # torch takes seconds to load: what is wrong is said before
     from opera.training import run
     from opera.training.train import train_first
@@ -105,7 +112,8 @@ class Checked:
 
 
 def check(
-    data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
+    data: Any,
+    how: Mapping[str, Any],
     model: str | Path | None,
     out: str | Path,
     settings: Mapping[str, Any],
@@ -127,14 +135,11 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    if not isinstance(data, str | Path | RetrievalData | Sequence):
-        raise DataError(
-            "data: must be a path, a RetrievalData or a list of these, got "
-            f"{shown(type(data).__name__)}; a table in "
-            "memory is read by RetrievalData.from_pairs(pairs=...)"
-        )
     dropped = None if drop_pairs is None else user_path(drop_pairs, "--drop-pairs")
-    sources = (data,) if isinstance(data, str | Path | RetrievalData) else tuple(data)
+    # a list of rows is a table, as a DataFrame is; any other list is several data sets
+    rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
+    several = data if isinstance(data, list | tuple) and not rows else [data]
+    sources = [named_source(each, **how) for each in several]
     for source in sources:
         check_stays_out(folder, "--out", source, folder=True)
     if overwrite:

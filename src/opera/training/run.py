@@ -19,6 +19,7 @@ from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
+from opera.data.combined import each_set
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
@@ -105,6 +106,7 @@ def prepare(
             try:
                 session.add_seconds("load", time.perf_counter() - checked.started)
                 session.update()
+                run.write_skipped([own.skipped for own in each_set(checked.data)])
                 yield session
             except Exception as error:
                 with suppress(OSError, OperaError):

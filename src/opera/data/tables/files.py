@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
+from opera.data.encodings import checked_encoding, is_utf8
 from opera.data.names import SPLIT_NAMES, TABLES
 from opera.data.tables.columns import Columns, TableKind, parse_columns, role_of
 from opera.data.tables.rows import ArrowTable, DelimitedTable, JsonTable, TableFile, is_qrels
@@ -36,12 +38,16 @@ class TableSource:
         documents: the file or folder of documents, or ``None``: the pairs hold the texts.
         queries: the file or folder of queries, or ``None``: the pairs hold the texts.
         columns: (role, column) where names are not recognised, or others are meant.
+        encoding: of text files; ``None``: UTF-8.
+        skip_bad_rows: whether rows that break a rule are left out.
     """
 
     pairs: tuple[tuple[str, str], ...]
     documents: str | None = None
     queries: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    encoding: str | None = None
+    skip_bad_rows: bool = False
 
     @classmethod
     def of(
@@ -50,6 +56,8 @@ class TableSource:
         documents: str | Path | None = None,
         queries: str | Path | None = None,
         columns: str | Mapping[str, str | Sequence[str]] | Iterable[str] = (),
+        encoding: str | None = None,
+        skip_bad_rows: bool = False,
     ) -> TableSource:
         """Check and expand what a user gives.
 
@@ -58,9 +66,12 @@ class TableSource:
             documents: file or folder.
             queries: file or folder.
             columns: ``role=column,...`` as on the command line, or columns by role.
+            encoding: of text files, as Python names it.
+            skip_bad_rows: leave out rows that break a rule.
 
         Raises:
-            SettingError: for paths that cannot be, a split of another name, or an unknown role.
+            SettingError: for paths that cannot be, a split of another name, an unknown role, or an
+                unknown encoding.
         """
         if isinstance(pairs, Mapping):
             files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
@@ -74,12 +85,14 @@ class TableSource:
             None if documents is None else expand_user(documents, "--documents"),
             None if queries is None else expand_user(queries, "--queries"),
             parse_columns(columns),
+            checked_encoding(encoding),
+            flag(skip_bad_rows, "skip_bad_rows"),
         )
 
     @classmethod
     def parse(cls, text: str) -> TableSource:
         """Read what :meth:`__str__` wrote; a SettingError for something else."""
-        pairs, files = [], {}
+        pairs, files, how = [], {}, {}
         columns: dict[str, list[str]] = {}
         for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
             kind, _, own = key.partition(".")
@@ -89,6 +102,8 @@ class TableSource:
                 files[key] = expand_user(value, f"--{key}")
             elif kind == "columns":
                 columns.setdefault(own, []).append(value)
+            elif key in ("encoding", "skip_bad_rows") and key not in how:
+                how[key] = value
             else:
                 raise SettingError(
                     f"{TABLES} must hold pairs, documents, queries and columns, got {shown(key)}"
@@ -97,13 +112,16 @@ class TableSource:
             raise SettingError(
                 f"{TABLES} must name pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
             )
-        texts = files.get("documents"), files.get("queries")
-        return cls(tuple(pairs), *texts, parse_columns(columns))
+        texts, skip = (files.get("documents"), files.get("queries")), "skip_bad_rows" in how
+        encoding = checked_encoding(how.get("encoding"))
+        return cls(tuple(pairs), *texts, parse_columns(columns), encoding, skip)
 
     def __str__(self) -> str:
         """One line that :meth:`parse` reads, as ``tables:documents=docs.parquet&pairs=p.csv``."""
         parts = [(role.removesuffix("."), path) for role, path in self.roles]
         parts += [(f"columns.{role}", column) for role, column in self.columns]
+        parts += [] if self.encoding is None else [("encoding", self.encoding)]
+        parts += [("skip_bad_rows", "true")] if self.skip_bad_rows else []
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
     def without_folders(self) -> TableSource:
@@ -124,7 +142,9 @@ class TableSource:
             kind, _, split = role.partition(".")
             words += [f"--{kind}", f"{split}={path}" if split else path]
         listed = ",".join(f"{role}={column}" for role, column in self.columns)
-        return words + (["--columns", listed] if listed else [])
+        words += ["--columns", listed] if listed else []
+        words += [] if self.encoding is None else ["--encoding", self.encoding]
+        return words + ["--skip-bad-rows"] * self.skip_bad_rows
 
     @property
     def hub_name(self) -> str | None:
@@ -242,18 +262,23 @@ def path_below(file: Path, place: Path) -> Path:
     return Path(file.name) if file == place else file.relative_to(place)
 
 
-def open_texts(path: str, kind: TableKind, given: Columns, notes: list[str]) -> list[TableFile]:
+def open_texts(
+    path: str, kind: TableKind, given: Columns, notes: list[str], encoding: str | None = None
+) -> list[TableFile]:
     """Open the tables of documents or queries in a file or folder; notes get what was guessed.
 
     Raises:
         DataError: if one cannot be read, or is no table.
     """
     files = [file for file in files_in(Path(path)) if file.name not in _SAVED]
-    return [_open(file, kind, given, notes) for file in files]
+    return [_open(file, kind, given, notes, encoding) for file in files]
 
 
 def open_pairs(
-    pairs: Sequence[tuple[str, str]], given: Columns, notes: list[str]
+    pairs: Sequence[tuple[str, str]],
+    given: Columns,
+    notes: list[str],
+    encoding: str | None = None,
 ) -> list[tuple[str | None, TableFile]]:
     """Open tables of pairs, each with its split; of several files the names begin with it.
 
@@ -274,7 +299,7 @@ def open_pairs(
                     without.append(file.name)
                 elif not home.is_dir():
                     guessed.append(f"{file.name} is {own}")
-            tables.append((own, _open(file, "pairs", given, notes)))
+            tables.append((own, _open(file, "pairs", given, notes, encoding)))
     if guessed:
         notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
     if 0 < len(without) < len(tables):
@@ -285,15 +310,20 @@ def open_pairs(
     return tables
 
 
-def _open(file: Path, kind: TableKind, given: Columns, notes: list[str]) -> TableFile:
+def _open(
+    file: Path, kind: TableKind, given: Columns, notes: list[str], encoding: str | None
+) -> TableFile:
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)
+    if encoding is not None and is_utf8(file):
+        notes.append(f"{file.name}: is UTF-8, and is read as that, not as {encoding}")
+        encoding = None
     if suffix in (".jsonl", ".ndjson"):
-        return JsonTable(file)
-    if kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES) and is_qrels(file):
+        return JsonTable(file, encoding=encoding)
+    if kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES) and is_qrels(file, encoding):
         notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
-        return DelimitedTable(file, None)
+        return DelimitedTable(file, None, encoding=encoding)
     if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):
         advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
         raise DataError(
@@ -308,7 +338,7 @@ def _open(file: Path, kind: TableKind, given: Columns, notes: list[str]) -> Tabl
         known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
         return known and not given.numbered(kind)
 
-    table = DelimitedTable(file, is_header, tabs=suffix != ".csv")
+    table = DelimitedTable(file, is_header, tabs=suffix != ".csv", encoding=encoding)
     names = None if kind == "pairs" else _HEADERLESS.get(len(table.columns))
     if names and not table.has_header and not given.numbered(kind):
         table.columns = names

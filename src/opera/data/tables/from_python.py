@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
 from opera.data.names import MEMORY
 from opera.data.store import DataBuilder, fields_of
 from opera.data.tables.columns import Columns, TableKind, parse_columns
 from opera.data.tables.load import RULES, store_tables
-from opera.data.tables.rows import BATCH_ROWS, Rows, TableFile
+from opera.data.tables.problems import Problems
+from opera.data.tables.rows import BATCH_ROWS, ListedTable, Rows, TableFile
 
 PAIR = ("query", "document", "grade")
 
 
-class MemoryTable(TableFile):
+class MemoryTable(ListedTable):
     """A pyarrow table; ``name`` is that of the argument, whose rows Python counts from 0."""
-
-    mark = "[{}]"
 
     def __init__(self, name: str, table: pa.Table) -> None:
         super().__init__(name, table.column_names, name)
         self._table = table
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield the rows."""
         first = 0
         for part in self._parts(list(columns)):
@@ -82,9 +82,11 @@ class DatasetTable(MemoryTable):
             raise error if self._explain is None else self._explain(error) from error
 
 
-def from_pairs(queries: Any, documents: Any, pairs: Any, columns: Any, name: str) -> dict[str, Any]:
+def from_pairs(
+    queries: Any, documents: Any, pairs: Any, columns: Any, name: str, skip_bad_rows: bool
+) -> dict[str, Any]:
     """Return the fields of :meth:`opera.RetrievalData.from_pairs`."""
-    given = parse_columns(columns)
+    given, skip = parse_columns(columns), flag(skip_bad_rows, "skip_bad_rows")
     texts: dict[TableKind, list[TableFile]] = {}
     if pairs is None:
         tables = [_aligned(queries, documents)]
@@ -96,11 +98,11 @@ def from_pairs(queries: Any, documents: Any, pairs: Any, columns: Any, name: str
             texts["queries"] = [_texts(queries, "queries")]
 
     def digest() -> str:
-        total = hashlib.sha256(f"from_pairs\0{RULES}\0{given}".encode())
+        total = hashlib.sha256(f"from_pairs\0{RULES}\0{given}\0{skip}".encode())
         both: list[tuple[str, Sequence[TableFile]]] = [*texts.items(), ("pairs", tables)]
         for kind, files in both:
             total.update(f"\0{kind}\0".encode())
-            for rows in files[0].batches(files[0].columns):
+            for rows in files[0].batches(files[0].columns, Problems()):
                 batch = pa.record_batch(rows.columns)
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -109,7 +111,8 @@ def from_pairs(queries: Any, documents: Any, pairs: Any, columns: Any, name: str
         return total.hexdigest()
 
     def parse(builder: DataBuilder) -> None:
-        store_tables(builder, texts, [(None, file) for file in tables], Columns(given))
+        pairs_of = [(None, file) for file in tables]
+        store_tables(builder, texts, pairs_of, Columns(given), skip_bad_rows=skip)
 
     source = f"{MEMORY}{name}"
     return {"name": name, "source": source, **fields_of(digest, source, parse)}

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES
 from opera.data.store import DataBuilder
 from opera.data.tables.columns import Columns, TableKind, note_of, unknown_columns
-from opera.data.tables.numbering import Texts
+from opera.data.tables.numbering import Texts, codes_of, firsts_of
 from opera.data.tables.pairs import PairBatch, PairStore
+from opera.data.tables.problems import At, Place, Places, Problems
 from opera.data.tables.rows import TREC_COLUMNS, DelimitedTable, JsonTable, TableFile
-from opera.data.tables.values import EMPTY, Column, Place, Places, Problems, is_list
-from opera.data.texts import TextRow, blank
+from opera.data.tables.values import EMPTY, Column, is_list
+from opera.data.texts import TextRow, TextTable, blank
 
-RULES = "4"  # part of every key: change it when what is read from tables changes
+RULES = "5"  # part of every key: change it when what is read from tables changes
 
 PASSAGE = pa.struct([(name, pa.string()) for name in ("docid", "title", "text")])
 """A document of Tevatron's; without a text, other files hold it."""
@@ -53,7 +54,9 @@ def store_tables(
     texts: Mapping[TableKind, Sequence[TableFile]],
     pairs: Sequence[tuple[str | None, TableFile]],
     given: Columns,
+    *,
     lenient: bool = False,
+    skip_bad_rows: bool = False,
 ) -> None:
     """Store tables that are open, from files or not.
 
@@ -63,6 +66,7 @@ def store_tables(
         pairs: split and table of the pairs; no split where a column says it, or all are train.
         given: what the user says of columns.
         lenient: leave out empty texts, and ids that are not there, as of published data.
+        skip_bad_rows: leave out the rows that break a rule.
 
     Raises:
         DataError: naming table, row, rule and value.
@@ -85,11 +89,12 @@ def store_tables(
     opened += [("pairs", own) for _, own in pairs]
     given.check_used([(kind, own.name, own.columns) for kind, own in opened])
     builder.notes += _notes(read)
+    problems = Problems(None if lenient else skip_bad_rows)
     for kind, files in text_tables.items():
-        write_texts(builder, "corpus" if kind == "documents" else kind, files)
+        write_texts(builder, "corpus" if kind == "documents" else kind, files, problems)
     reader = PairReader(tables, builder.notes, lenient=lenient)
     reader.given = frozenset(role for role, _ in given.of("pairs"))
-    reader.store(builder, tables[0].file.name)
+    reader.store(builder, tables[0].file.name, problems)
 
 
 def _notes(read: Sequence[tuple[TableFile, Chosen]]) -> list[str]:
@@ -140,65 +145,69 @@ def _check_there(
 
 
 def write_texts(
-    builder: DataBuilder, kind: str, tables: Sequence[tuple[TableFile, Chosen]]
+    builder: DataBuilder,
+    kind: str,
+    tables: Sequence[tuple[TableFile, Chosen]],
+    problems: Problems | None = None,
 ) -> None:
-    """Write tables of texts, with the roles ``id``, ``text`` and perhaps ``title``, as ``kind``."""
-    places, problems = Places(), Problems()
+    """Write tables of texts, with the roles ``id``, ``text`` and perhaps ``title``, as ``kind``.
 
-    def texts() -> Iterator[TextRow]:
+    Raises:
+        DataError: if there is none, or for rows that break a rule, unless ``problems`` get them.
+    """
+
+    def texts(found: Problems, places: Places) -> Iterator[TextRow]:
         for file, chosen in tables:
-            for part in parts_of(file, chosen, problems):
-                places.add(part.n_rows, part.place)
+            for part in parts_of(file, chosen, found):
                 titles = [own.texts().to_pylist() for own in part["title"]] or [[""] * part.n_rows]
                 (identifier,), (text,) = part["id"], part["text"]
                 ids, own_texts = identifier.ids().to_pylist(), text.texts().to_pylist()
-                yield from zip(ids, titles[0], own_texts, strict=True)
+                fine = ~found.breaks(file, part.numbers)
+                places.add(int(fine.sum()), partial(_at, file, np.asarray(part.numbers)[fine]))
+                yield from compress(zip(ids, titles[0], own_texts, strict=True), fine)
 
-    write_unique(builder, kind, tables[0][0].name, texts(), places, problems)
+    found, places = Problems() if problems is None else problems, Places()
+    table = builder.write_texts(kind, texts(found, places))
+    repeated = refuse_repeated(table, places, found)
+    if problems is None:
+        found.check()
+    if repeated.any():
+        builder.write_texts(kind, compress(texts(Problems(), Places()), ~repeated))
+    if len(builder.tables[kind]) == 0:
+        empty = DataError(f"{tables[0][0].name}: is empty; it must have at least one row")
+        raise found.error() if found.found else empty
 
 
-def write_unique(
-    builder: DataBuilder,
-    kind: str,
-    name: str,
-    texts: Iterable[TextRow],
-    place: Place,
-    problems: Problems | None = None,
-) -> None:
-    """Write ``corpus`` or ``queries``, whose ids are unique.
-
-    Args:
-        builder: where to.
-        kind: which of them.
-        name: of the file, for messages.
-        texts: id, title and text of each.
-        place: names one by its number, once all are read.
-        problems: what was found wrong with them.
-
-    Raises:
-        DataError: if there is none, for problems, or naming both places of an id that occurs twice.
-    """
-    table = builder.write_texts(kind, texts)
-    (problems or Problems()).check(len(table))
-    if len(table) == 0:
-        raise DataError(f"{name}: is empty; it must have at least one row")
-    if pc.count_distinct(table.table["id"]).as_py() < len(table):
-        ids = table.ids()
-        twice = Counter(ids).most_common(1)[0][0]
-        first = ids.index(twice)
-        raise DataError(
-            f"{place(ids.index(twice, first + 1))}: duplicate id {shown(twice)}, first seen at "
-            f"{place(first)}; ids must be unique"
-        )
+def refuse_repeated(table: TextTable, places: Place, problems: Problems) -> BoolArray:
+    """Refuse the rows whose id another row has before them; return which they are."""
+    ids = table.table["id"]
+    if pc.count_distinct(ids).as_py() == len(table):
+        return np.zeros(len(table), dtype=bool)
+    codes, _ = codes_of(ids)
+    first = firsts_of(codes)[codes]
+    repeated = first < np.arange(len(table))
+    rows = np.flatnonzero(repeated)
+    problems.add(
+        rows,
+        places,
+        "duplicate id {}; ids must be unique",
+        lambda: f"{shown(ids[rows[0]].as_py())}, first seen at {places(int(first[rows[0]]))}",
+    )
+    return repeated
 
 
 @dataclass
 class Part:
-    """Some rows of a table: how many, their columns by role, and what names each row."""
+    """Some rows of a table: their lines or numbers, and their columns by role."""
 
-    n_rows: int
+    numbers: IntArray | range
     columns: Mapping[str, list[Column]]
     place: Place
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows these are."""
+        return len(self.numbers)
 
     def __getitem__(self, role: str) -> list[Column]:
         return self.columns.get(role, [])
@@ -206,17 +215,19 @@ class Part:
 
 def parts_of(file: TableFile, chosen: Chosen, problems: Problems) -> Iterator[Part]:
     """Read a table."""
-    for rows in file.batches(list(dict.fromkeys(name for own in chosen.values() for name in own))):
-        place = partial(_place, file, rows.numbers)
+    names = list(dict.fromkeys(name for own in chosen.values() for name in own))
+    for rows in file.batches(names, problems):
+        place = partial(_at, file, rows.numbers)
+        problems.count(file, len(rows.numbers))
         columns = {
             role: [Column(rows.columns[name], name, place, problems) for name in names]
             for role, names in chosen.items()
         }
-        yield Part(len(rows.numbers), columns, place)
+        yield Part(rows.numbers, columns, place)
 
 
-def _place(file: TableFile, numbers: IntArray | range, row: int) -> str:
-    return file.place(int(numbers[row]))
+def _at(file: TableFile, numbers: IntArray | range, row: int) -> At:
+    return At(file, int(numbers[row]))
 
 
 @dataclass
@@ -231,7 +242,6 @@ class PairReader:
         given: the roles whose columns the user named.
         splits: numbers of the splits found so far.
         prompts: the prompts found.
-        problems: what is wrong with the rows.
     """
 
     tables: Sequence[PairTable]
@@ -241,9 +251,8 @@ class PairReader:
     given: frozenset[str] = frozenset()
     splits: dict[str, int] = field(default_factory=dict)
     prompts: dict[str, None] = field(default_factory=dict)
-    problems: Problems = field(default_factory=Problems)
 
-    def store(self, builder: DataBuilder, name: str) -> None:
+    def store(self, builder: DataBuilder, name: str, problems: Problems | None = None) -> None:
         """Store the pairs under the name of what is read; as :meth:`PairStore.store`."""
         PairStore(
             builder,
@@ -252,14 +261,16 @@ class PairReader:
             self.splits,
             lines=self.lines,
             lenient=self.lenient,
-            problems=self.problems,
+            problems=problems,
         ).store()
 
-    def batches(self) -> Iterator[PairBatch]:
-        """Yield the pairs."""
+    def batches(self, problems: Problems) -> Iterator[PairBatch]:
+        """Yield the pairs; ``problems`` get the rows that break a rule."""
         for table in self.tables:
-            for part in parts_of(table.file, table.columns, self.problems):
-                yield self._batch(table, part)
+            for part in parts_of(table.file, table.columns, problems):
+                batch = self._batch(table, part)
+                batch.broken = problems.breaks(table.file, part.numbers)
+                yield batch
 
     def _batch(self, table: PairTable, part: Part) -> PairBatch:
         both = {"query", "document"} <= table.columns.keys()  # not texts or judgements alone

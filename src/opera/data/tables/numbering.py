@@ -147,13 +147,12 @@ class NewTexts:
         """Return the row of each text, and their ids; texts that are new are ``first``."""
         digests = pa.chunked_array(self._digests, _DIGEST)
         ids = pa.chunked_array(self._ids, pa.string())
-        self._digests, self._ids = [], []
         written, named = keep & _flags(digests.is_valid()), keep & _flags(ids.is_valid())
-        code, _ = _codes(digests, written)
-        source = np.append(_firsts(code), UNKNOWN)[code]
+        code, _ = codes_of(digests, written)
+        source = np.append(firsts_of(code), UNKNOWN)[code]
         if named.any():
-            of_id, known = _codes(ids, written)
-            first = np.append(_firsts(of_id), UNKNOWN)
+            of_id, known = codes_of(ids, written)
+            first = np.append(firsts_of(of_id), UNKNOWN)
             if not written.all():
                 of_id = _numbers(pc.index_in(ids, known))
             source = np.where(named, first[of_id], source)
@@ -168,6 +167,7 @@ class NewTexts:
     def rows(self, again: Iterator[Texts]) -> Iterator[TextRow]:
         """Yield id, title and text of each row; ``again`` is what was added, once more."""
         start = row = 0
+        self._digests, self._ids = [], []
         for texts in again:
             end = int(np.searchsorted(self.first, start + len(texts)))
             for at in (self.first[row:end] - start).tolist():
@@ -192,9 +192,9 @@ def _numbers(rows: pa.ChunkedArray) -> Rows:
     return np.asarray(pc.fill_null(rows, UNKNOWN).to_numpy(), dtype=np.int64)
 
 
-def _codes(values: pa.ChunkedArray, keep: BoolArray) -> tuple[Rows, pa.Array]:
+def codes_of(values: pa.ChunkedArray, keep: BoolArray | None = None) -> tuple[Rows, pa.Array]:
     """Number the values kept in order of first appearance, -1 for others; and list them."""
-    if not keep.all():
+    if keep is not None and not keep.all():
         values = pc.if_else(
             pa.chunked_array([pa.array(keep)]), values, pa.scalar(None, values.type)
         )
@@ -204,6 +204,6 @@ def _codes(values: pa.ChunkedArray, keep: BoolArray) -> tuple[Rows, pa.Array]:
     return np.concatenate([np.empty(0, dtype=np.int64), *codes]), known
 
 
-def _firsts(codes: Rows) -> Rows:
+def firsts_of(codes: Rows) -> Rows:
     """Where each code first stands; they are numbered in order of first appearance."""
     return np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1) > 0)

@@ -21,8 +21,8 @@ from opera.data.checks import MAX_GRADE
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.store import DataBuilder
-from opera.data.tables.numbering import UNKNOWN, KnownTexts, NewTexts, Rows, Texts
-from opera.data.tables.values import Place, Places, Problems
+from opera.data.tables.numbering import NOTHING, UNKNOWN, KnownTexts, NewTexts, Rows, Texts
+from opera.data.tables.problems import Place, Places, Problems
 from opera.data.texts import blank
 
 
@@ -36,10 +36,11 @@ class PairBatch:
         row: the row of each document: int64 ``[D]``.
         negative: whether each document is a negative: bool ``[D]``.
         split: number of the split of each row: int8.
-        place: of a row, for messages.
+        place: says where a row stands.
         grade: of each row, NaN where it has none: float64; ``None`` where no row has one.
         weight: like ``grade``.
         score: a teacher's, of each document, like ``grade``.
+        broken: whether each row breaks a rule: bool; ``None``: none does.
     """
 
     query: Texts
@@ -51,6 +52,11 @@ class PairBatch:
     grade: NDArray[np.float64] | None = None
     weight: NDArray[np.float64] | None = None
     score: NDArray[np.float64] | None = None
+    broken: BoolArray | None = None
+
+
+Refuse = Callable[..., None]
+"""Refuses rows, by their numbers: takes these, a rule, and what returns the first wrong value."""
 
 
 @dataclass
@@ -74,20 +80,21 @@ class PairStore:
     Args:
         builder: holds the documents and queries that have tables of their own.
         name: of what is read, for messages.
-        read: yields the pairs, as often as it is called, always in the same order.
+        read: yields the pairs, as often as it is called, always in the same order; what it is
+            given gets the rows that break a rule.
         splits: numbers of the splits by name; complete once ``read`` is through.
         lines: whether they are lines of BEIR or of another trainer: a pair has one grade, a whole
             number, and negatives stay in their order, of all splits. Else the highest grade counts.
         lenient: leave out empty texts and ids that are not there, for published data, which a user
             cannot correct.
-        problems: what ``read`` finds wrong.
+        problems: what is wrong with the rows of all tables, and whether they are left out.
     """
 
     def __init__(
         self,
         builder: DataBuilder,
         name: str,
-        read: Callable[[], Iterator[PairBatch]],
+        read: Callable[[Problems], Iterator[PairBatch]],
         splits: dict[str, int],
         *,
         lines: bool = False,
@@ -96,7 +103,8 @@ class PairStore:
     ) -> None:
         self._builder, self._name, self._read, self._splits = builder, name, read, splits
         self._lines, self._lenient = lines, lenient
-        self._places, self._problems = Places(), problems or Problems()
+        self._places = Places()
+        self._problems = Problems() if problems is None else problems
         tables = builder.tables
         self._query = KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q")
         self._document = KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d")
@@ -110,14 +118,15 @@ class PairStore:
         """
         pairs, negatives = self._numbered()
         if isinstance(self._query, NewTexts):
-            queries = (batch.query for batch in self._read())
+            queries = (batch.query for batch in self._read(Problems()))
             self._builder.write_texts("queries", self._query.rows(queries))
         if isinstance(self._document, NewTexts):
-            documents = (batch.document for batch in self._read())
+            documents = (batch.document for batch in self._read(Problems()))
             self._builder.write_texts("corpus", self._document.rows(documents))
         if self._lenient:
             pairs = self._without_empty(pairs)
-        self._check(pairs)
+        if self._lines:
+            self._keep_places(pairs)
         pairs = pairs.take(np.lexsort((pairs.doc, pairs.query, pairs.split)))
         for name, split in self._splits.items():
             own = slice(*np.searchsorted(pairs.split, [split, split + 1]))
@@ -127,7 +136,7 @@ class PairStore:
     def _numbered(self) -> tuple[_Pairs, _Pairs]:
         """Read all batches; return the pairs and the negatives, and store a teacher's scores."""
         found = defaultdict[str, list[Any]](list)
-        for batch in self._read():
+        for batch in self._read(self._problems):
             self._query.add(batch.query)
             self._document.add(batch.document)
             found["row"].append((batch.row + len(self._places)).astype(np.int32))
@@ -137,31 +146,55 @@ class PairStore:
             for name, size in sizes.items():
                 values = np.full(size, np.nan) if (own := getattr(batch, name)) is None else own
                 found[name].append(values.astype(np.float32))
+            nothing = np.zeros(len(batch.query), dtype=bool)
+            found["broken"].append(nothing if batch.broken is None else batch.broken)
             if self._lenient:
                 found["no_query"].append(blank(batch.query.text))
                 found["empty"].append(blank(batch.document.text))
             self._places.add(len(batch.query), batch.place)
-        n_rows = len(self._places)
-        self._problems.check(n_rows)
         if not found:
-            raise DataError(f"{self._name}: has no pairs")
-        row, negative, split, grade, weight, score, *blanks = map(np.concatenate, found.values())
+            raise self._nothing_left()
+        row, negative, split, grade, weight, score, broken, *blanks = map(
+            np.concatenate, found.values()
+        )
         found.clear()
-        keep_queries, keep_documents = np.ones(n_rows, dtype=bool), np.ones(len(row), dtype=bool)
+        keep_queries = np.ones(len(self._places), dtype=bool)
+        keep_documents = np.ones(len(row), dtype=bool)
         if self._lenient:
             no_query, empty = blanks
-            answered = np.bincount(row[~(empty | negative)], minlength=n_rows) > 0
+            answered = np.bincount(row[~(empty | negative)], minlength=len(keep_queries)) > 0
             keep_queries = answered & ~no_query
             keep_documents = ~empty & keep_queries[row]
             if left := int(empty.sum() + (no_query & answered).sum()):
                 self._note(f"left out {left:,} empty texts and the pairs they are in")
-        query = self._checked("query", self._query, keep_queries, np.arange(n_rows))[row]
-        doc = self._checked("document", self._document, keep_documents, row)
-        self._problems.check(n_rows)
+
+        def refuse(rows: IntArray, rule: str, value: Callable[[], object] = str) -> None:
+            self._problems.add(rows, self._places, rule, value)
+            broken[rows] = True
+
+        self._check_numbers(split, grade, weight, keep_queries & ~broken, refuse)
+        relevant = ~(negative | (grade <= 0)[row] | (weight <= 0)[row])
+        count = -1
+        while count != (count := int(broken.sum())):  # what others leave behind may break a rule
+            sides = [
+                self._rows_of(kind, texts, keep, own, broken, refuse)
+                for kind, texts, keep, own in (
+                    ("query", self._query, keep_queries, np.arange(len(keep_queries))),
+                    ("document", self._document, keep_documents, row),
+                )
+            ]
+            query, doc = sides[0][row], sides[1]
+            if not (self._lines or self._lenient):
+                empty_rows = row[relevant & self._names_empty(query, doc)]
+                no_text = "a relevant pair whose query or document has no text; give it one or "
+                refuse(empty_rows, no_text + "remove the pair")
+        self._problems.check()
         there = (query >= 0) & (doc >= 0)
         if not (there & ~negative).any():
-            more = " with a text on both sides" if self._lenient else ""
-            raise DataError(f"{self._name}: has no pairs{more}")
+            raise self._nothing_left(" with a text on both sides" if self._lenient else "")
+        if self._problems.found:
+            self._note(self._problems.note())
+            self._builder.write_skipped(self._problems.left_out())
         if (scored := there & ~np.isnan(score)).any():
             scores = TeacherScores.from_arrays(query[scored], doc[scored], score[scored])
             self._builder.teacher = scores
@@ -174,66 +207,84 @@ class PairStore:
 
         return of(there & ~negative), of(there & negative)
 
-    def _checked(
-        self, kind: str, texts: KnownTexts | NewTexts, keep: BoolArray, row: IntArray
+    def _nothing_left(self, more: str = "") -> DataError:
+        nothing = DataError(f"{self._name}: has no pairs{more}")
+        return self._problems.error() if self._problems.found else nothing
+
+    def _rows_of(
+        self,
+        kind: str,
+        texts: KnownTexts | NewTexts,
+        keep: BoolArray,
+        row: IntArray,
+        broken: BoolArray,
+        refuse: Refuse,
     ) -> Rows:
         """Number the texts of a side, and refuse ids without a text, and those with two."""
-        rows, values = texts.number(keep)
+        out = broken[row]
+        rows, values = texts.number(keep & ~out)
+        rows[out] = NOTHING
         plural = "queries" if kind == "query" else f"{kind}s"
 
-        def refuse(wrong: Rows, rule: str) -> None:
-            self._problems.add(
-                row[wrong], self._places, rule, lambda: shown(values[int(wrong[0])].as_py())
-            )
+        def wrong(at: Rows, rule: str) -> None:
+            refuse(row[at], rule, lambda: shown(values[int(at[0])].as_py()))
 
         unknown = np.flatnonzero(rows == UNKNOWN)
         if isinstance(texts, NewTexts):
-            refuse(unknown, f"{kind} {{}} has no text in the files that were read")
-            refuse(texts.clashing, f"{kind} {{}} has another text than before; give it its own id")
+            wrong(unknown, f"{kind} {{}} has no text in the files that were read")
+            wrong(texts.clashing, f"{kind} {{}} has another text than before; give it its own id")
         elif self._lenient and len(unknown):
             such = "" if texts.by_text else f", such as {shown(values[int(unknown[0])].as_py())}"
             self._note(f"left out {len(unknown):,} judgements of {plural} that are not there{such}")
         else:
             what = f"the {kind} is no text" if texts.by_text else f"{kind} {{}} is no id"
             advice = "add it there, or remove such pairs"
-            refuse(unknown, f"{what} in the table of {plural}; {advice}")
+            wrong(unknown, f"{what} in the table of {plural}; {advice}")
         if texts.by_text:
             self._note(f"the pairs hold the texts of {plural}, not their ids")
         return rows
 
-    def _check(self, pairs: _Pairs) -> None:
-        """Refuse wrong numbers, and relevant pairs of empty texts; of lines these are noted."""
-        grade, weight = pairs.grade, pairs.weight
-        fractional = np.unique(pairs.split[_fractional(grade)])  # these are weights, of any size
-        beyond = (np.abs(grade) > MAX_GRADE) & (self._lines | ~np.isin(pairs.split, fractional))
+    def _check_numbers(
+        self,
+        split: NDArray[np.int8],
+        grade: NDArray[np.float32],
+        weight: NDArray[np.float32],
+        keep: BoolArray,
+        refuse: Refuse,
+    ) -> None:
+        """Refuse the rows, of those to keep, with a wrong grade or weight."""
+        fraction = keep & _fractional(grade)
+        weighed = np.isin(split, np.unique(split[fraction]))  # these are weights, of any size
         between = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {{}}"
         if not self._lines:
             between += "; counts, as of clicks, are weights: --columns weight=COLUMN"
-        no_text = "a relevant pair whose query or document has no text; "
-        empty = self._of_empty_texts(pairs)
-        self._refuse(pairs, weight < 0, "weight must be 0 or more, got {}", weight)
-        self._refuse(pairs, beyond, between, grade)
-        if self._lines:
-            self._refuse(pairs, _fractional(grade), "grade must be a whole number, got {}", grade)
-        else:
-            self._refuse(pairs, empty, no_text + "give it one or remove the pair", grade)
-        self._problems.check(len(self._places))
-        for at in np.flatnonzero(empty) if self._lines else ():
-            pair = int(pairs.query[at]), int(pairs.doc[at])
-            place = self._places(int(pairs.row[at]))
-            self._builder.places[pair] = place.removeprefix(f"{self._name}/")
+        for wrong, rule, values in (
+            (weight < 0, "weight must be 0 or more, got {}", weight),
+            ((np.abs(grade) > MAX_GRADE) & (self._lines | ~weighed), between, grade),
+            (fraction & self._lines, "grade must be a whole number, got {}", grade),
+        ):
+            at = np.flatnonzero(wrong & keep)
+            refuse(at, rule, lambda at=at, values=values: f"{values[at[0]]:g}")
 
-    def _refuse(
-        self, pairs: _Pairs, wrong: BoolArray, rule: str, values: NDArray[np.float32]
-    ) -> None:
-        at = np.flatnonzero(wrong)
-        self._problems.add(pairs.row[at], self._places, rule, lambda: f"{values[at[0]]:g}")
+    def _keep_places(self, pairs: _Pairs) -> None:
+        """Keep where the relevant pairs stand that name an empty text."""
+        for at in np.flatnonzero(self._of_empty_texts(pairs)):
+            pair = int(pairs.query[at]), int(pairs.doc[at])
+            place = str(self._places(int(pairs.row[at])))
+            self._builder.places[pair] = place.removeprefix(f"{self._name}/")
 
     def _of_empty_texts(self, pairs: _Pairs) -> BoolArray:
         """Whether each pair is relevant, and its query or document has no text."""
-        empty = np.isin(pairs.query, self._builder.tables["queries"].empty_rows())
-        empty |= np.isin(pairs.doc, self._builder.tables["corpus"].empty_rows())
+        empty = self._names_empty(pairs.query, pairs.doc)
         return np.asarray(empty & ~(pairs.grade <= 0) & ~(pairs.weight <= 0))
+
+    def _names_empty(self, query: IntArray, doc: IntArray) -> BoolArray:
+        """Whether each query or document has no text, of those that are stored by now."""
+        empty = np.zeros(len(query), dtype=bool)
+        for name, rows in (("queries", query), ("corpus", doc)):
+            if name in self._builder.tables:
+                empty |= np.isin(rows, self._builder.tables[name].empty_rows())
+        return empty
 
     def _without_empty(self, pairs: _Pairs) -> _Pairs:
         """Leave out relevant pairs that name an empty text, counted by split."""
@@ -337,7 +388,8 @@ class PairStore:
             self._builder.given_negatives = GivenNegatives(offsets, doc[order].astype(np.int32))
 
     def _note(self, note: str) -> None:
-        self._builder.notes.append(note)
+        if note not in self._builder.notes:
+            self._builder.notes.append(note)
 
 
 def _fractional(grade: NDArray[np.float32]) -> BoolArray:

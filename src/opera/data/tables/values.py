@@ -2,83 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, IntArray
-from opera.core.errors import DataError
+from opera.core.arrays import BoolArray
 from opera.core.terminal import shown
 from opera.data.checks import CONTROL
+from opera.data.tables.problems import Place, Problems
 from opera.data.texts import blank
-
-Place = Callable[[int], str]
-"""Names the file and row of a value, by its number."""
 
 EMPTY = "must not be empty; fill it or remove the row"
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _LEAST, _LARGEST = 1e-37, 1e28
 """Sizes of numbers that are not 0: they are kept in 32 bits, and so is the sum of 2^31 of them."""
-
-
-class Places:
-    """Where rows stand, by their numbers from the first batch on."""
-
-    def __init__(self) -> None:
-        self._starts, self._parts = [0], list[Place]()
-
-    def add(self, rows: int, place: Place) -> None:
-        """Take a batch: how many rows, and what names each of them."""
-        self._parts.append(place)
-        self._starts.append(len(self) + rows)
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def __call__(self, row: int) -> str:
-        """Name a row."""
-        at = bisect_right(self._starts, row) - 1
-        return self._parts[at](row - self._starts[at])
-
-
-@dataclass
-class Problems:
-    """What is wrong with rows, by rule: the first, and how many."""
-
-    _first: dict[str, str] = field(default_factory=dict)
-    _rows: dict[str, int] = field(default_factory=dict)
-
-    def add(
-        self, rows: IntArray, place: Place, rule: str, value: Callable[[], object] = str
-    ) -> None:
-        """Count rows that break a rule.
-
-        Args:
-            rows: their numbers, ascending; one that occurs twice counts once.
-            place: names a row.
-            rule: in words; ``{}`` stands for the first wrong value.
-            value: that value.
-        """
-        if len(rows):
-            self._rows[rule] = self._rows.get(rule, 0) + len(np.unique(rows))
-            if rule not in self._first:
-                self._first[rule] = f"{place(int(rows[0]))}: {rule.replace('{}', str(value()))}"
-
-    def check(self, n_rows: int) -> None:
-        """Raise a DataError with all rules that some of the rows break."""
-        if self._first:
-            counts = (
-                "" if count == 1 else f" ({count:,} of {n_rows:,} rows)"
-                for count in self._rows.values()
-            )
-            raise DataError(
-                "; also ".join(map("".join, zip(self._first.values(), counts, strict=True)))
-            )
 
 
 @dataclass
@@ -88,7 +29,7 @@ class Column:
     Attributes:
         values: an Arrow array.
         name: of the column.
-        place: names a row.
+        place: says where a row stands.
         problems: gets what is wrong.
         row: of each value, where they stood in lists: int64.
     """
