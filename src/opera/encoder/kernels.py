@@ -7,6 +7,7 @@ dropout. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in
 # Numba infers the types from the arguments; annotations would only repeat them.
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
@@ -19,6 +20,19 @@ from torch import Tensor
 if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # its default: the user has not chosen
     # OpenMP is what torch works with: where torch was imported first, both share its threads.
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
+
+
+def kept_njit(**options: Any) -> Any:
+    """``njit``, kept on disk where numba finds a folder that it may write, as a user without a home
+    and without rights to the package has none."""
+
+    def compiled(function):
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # no such folder: each process compiles anew
+            return njit(**options)(function)
+
+    return compiled
 
 
 def use_torch_threads() -> None:
@@ -118,7 +132,7 @@ def _keys_of(query, length, is_causal):
     return min(query + 1, length) if is_causal else length
 
 
-@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+@kept_njit(parallel=True, fastmath=True, error_model="numpy")
 def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
     """Turn scores into attention probabilities, in place, and drop some.
 
@@ -164,7 +178,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
                 row[k] = 0
 
 
-@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+@kept_njit(parallel=True, fastmath=True, error_model="numpy")
 def softmax_with_dropout_backward(
     scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first_row
 ):
@@ -195,7 +209,7 @@ def softmax_with_dropout_backward(
                 gradient[k] = 0
 
 
-@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+@kept_njit(parallel=True, fastmath=True, error_model="numpy")
 def drop(numbers, out, threshold, key):
     """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others,
     into ``out``.

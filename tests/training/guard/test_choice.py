@@ -258,12 +258,12 @@ def test_a_guarded_run_killed_at_random_moments_ends_like_one_never_killed(
 def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    """Every fifth change, in a run of two trainings with two checkpoints each."""
+    """Every tenth change, in a run of two trainings with two checkpoints each."""
     options = ("--steps", "4", "--lr", "0.001", *OPTIONS, "save_steps=2")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
     count = changes(whole.run().log)
     assert count > 100
-    for moment in range(1, count + 1, 5):
+    for moment in range(1, count + 1, 10):
         killed = Killable(beir, static_model, tmp_path / str(moment), options)
         assert killed.run(moment).wait() == -signal.SIGKILL
         assert killed.run().wait() == 0
