@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 import opera
-from opera.core.errors import DataError, RunFolderError
+from opera.core.errors import DataError, InputError, RunFolderError
 from opera.methods import METHODS
 from opera.methods.dynamic import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
@@ -168,13 +168,22 @@ def test_a_folder_that_another_process_trains_into_is_refused_and_an_error_marks
     assert opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL).finished
 
 
-@pytest.mark.parametrize(
-    "data", [None, {"query": ["a"]}, pd.DataFrame({"query": ["a"]})], ids=["None", "dict", "frame"]
-)
-def test_data_of_another_kind_are_refused(data: Any, static_model: Path, tmp_path: Path) -> None:
-    """The columns of a DataFrame were taken for paths."""
-    with pytest.raises(DataError, match=r"^data: must be a path, a RetrievalData or a list of these, got '\w+'; a"):
-        opera.adapt(data, model=static_model, out=tmp_path / "run")
+def test_a_frame_with_columns_of_its_own(static_model: Path, tmp_path: Path) -> None:
+    rows = [(f"t{row % 9}w5 q{row}", f"t{row % 9}w1 common{row}") for row in range(60)]
+    frame = pd.DataFrame([*rows, ("t1w5", None)], columns=["Ticket title", "KB article"])
+    how: dict[str, Any] = {"columns": {"query": "Ticket title", "document": "KB article"}, "model": static_model}
+    with pytest.raises(DataError, match=r"^pairs\[60\]: column 'KB article' must not be empty"):
+        opera.adapt(frame, out=tmp_path / "run", **how)
+    run = opera.adapt(frame, out=tmp_path / "run", skip_bad_rows=True, **how, **SMALL)
+    assert run.finished
+    assert run.record.data.counts["documents"] == 60
+    assert "pairs,60," in (run.path / "skipped_rows.csv").read_text().replace('"', "")
+
+
+def test_data_of_another_kind_are_refused(static_model: Path, tmp_path: Path) -> None:
+    for data, said in ((None, "DATA: is missing"), (5, "pairs: must be a table"), ({"query": ["a"]}, "pairs: no col")):
+        with pytest.raises(InputError, match=f"^{said}"):
+            opera.adapt(data, model=static_model, out=tmp_path / "run")
 
 
 @pytest.mark.slow

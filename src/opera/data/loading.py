@@ -76,7 +76,7 @@ def named_source(source: Any, **how: Any) -> str | RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    if isinstance(source, str | Path):
+    if source is None or isinstance(source, str | Path):
         return data_source(source, pairs=None, documents=None, queries=None, **how)
     encoding, loaded = how.pop("encoding"), isinstance(source, RetrievalData)
     if loaded and (given := [name for name, value in how.items() if value]):
