@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,14 +66,19 @@ def test_train_evaluate_search_and_resume(tables: Path, run_opera: Opera, static
 
 
 def test_one_file_with_columns(tables: Path, run_opera: Opera, static_model: Path) -> None:
-    (tables / "faq.csv").write_text("asked,reply\n" + "".join(f"t{row}w5,t{row}w1 common{row}\n" for row in range(9)))
+    (tables / "faq.csv").write_text(
+        '"What, asked",the reply\n' + "".join(f"t{row}w5,t{row}w1 common{row}\n" for row in range(9))
+    )
     refused = run_opera("evaluate", "faq.csv", "--model", static_model, "--split", "train")
     assert refused.returncode == 2
-    option = "--columns query=asked,document=reply"
+    option = "--columns 'query=What, asked,document=the reply'"
     assert option in refused.stderr
-    done = run_opera("evaluate", "faq.csv", *option.split(), "--model", static_model, "--split", "train", "--json")
+    done = run_opera("evaluate", "faq.csv", *shlex.split(option), "--model", static_model, "--split", "train", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["data"] == "tables:pairs=faq.csv&columns.query=asked&columns.document=reply"
+    assert (
+        json.loads(done.stdout)["data"]
+        == "tables:pairs=faq.csv&columns.query=What,%20asked&columns.document=the%20reply"
+    )
 
 
 def test_a_grid_on_tables(tables: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Literal
 
 from opera.core.errors import DataError, SettingError, nearest
@@ -53,6 +55,11 @@ _ALIASES = {"score": "grade"}
 _QUALIFIED = tuple(
     f"{kind}.{role}" for kind in ("documents", "queries") for role in RECOGNISED[kind]
 )
+
+MOST_NAME = 80
+"""Characters of a column's name that a message suggests."""
+_PARTS = re.compile(r",(?=\s*[\w.]+=)")
+"""Where one column ends and the next begins: names of columns may hold commas."""
 
 
 def normal(name: str) -> str:
@@ -127,7 +134,7 @@ class Columns:
                 listed = " and ".join(map(shown, columns))
                 raise DataError(
                     f"{place}: {listed} could each be the {role}; "
-                    f"say which: --columns {role}={columns[0]}"
+                    f"say which: --columns {quote(f'{role}={columns[0]}')}"
                 )
         return chosen | found
 
@@ -147,7 +154,7 @@ def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
             )
     elif given is not None:
         for value in given if isinstance(given, list | tuple) else [given]:
-            for part in value.split(",") if isinstance(value, str) else [value]:
+            for part in _PARTS.split(value) if isinstance(value, str) else [value]:
                 role, equals, column = str(part).strip().partition("=")
                 if not (isinstance(part, str) and equals and column.strip()):
                     raise SettingError(
@@ -188,14 +195,16 @@ def unknown_columns(
             f"{place}: holds texts and no pairs, as in a BEIR folder; "
             "give the folder that has its qrels/"
         )
-    free = [name for name in names if [name] not in chosen.values()] + ["COLUMN"] * len(missing)
+    taken = [name for columns in chosen.values() for name in columns]
+    free = [name for name in names if name not in taken and len(name) <= MOST_NAME]
+    free += ["COLUMN"] * len(missing)
     where = "" if kind == "pairs" else f"{kind}."
     wanted = ",".join(f"{where}{role}={name}" for role, name in zip(missing, free, strict=False))
     by_number = ",".join(f"{where}{role}={at}" for at, role in enumerate(missing, start=1))
     return DataError(
         f"{place}: no column has a name known for the {' and the '.join(missing)}; "
         f"its columns are {names_of(names)}; say which to take, as in "
-        f"--columns {shortened(wanted, 200)}"
+        f"--columns {quote(wanted)}"
         + (f"; if the first line is no header: --columns {by_number}" if may_lack_header else "")
     )
 
