@@ -73,6 +73,19 @@ def test_two_columns_of_texts_are_recognised(tmp_path: Path, header: str) -> Non
     assert data.notes == (f"pairs.csv: read {first!r} as query, {second!r} as document",)
 
 
+def test_texts_that_differ_in_white_space_alone_are_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.csv", 'query,document,title\na,x  y,t\n a,"x\r\ny",t\nb,x y\u00a0,t\nb,xy,t\nb,x y,\n')
+    data = load_data(path)
+    assert data.queries.texts() == ["a", "b"]
+    assert data.corpus.texts() == ["t x  y", "t xy", "x y"]
+    assert judged(data) == [("q0", "d0", 1), ("q1", "d0", 1), ("q1", "d1", 1), ("q1", "d2", 1)]
+    assert data.notes[-3:] == (
+        "2 documents differ from others in white space alone, and are one with them",
+        "1 queries differ from others in white space alone, and are one with them",
+        "train: merged 1 repeated pairs",
+    )
+
+
 def test_ids_beside_texts(tmp_path: Path) -> None:
     path = write(tmp_path, "p.csv", "qid,query,doc_id,document,title\n007,a,d7,x,t\n7,a,d7,x,t\n")
     data = load_data(path)

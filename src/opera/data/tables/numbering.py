@@ -5,8 +5,9 @@ What is kept of a text is its hash, and its id if it has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -72,20 +73,30 @@ class Texts:
         return Texts(texts, ids, titles, self.joined)
 
     def digests(self) -> pa.Array:
-        """Hash title and text of each, null for null: binary of 16 bytes."""
-        if self.titles is None:
-            texts = self.text.cast(pa.binary()).to_pylist()
-            return pa.array([None if own is None else _digest(own) for own in texts], _DIGEST)
-        pairs = zip(self.titles.to_pylist(), self.text.to_pylist(), strict=True)
-        return pa.array([self._titled(*pair) for pair in pairs], _DIGEST)
+        """Hash title and text of each, but their white space: binary of 16 bytes; null stays."""
+        keys = self._keys(_plain)
+        return pa.array([None if own is None else _digest(own) for own in keys], _DIGEST)
 
-    def _titled(self, title: str, text: str | None) -> bytes | None:
-        if text is None:
-            return None
-        if not title or self.joined:
-            return _digest(join_title(title, text).encode())
-        # the length says where the title ends, and the seed sets both apart from any text alone
-        return _digest(f"{len(title)} {title}{text}".encode(), seed=1)
+    def exact_digests(self) -> NDArray[np.uint64]:
+        """Hash title and text of each as they are, 0 for null: uint64."""
+        keys = self._keys(str)
+        hashes = (0 if own is None else xxhash.xxh3_64_intdigest(own) for own in keys)
+        return np.fromiter(hashes, dtype=np.uint64, count=len(self))
+
+    def _keys(self, form: Callable[[str], str]) -> Iterator[bytes | None]:
+        """What stands for title and text of each."""
+        titles = repeat("") if self.titles is None else self.titles.to_pylist()
+        for title, text in zip(titles, self.text.to_pylist(), strict=False):
+            if text is None:
+                yield None
+            elif not title.strip() or self.joined:
+                yield form(join_title(title, text)).encode()
+            else:  # the length says where the title ends; no text alone begins with a line break
+                yield f"\n{len(form(title))} {form(title)}{form(text)}".encode()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 UNKNOWN, NOTHING = -1, -2
@@ -122,7 +133,8 @@ class KnownTexts:
 class NewTexts:
     """Numbers texts in order of first appearance.
 
-    Those with one id are one text; one without an id is the first that is equal to it.
+    Those with one id are one text; one without an id is the first that is equal to it, or differs
+    in white space alone, as ``merged`` of them do.
 
     Args:
         letter: what made-up ids begin with.
@@ -133,6 +145,8 @@ class NewTexts:
     def __init__(self, letter: str) -> None:
         self._letter = letter
         self._digests: list[pa.Array] = []
+        self._exact: list[NDArray[np.uint64]] = []
+        self.merged = 0
         self._ids: list[pa.Array] = []
         self._taken = set[str]()
         self.clashing: Rows = np.empty(0, dtype=np.int64)
@@ -141,6 +155,7 @@ class NewTexts:
     def add(self, texts: Texts) -> None:
         """Take some texts."""
         self._digests.append(texts.digests())
+        self._exact.append(texts.exact_digests())
         self._ids.append(pa.nulls(len(texts), pa.string()) if texts.ids is None else texts.ids)
 
     def number(self, keep: BoolArray) -> tuple[Rows, pa.ChunkedArray]:
@@ -149,6 +164,9 @@ class NewTexts:
         ids = pa.chunked_array(self._ids, pa.string())
         written, named = keep & _flags(digests.is_valid()), keep & _flags(ids.is_valid())
         code, _ = codes_of(digests, written)
+        alike = written & ~named
+        exact = np.unique(np.concatenate([np.empty(0, np.uint64), *self._exact])[alike])
+        self.merged = len(exact) - len(np.unique(code[alike]))
         source = np.append(firsts_of(code), UNKNOWN)[code]
         if named.any():
             of_id, known = codes_of(ids, written)
@@ -167,7 +185,7 @@ class NewTexts:
     def rows(self, again: Iterator[Texts]) -> Iterator[TextRow]:
         """Yield id, title and text of each row; ``again`` is what was added, once more."""
         start = row = 0
-        self._digests, self._ids = [], []
+        self._digests, self._ids, self._exact = [], [], []
         for texts in again:
             end = int(np.searchsorted(self.first, start + len(texts)))
             for at in (self.first[row:end] - start).tolist():

@@ -192,6 +192,10 @@ class PairStore:
         there = (query >= 0) & (doc >= 0)
         if not (there & ~negative).any():
             raise self._nothing_left(" with a text on both sides" if self._lenient else "")
+        for plural, side in (("documents", self._document), ("queries", self._query)):
+            if isinstance(side, NewTexts) and side.merged:
+                alone = "differ from others in white space alone, and are one with them"
+                self._note(f"{side.merged:,} {plural} {alone}")
         if self._problems.found:
             self._note(self._problems.note())
             self._builder.write_skipped(self._problems.left_out())
