@@ -112,6 +112,30 @@ def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
     assert visits.step.tolist() == [-1, -1, -1, 3, 4, -1]
 
 
+def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:
+    pairs, visits, _ = world(200, 0.5)
+    visits.p[:] = 0.001
+    ft, denoise = (METHODS[name](pairs, Plan(0, 20, 64), METHODS[name].settings_class()) for name in ("ft", "denoise"))
+    denoise.visits.load_state_dict(visits.state_dict())
+    for step in range(20):
+        assert np.array_equal(denoise.draw(step).pair_ids, ft.draw(step).pair_ids)
+
+
+def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
+    """check_method's test of frequencies has no visits; here half of the pairs are doubted."""
+    pairs, visits, _ = world(75, 0.5)
+    counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
+    for seed in range(200):
+        method = METHODS["denoise"](pairs, Plan(seed, 10, 60), METHODS["denoise"].settings_class())
+        method.visits.load_state_dict(visits.state_dict())
+        for step in range(10):
+            counts += np.bincount(method.draw(step).pair_ids, minlength=pairs.n_pairs)
+            expected += 60 * method.probabilities(step).pair
+    assert counts.sum() == pytest.approx(expected.sum())
+    # Draws are at most as spread as independent ones: 5 standard deviations of a Poisson count.
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected) + 5).all()
+
+
 def test_denoise_draws_false_pairs_less_and_queries_without_a_true_pair() -> None:
     pairs, visits, false = world(1000, 0.5)
     method = METHODS["denoise"](pairs, Plan(0, 100, 64), METHODS["denoise"].settings_class())

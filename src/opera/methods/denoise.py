@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import FloatArray
+from opera.core.arrays import FloatArray, IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, NoSettings, Probabilities
+from opera.methods.base import Draw, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_weighted_documents
+from opera.methods.finetuning import FineTuning
 from opera.methods.first_visits import probability_false
 
 LEAST = 0.01
@@ -30,12 +31,14 @@ def denoising_probabilities(pairs: TrainingPairs, true: FloatArray) -> Probabili
     return Probabilities.of(pairs, query / query.sum(), document)
 
 
-class Denoise(Method[NoSettings]):
-    """Shuffled passes over the queries, each taken with the probability that it has a true pair;
-    one positive document, by its probability to be true.
+class Denoise(FineTuning):
+    """The draws of plain fine-tuning, where a query or document that looks false gives its place.
 
-    Probabilities are those of :func:`opera.methods.first_visits.probability_false`, computed anew
-    ten times in a run. They need no untrained model and no setting.
+    A drawn query stays with the largest probability of its pairs to be true; else the next that
+    stays, of passes of its own, takes its place. A drawn document stays with its probability,
+    relative to that; else one is drawn by theirs. Where nothing is doubted, draws are those of
+    ``ft``. Probabilities are those of :func:`opera.methods.first_visits.probability_false`,
+    computed anew ten times in a run. They need no untrained model and no setting.
     """
 
     name = "denoise"
@@ -44,25 +47,24 @@ class Denoise(Method[NoSettings]):
 
     def start(self) -> None:
         """No pair is doubted yet."""
-        self._passes = ShuffledPasses(self.plan.seed, "denoise.queries", self.pairs.n_queries)
+        super().start()
+        self._others = ShuffledPasses(self.plan.seed, "denoise.queries", self.pairs.n_queries)
         self._true: NDArray[Any] = np.ones(self.pairs.n_pairs, dtype=np.float32)
         self._updated, self._position = -1, 0
 
     def draw(self, step: int) -> Draw:
-        """Return the next queries of the passes that are taken, each with a positive document."""
+        """Return what ``ft`` draws, but for what looks false."""
         self._update(step)
-        rng = generator(self.plan.seed, "denoise", step)
-        taken = np.empty(0, dtype=np.int64)
-        while len(taken) < self.plan.batch_size:
-            missing = self.plan.batch_size - len(taken)
-            queries = self._passes.take(self._position, missing)
-            self._position += missing
-            own, offsets = self.pairs.of_queries(queries)
-            weight = np.maximum.reduceat(self._true[own], offsets[:-1])
-            taken = np.concatenate([taken, queries[rng.random(missing) < weight]])
-        return Draw.unweighted(
-            draw_weighted_documents(rng, self.pairs, taken, lambda ids: self._true[ids])
+        drawn, rng = super().draw(step).pair_ids, generator(self.plan.seed, "denoise", step)
+        queries = self.pairs.pair_query[drawn].astype(np.int64)
+        stays = rng.random(len(drawn)) < self._largest(queries)
+        chosen = stays & (rng.random(len(drawn)) < self._true[drawn] / self._largest(queries))
+        queries[~stays] = self._taken(rng, int((~stays).sum()))
+        again = np.flatnonzero(~chosen)
+        drawn[again] = draw_weighted_documents(
+            rng, self.pairs, queries[again], lambda ids: self._true[ids]
         )
+        return Draw.unweighted(drawn)
 
     def probabilities(self, step: int) -> Probabilities:
         """Those of the last update."""
@@ -71,6 +73,20 @@ class Denoise(Method[NoSettings]):
     def schedule(self, step: int) -> dict[str, float]:
         """Return the mean probability of a pair to be false."""
         return {"probability_false": float(1 - self._true.mean(dtype=np.float64))}
+
+    def _taken(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Return ``count`` queries of the other passes, each taken with its probability."""
+        taken = np.empty(0, dtype=np.int64)
+        while (missing := count - len(taken)) > 0:
+            queries = self._others.take(self._position, missing)
+            self._position += missing
+            taken = np.concatenate([taken, queries[rng.random(missing) < self._largest(queries)]])
+        return taken
+
+    def _largest(self, queries: IntArray) -> NDArray[np.float32]:
+        """The largest probability to be true of each query's pairs: ``[m]``."""
+        own, offsets = self.pairs.of_queries(queries)
+        return np.maximum.reduceat(self._true[own], offsets[:-1])
 
     def _update(self, step: int) -> None:
         """Compute the probabilities anew where a tenth of the run has passed."""
