@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import opera
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.data import TextTable
 from opera.diagnostics.duplicates import count_duplicates, word_overlap
 
@@ -103,3 +104,15 @@ def test_texts_that_are_empty_are_no_copies_of_each_other() -> None:
     table = TextTable.from_texts({"a": "one two", "b": "", "c": " ", "d": "One  two", "e": ""})
     found = count_duplicates(table, np.eye(5, dtype=np.float32), seed=0, max_examples=3)
     assert (found.total, found.copies, found.near_duplicates) == (5, 1, 2)
+
+
+def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(
+    static_model: Path, tmp_path: Path, make_beir: Callable[..., Path]
+) -> None:
+    data, listed = make_beir(n_train=60), tmp_path / "list.csv"
+    found = opera.inspect(data, model=static_model, train=listed).false_pairs
+    assert found is not None
+    assert len(list(csv.DictReader(listed.read_text().splitlines()))) == found.suspicious > 0
+    assert {path.name for path in tmp_path.iterdir()} == {data.name, listed.name}
+    with pytest.raises(SettingError, match=r"--train .*list.csv: exists; pass --overwrite"):
+        opera.inspect(data, model=static_model, train=listed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,12 +13,15 @@ from opera.cli.options import (
     Answer,
     DataArgument,
     ModelOption,
+    OverwriteOption,
     Prompts,
     RelevantOption,
     SeedOption,
     Tables,
     load_training_data,
+    path_option,
 )
+from opera.cli.results import labels_sentence
 from opera.cli.screen import Screen, flat, number_of
 from opera.core.arguments import MOST
 from opera.core.intervals import FEW_QUERIES, few_queries, signed
@@ -48,6 +52,13 @@ def inspect(
     everything: Annotated[
         bool, typer.Option("--all", help="also similarities, duplicates, what pruning would keep")
     ] = False,
+    train: Annotated[
+        Path | None,
+        path_option(
+            "--train", "train, hand over nothing, and list the pairs that look false: .csv"
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     prompts: Prompts,
@@ -59,11 +70,15 @@ def inspect(
     from opera.diagnostics.inspect import inspect as inspect_data
 
     asked: dict[str, Any] = {"show": show, "seed": seed, "relevant_grade": relevant_grade}
+    asked |= {"train": train, "overwrite": overwrite}
     seen = inspect_data(loaded, model=model, **asked, **prompts)
-    return Answer(seen.as_dict, partial(print_inspection, inspection=seen, everything=everything))
+    printed = partial(print_inspection, inspection=seen, everything=everything, listed=train)
+    return Answer(seen.as_dict, printed)
 
 
-def print_inspection(screen: Screen, inspection: Inspection, everything: bool = False) -> None:
+def print_inspection(
+    screen: Screen, inspection: Inspection, everything: bool = False, listed: Path | None = None
+) -> None:
     """Print one page: what is wrong, what to do, the pairs to look at; or everything."""
     from opera.data.names import source_title
 
@@ -93,6 +108,11 @@ def print_inspection(screen: Screen, inspection: Inspection, everything: bool = 
         share = f"{pair.closer_random_share:.0%}".rjust(4)
         screen.cut(f"{share}  {flat(pair.query_id)}: {flat(pair.query)}")
         screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
+    if inspection.false_pairs is not None:
+        screen.heading("\nAfter training")
+        screen.lines(labels_sentence(inspection.false_pairs, str(listed)))
+    elif listed is not None:
+        screen.lines("\nAfter training: too few pairs to say which look false; nothing is listed")
     if not everything:
         screen.lines("\n--all: similarities, duplicates with their texts, what pruning would keep")
 

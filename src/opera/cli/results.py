@@ -11,6 +11,7 @@ from opera.core.intervals import few_queries, points
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
+    from opera.runs.record import FalsePairsRecord
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
@@ -56,13 +57,16 @@ def print_labels(screen: Screen, run: Run) -> None:
     """Print how many training pairs look false, and where they are listed."""
     from opera.runs.folder import SUSPICIOUS_FILE
 
-    if (found := run.record.false_pairs) is None:
-        return
-    about = (
-        f"{found.share:.0%} of the training pairs look false ({found.low:.0%} to {found.high:.0%})"
+    if (found := run.record.false_pairs) is not None:
+        screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}")
+
+
+def labels_sentence(found: FalsePairsRecord, listed: str) -> str:
+    """Say how many training pairs look false, and which file lists them."""
+    return (
+        f"About {found.share:.0%} of the training pairs look false ({found.low:.0%} to "
+        f"{found.high:.0%}); {listed} lists {found.suspicious:,}, the worst first"
     )
-    listed = f"{run.path / SUSPICIOUS_FILE} lists {found.suspicious:,}, the worst first"
-    screen.lines(f"\nAbout {about}; {listed}")
 
 
 def print_parts(screen: Screen, run: Run) -> None:

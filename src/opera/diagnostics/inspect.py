@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arguments import MOST_SEED, whole_number
-from opera.core.paths import expand_user
-from opera.data import Qrels, RetrievalData, load_data
+from opera.core.files import check_output, replace_file
+from opera.core.paths import expand_user, user_path
+from opera.data import Qrels, RetrievalData, files_read, load_data
 from opera.data.combined import one_set
 from opera.data.names import source_title
 from opera.data.novelty import seen_share
@@ -37,6 +41,9 @@ from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.runs.folder import SUSPICIOUS_FILE
+from opera.runs.record import FalsePairsRecord
+from opera.training.adapt import adapt
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 
@@ -100,6 +107,8 @@ class Inspection:
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
         advice: the default method, and what to try if labels are false.
+        false_pairs: how many training pairs look false to a model that trains on them; ``None``
+            without ``train``.
     """
 
     source: str
@@ -118,6 +127,7 @@ class Inspection:
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
     advice: Advice
+    false_pairs: FalsePairsRecord | None = None
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -130,7 +140,8 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
-        return asdict(self)
+        false = None if self.false_pairs is None else self.false_pairs.model_dump()
+        return {**asdict(self), "false_pairs": false}
 
 
 def inspect(
@@ -142,8 +153,10 @@ def inspect(
     relevant_grade: int = 1,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    train: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Inspection:
-    """Inspect a data set with a model, without training.
+    """Inspect a data set with a model, before training.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
@@ -154,6 +167,9 @@ def inspect(
         query_prompt: text before each query, empty for none; the default is the data's, or the
             model's own.
         document_prompt: text before each document, likewise.
+        train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
+            pairs that look false to it (docs/false-labels.md).
+        overwrite: replace that file.
 
     Returns:
         Counts, grades, positives per query, similarities, estimated noise, what static pruning
@@ -165,6 +181,10 @@ def inspect(
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    listed = None if train is None else user_path(train, "--train")
+    if listed is not None:
+        reads = [] if isinstance(data, RetrievalData) else files_read(data)
+        check_output(listed, "--train", [".csv"], overwrite=overwrite, reads=reads)
     original = one_set(load_data(data), "inspect")
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
@@ -179,10 +199,10 @@ def inspect(
         return np.asarray(vectors[np.searchsorted(judged, qrels.query_rows)])
 
     training, device = loaded.training_split(), encoder.device
-    pairs, train = training.pairs(), queries_of(training)
-    similarity = pair_similarities(pairs, train, documents)
-    random = random_similarities(pairs, train, documents, seed, pool)
-    ranks = rank_among_random(pairs, train, documents, CBS_POOL, seed, pool)
+    pairs, queries = training.pairs(), queries_of(training)
+    similarity = pair_similarities(pairs, queries, documents)
+    random = random_similarities(pairs, queries, documents, seed, pool)
+    ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
     quality = estimate_quality(pairs, ranks, similarity, random, documents, pool)
     retentions = retention_table(pairs, similarity, random, quality)
     others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
@@ -202,12 +222,26 @@ def inspect(
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
         seen={name: seen_share(loaded, name) for name in others},
         leaks={
-            name: find_leak(loaded, name, train, queries_of(own), seed, show, device)
+            name: find_leak(loaded, name, queries, queries_of(own), seed, show, device)
             for name, own in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         advice=advise(quality, retentions),
+        false_pairs=None
+        if listed is None
+        else _trained(original, model, listed, seed=seed, relevant_grade=relevant_grade, **prompts),
     )
+
+
+def _trained(
+    data: RetrievalData, model: str | Path, listed: Path, **settings: Any
+) -> FalsePairsRecord | None:
+    """Train a model that nobody keeps, and write the list of the pairs that look false to it."""
+    with TemporaryDirectory() as folder:
+        run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
+        if (found := run.record.false_pairs) is not None:
+            replace_file(listed, partial(shutil.copyfile, run.path / SUSPICIOUS_FILE))
+        return found
 
 
 def _suspicious_pairs(
