@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.presets import PRESETS
-from opera.config.recipe import make_recipe
+from opera.config.recipe import PRESETS, make_recipe
 from opera.core.arrays import FloatArray
 from opera.core.rng import generator
 from opera.methods.base import Plan

@@ -18,8 +18,7 @@ import opera.diagnostics
 import opera.methods
 from documents import ROOT, find, parse
 from opera.config.automatic import Situation, resolve
-from opera.config.presets import PRESETS
-from opera.config.recipe import make_recipe, read_recipes, recipe_names, recipe_path
+from opera.config.recipe import PRESETS, make_recipe, read_recipes, recipe_names, recipe_path
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError

@@ -14,7 +14,7 @@ import pytest
 
 import opera
 from grids import N_QUERIES, RunsFolder, around, guard_record
-from opera.cli.grids import print_results
+from opera.cli.compare import print_results
 from opera.cli.inspect import histogram, print_inspection, seen_sentence
 from opera.cli.screen import Screen, flat, number_of
 from opera.experiments.analysis import PRIMARY, Comparison, analyse_runs

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opera.config.automatic import Situation, resolve
-from opera.config.presets import PRESETS
-from opera.config.recipe import make_recipe
+from opera.config.recipe import PRESETS, make_recipe
 from opera.methods import METHODS
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from documents import parse
-from opera.config.presets import PRESETS
-from opera.config.recipe import make_recipe, override, parse_value, read_recipes, recipe_names, recipe_path
+from opera.config.recipe import PRESETS, make_recipe, override, parse_value, read_recipes, recipe_names, recipe_path
 from opera.core.errors import SettingError
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from opera.core.errors import SettingError
-from opera.diagnostics.simulation import METHOD_NAMES, World, examine, grid, predict, simulate
-from opera.diagnostics.theory import static_beats_dynamic
+from opera.diagnostics.theory import METHOD_NAMES, World, examine, grid, predict, simulate, static_beats_dynamic
 
 SMALL = {"repeats": 20, "documents": 30}
 

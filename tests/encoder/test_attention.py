@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from opera.encoder import attention
-from opera.encoder.attention import Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
-from opera.encoder.dropout import HashedDropout
+from opera.encoder.attention import HashedDropout, Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
 
 LENGTHS = [3, 5, 9, 40, 41, 47, 47, 70, 130]
 WIDTH = 8

@@ -27,7 +27,7 @@ from opera.core.errors import DataError, InputError, SettingError
 from opera.core.files import check_folder, check_output
 from opera.core.paths import user_path
 from opera.core.terminal import printable
-from opera.diagnostics.simulation import World
+from opera.diagnostics.theory import World
 from opera.experiments.grid.plan import grid_axes, plan_grid
 from opera.methods import METHODS
 from opera.retrieval.measures import parse_measures, ranking_depth

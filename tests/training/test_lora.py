@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.config.tuning import LoraOptions, lora_options
+from opera.config.training import LoraOptions, lora_options
 from opera.core import extras
 from opera.core.errors import MissingExtraError, SettingError
 from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained

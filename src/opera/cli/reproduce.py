@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.grids import plan_answer
+from opera.cli.compare import plan_answer
 from opera.cli.options import (
     Answer,
     SetOption,

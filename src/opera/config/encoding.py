@@ -1,14 +1,17 @@
-"""Settings of how the model reads texts: lengths, prompts, precision."""
+"""Settings of how the model reads texts and how a search finds them."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator
 
 from opera.core.arguments import MOST
+from opera.core.errors import SettingError, nearest
+from opera.core.extras import require
 from opera.core.settings import Settings, setting
+from opera.core.terminal import shown
 
 MOST_OF_A_PROMPT = 10_000
 """Characters."""
@@ -60,4 +63,26 @@ class EncodingSettings(Settings):
     )
     dropout: float | None = setting(
         None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1
+    )
+
+
+SearchIndex = Literal["exact", "hnsw", "ivf"]
+SEARCH_INDEXES: tuple[SearchIndex, ...] = get_args(SearchIndex)
+
+
+def checked_index(index: Any) -> SearchIndex:
+    """Check the index that a function or a command was given.
+
+    Raises:
+        SettingError: if it is none.
+        MissingExtraError: if it needs FAISS, which is not installed.
+    """
+    for known in SEARCH_INDEXES:
+        if index == known:
+            if known != "exact":
+                require("faiss", f"--index {known}")
+            return known
+    hint = nearest(str(index), SEARCH_INDEXES)
+    raise SettingError(
+        f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
     )

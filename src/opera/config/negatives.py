@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.search_index import SearchIndex
+from opera.config.encoding import SearchIndex
 from opera.core.arguments import MOST
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting

@@ -3,16 +3,163 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic.fields import FieldInfo
 
 from opera.config.encoding import EncodingSettings
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
 from opera.config.optimisation import BatchingSettings
 from opera.config.trainer import WITHOUT_EFFECT
-from opera.config.tuning import AdapterSettings
+from opera.config.yaml import parse_assignments
+from opera.core.errors import SettingError
+from opera.core.paths import expand_user
 from opera.core.settings import Settings, extra_of, setting
+
+EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
+
+
+class LoraOptions(Settings):
+    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r,
+    in]``.
+
+    Attributes:
+        r: rank.
+        alpha: weight of the product, times r.
+        dropout: of what A reads.
+        target: names of the layers, with semicolons between them; ``all-linear`` for all linear
+            ones.
+        merge: whether the saved model holds W + alpha/r · B A; else it holds A and B, and names
+            the model that they belong to.
+    """
+
+    listing = f"such as lora={EXAMPLE}"
+
+    r: int = setting(16, "rank", "peft", ge=1, le=10_000)
+    alpha: float | None = setting(
+        None, "weight of the product, times r; auto: 2 r", "OPERA", gt=0, le=100_000
+    )
+    dropout: float = setting(0.0, "dropout rate", "peft", ge=0, lt=1)
+    target: str = setting("all-linear", "layers", "arXiv:2305.14314")
+    merge: bool = setting(True, "add the product to the weights when the model is saved", "OPERA")
+
+    @property
+    def targets(self) -> str | list[str]:
+        """The layers, as peft takes them."""
+        return self.target if self.target == "all-linear" else self.target.split(";")
+
+    @property
+    def scale(self) -> float:
+        """Alpha, or its automatic value."""
+        return 2.0 * self.r if self.alpha is None else self.alpha
+
+    def __str__(self) -> str:
+        chosen = {
+            name: value
+            for name, value in self.model_dump(exclude_defaults=True).items()
+            if name != "r"
+        }
+        return ",".join(
+            [f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())]
+        )
+
+
+def lora_options(text: str) -> LoraOptions:
+    """Read the text of the setting ``lora``.
+
+    Raises:
+        SettingError: naming the option, the rule and the value.
+    """
+    return LoraOptions.parse(parse_assignments(text.split(","), "lora", EXAMPLE))
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _spelt_out(value: Any) -> Any:
+    """Return r and every option that is not the default, as text, from text, from a mapping, or
+    from r alone.
+    """
+    if type(value) is int:
+        value = {"r": value}
+    try:
+        if isinstance(value, Mapping):
+            return str(LoraOptions.parse({str(name): given for name, given in value.items()}))
+        if isinstance(value, str):
+            return str(lora_options(value))
+    except SettingError as error:
+        raise ValueError("; ".join(error.lines)) from None
+    raise ValueError(f"must be r alone, or {EXAMPLE}")
+
+
+LoraText = Annotated[str, BeforeValidator(_spelt_out)]
+
+
+class AdapterSettings(Settings):
+    """What trains instead of the whole model: a residual projection over frozen vectors, or LoRA's
+    matrices.
+    """
+
+    adapter: Literal["query", "both"] | None = setting(
+        None,
+        "train a projection over frozen vectors instead of the model: of queries, so "
+        "that an index of "
+        "documents stays valid, or of both sides; auto: query with query_vectors, else none",
+        "OPERA",
+        flag="--adapter",
+    )
+    query_vectors: (
+        Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
+    ) = setting(
+        None,
+        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded",
+        "OPERA",
+        flag="--query-vectors",
+    )
+    document_vectors: (
+        Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None
+    ) = setting(
+        None, "file of the documents' vectors, as for queries", "OPERA", flag="--document-vectors"
+    )
+
+    lora: LoraText | None = setting(
+        None,
+        "train matrices of rank r beside the frozen weights of a transformer, such as r=16; more "
+        "options after commas: "
+        "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and "
+        "merge=false, which saves the "
+        "matrices by themselves; auto: none",
+        "arXiv:2106.09685",
+        flag="--lora",
+        everyday=True,
+    )
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.lora is not None and self.adapter_kind is not None:
+            raise ValueError(
+                f"lora: with adapter={self.adapter_kind} the model itself does not train; give one "
+                "of them"
+            )
+        if (self.query_vectors is None) != (self.document_vectors is None):
+            given, absent = ("query", "document") if self.query_vectors else ("document", "query")
+            raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
+        return self
+
+    @property
+    def adapter_kind(self) -> Literal["query", "both"] | None:
+        """Which side is projected; ``None`` where the whole model trains."""
+        return self.adapter or ("query" if self.query_vectors else None)
+
+    @property
+    def lora_options(self) -> LoraOptions | None:
+        """The options of LoRA; ``None`` where the weights themselves train."""
+        return None if self.lora is None else lora_options(self.lora)
 
 
 class GuardSettings(Settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def named_source(source: Any, **how: Any) -> str | RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    if source is None or isinstance(source, str | Path):
+    if source is None or callable(source) or isinstance(source, str | bytes | int | os.PathLike):
         return data_source(source, pairs=None, documents=None, queries=None, **how)
     encoding, loaded = how.pop("encoding"), isinstance(source, RetrievalData)
     if loaded and (given := [name for name, value in how.items() if value]):

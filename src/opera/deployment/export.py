@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
+from opera.config.trainer import PRIMARY
 from opera.core.arguments import flag, texts
 from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
@@ -21,10 +27,11 @@ from opera.core.files import (
     replace_folder,
     written_files,
 )
+from opera.core.intervals import mean_interval
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
-from opera.deployment.measure import SPLIT, Reference, megabytes
+from opera.data.texts import CorpusText
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -37,10 +44,19 @@ from opera.deployment.onnx import (
 )
 from opera.deployment.push import checked_languages, checked_name
 from opera.deployment.push import push as push_folder
-from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form, write_card
-from opera.deployment.static import write_static
-from opera.retrieval.locate import locate_model, run_data, with_run_splits
-from opera.retrieval.models import is_static, load_model
+from opera.deployment.record import (
+    EXPORT_FILE,
+    FORMS,
+    Export,
+    ExportedForm,
+    Figures,
+    Form,
+    write_card,
+)
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder
+from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
+from opera.retrieval.models import is_static, lengths_of, load_model, set_lengths
 from opera.runs.folder import holds_run
 
 log = logging.getLogger("opera")
@@ -253,3 +269,114 @@ def _measured(form: Form, folder: Path, file: Path, reference: Reference | None)
     if reference is not None:
         figures = reference.figures(load_model(file, "cpu") if alone else load_onnx(folder, file))
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
+
+
+TIMED_DOCUMENTS = 64
+ROUNDS = 5
+SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The model as trained, measured: what every form is compared with.
+
+    Attributes:
+        data: the data set, with the run's splits.
+        text: what of a document is read.
+        evaluation: on the test split, in fp32.
+        encoder: the model on the CPU, with the run's lengths.
+        sample: documents that speed is measured on.
+    """
+
+    data: RetrievalData
+    text: CorpusText
+    evaluation: Evaluation
+    encoder: Encoder
+    sample: list[str]
+
+    @classmethod
+    def of(cls, model: str, data: RetrievalData) -> Reference:
+        """Measure a model, as :func:`opera.evaluate` does, in fp32."""
+        encoder, text = open_encoder(model, "fp32"), run_corpus_text(model)
+        evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], text)
+        on_cpu = load_model(model, "cpu")
+        set_lengths(on_cpu, lengths_of(encoder.model))
+        rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
+            np.int64
+        )
+        return cls(data, text, evaluation, _encoder(on_cpu), data.corpus.texts(rows, text))
+
+    def figures(self, exported: SentenceTransformer) -> Figures:
+        """Measure a form, loaded as a user will load it."""
+        set_lengths(exported, lengths_of(self.encoder.model))
+        encoder = _encoder(exported)
+        evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
+        before, after = (found.per_query[PRIMARY] for found in (self.evaluation, evaluation))
+        low, high = mean_interval(after - before)
+        speed, least_cosine = self._beside(encoder)
+        return Figures(
+            before=float(before.mean()),
+            after=float(after.mean()),
+            difference=float((after - before).mean()),
+            low=low,
+            high=high,
+            speed=speed,
+            least_cosine=least_cosine,
+        )
+
+    def _beside(self, encoder: Encoder) -> tuple[float, float | None]:
+        """Encode the sample with both in turn; the first round of each, which sets things up,
+        counts for nothing.
+        """
+        ratios, embeddings = [], dict[str, NDArray[np.float32]]()
+        for _ in range(ROUNDS + 1):
+            seconds = {}
+            for name, each in (("before", self.encoder), ("after", encoder)):
+                start = time.perf_counter()
+                embeddings[name] = each.encode(self.sample, "document")
+                seconds[name] = time.perf_counter() - start
+            ratios.append(seconds["before"] / seconds["after"])
+        same_size = encoder.dimension == self.encoder.dimension
+        cosines = (embeddings["before"] * embeddings["after"]).sum(axis=1) if same_size else None
+        return float(np.median(ratios[1:])), None if cosines is None else float(cosines.min())
+
+
+def megabytes(folder: Path, pattern: str) -> float:
+    """Size of the files that match, in megabytes of 10⁶ bytes."""
+    return round(sum(file.stat().st_size for file in folder.rglob(pattern)) / 1e6, 2)
+
+
+def _encoder(model: SentenceTransformer) -> Encoder:
+    return Encoder(model, "fp32", use_cache=False)
+
+
+DIMENSIONS = 256
+"""Of the distilled vectors, by a principal component analysis; fewer where the model has fewer."""
+POOLING = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+"""sentence-transformers' kinds of pooling, in model2vec's words."""
+
+
+def write_static(model: SentenceTransformer, folder: Path) -> None:
+    """Distil a static model into a sentence-transformers folder: each token of the vocabulary is
+    embedded by itself, then the vectors are reduced.
+
+    Prompts are left behind: a text's vector is a mean over tokens, so a prompt would only shift all
+    of them.
+
+    Raises:
+        ModelError: if model2vec cannot distil this model.
+    """
+    pooling = next(
+        (module.pooling_mode for module in model if type(module).__name__ == "Pooling"), "mean"
+    )
+    if pooling not in POOLING:
+        raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
+    dimension = int(model[0].auto_model.config.hidden_size)
+    with tempfile.TemporaryDirectory() as whole:
+        model[0].save(whole)
+        embedding = StaticEmbedding.from_distillation(
+            whole, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
+        )
+    static = SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
+    static.model_card_data.local_files_only = True  # saving the model must not query the hub
+    static.save_pretrained(str(folder), create_model_card=False)

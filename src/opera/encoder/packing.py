@@ -20,8 +20,7 @@ from transformers import PreTrainedModel
 
 from opera.core.environment import is_reproducible
 from opera.core.rng import generator
-from opera.encoder.attention import NAME
-from opera.encoder.dropout import HashedDropout
+from opera.encoder.attention import NAME, HashedDropout
 from opera.encoder.token_ids import TokenIds
 
 log = logging.getLogger("opera")

@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 import torch
 
-from opera.config.search_index import SearchIndex
+from opera.config.encoding import SearchIndex
 from opera.core.arrays import IntArray
 from opera.core.errors import OperaError
 from opera.core.processes import everywhere, own_share, process_index

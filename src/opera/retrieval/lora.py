@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from opera.config.tuning import LoraOptions
+from opera.config.training import LoraOptions
 from opera.core.errors import ModelError, SettingError
 from opera.core.terminal import shortened
 

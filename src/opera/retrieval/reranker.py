@@ -23,8 +23,7 @@ from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.encoder import gather_rows
-from opera.retrieval.model_checks import check_numbers
-from opera.retrieval.models import fingerprint, load_safely
+from opera.retrieval.models import check_numbers, fingerprint, load_safely
 from opera.retrieval.prompts import given_prompts
 
 BATCH, CHUNK = 64, 2048

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.search_index import SearchIndex, checked_index
+from opera.config.encoding import SearchIndex, checked_index
 from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError

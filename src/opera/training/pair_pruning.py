@@ -29,9 +29,8 @@ from opera.methods import AUTO, DEFAULT_METHOD, Plan, method_named
 from opera.training.checkpoint import read_state, write_state
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
-from opera.training.pair_batches import ADVICE, Given, PrunedSet, check_arguments
+from opera.training.pair_batches import ADVICE, WHOLE, Given, PrunedSet, check_arguments, read_all
 from opera.training.pair_losses import LossWatch, token_rows
-from opera.training.pair_rows import WHOLE, read_all
 from opera.training.sampler import PairSampler
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import pretrained_scores

@@ -30,8 +30,7 @@ from opera.core.storage import writing
 from opera.core.terminal import shortened
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
-from opera.retrieval.model_checks import loading_model
-from opera.retrieval.models import is_static, reads_vectors
+from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.training.dataset import column_roles

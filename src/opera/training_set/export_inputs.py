@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
+from opera.config.encoding import checked_index
 from opera.config.negatives import MiningSettings
-from opera.config.search_index import checked_index
 from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grids import SITUATION, finish_cell, planned
-from opera.cli.grids import print_cells
+from opera.cli.compare import print_cells
 from opera.cli.screen import Screen
 from opera.config.automatic import resolve
 from opera.config.training import TrainSettings

@@ -1,14 +1,6 @@
 """What finished runs show when their methods are compared; reads run folders alone."""
 
 from opera.config.trainer import PRIMARY
-from opera.experiments.analysis.figures import (
-    BUCKETS,
-    Convergence,
-    average_ranks,
-    compute_convergence,
-    mean_ranks,
-    tertiles,
-)
 from opera.experiments.analysis.groups import (
     RECALL,
     Group,
@@ -16,17 +8,25 @@ from opera.experiments.analysis.groups import (
     check_run,
     find_groups,
     find_runs,
+    format_settings,
     group_runs,
+    method_label,
+    short_name,
 )
-from opera.experiments.analysis.labels import format_settings, method_label, short_name
 from opera.experiments.analysis.results import (
+    BUCKETS,
     TESTED,
     UNTRAINED,
     Comparison,
+    Convergence,
     GuardResult,
     MethodResult,
     ResultsTable,
     analyse_runs,
+    average_ranks,
+    compute_convergence,
+    mean_ranks,
+    tertiles,
 )
 from opera.experiments.analysis.significance import (
     PairedTest,

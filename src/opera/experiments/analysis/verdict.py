@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
-from opera.experiments.analysis.labels import format_settings
+from opera.experiments.analysis.groups import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 from opera.runs.guard_words import mixture

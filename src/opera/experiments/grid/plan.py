@@ -19,8 +19,7 @@ from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
-from opera.config.presets import with_preset
-from opera.config.recipe import ALIASES, make_recipe, with_full_names
+from opera.config.recipe import ALIASES, make_recipe, with_full_names, with_preset
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError

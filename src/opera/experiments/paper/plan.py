@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from opera.config.presets import PRESETS
-from opera.config.recipe import override, read_recipes, recipe_names
+from opera.config.recipe import PRESETS, override, read_recipes, recipe_names
 from opera.core.errors import SettingError, nearest
 from opera.core.paths import expand_user
 from opera.core.settings import LISTING

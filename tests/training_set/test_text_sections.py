@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opera.data.text_sections import sections_of
+from opera.training_set.corpus_pairs import sections_of
 
 MARKDOWN = """---
 title: not a heading
