@@ -30,7 +30,7 @@ import numpy as np
 from opera.data import load_python
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run, holds_run
-from opera.training.quickstart import RECIPE, TEST_QUERIES, TRAIN_QUERIES
+from opera.training.quickstart import CHUNKS, RECIPE, TEST_QUERIES, TRAIN_QUERIES
 from page import ROOT, fill, table_lines
 
 PAGE = ROOT / "docs" / "determinism.md"
@@ -91,7 +91,7 @@ SOURCES = {
     "tiny": ("concurrent", 1500, 10),
     "least": ("concurrent", 1500, 10),
     "short": ("asyncio", 1500, 60),
-    "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES),
+    "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES, CHUNKS),
 }
 TRAIN = "\nfrom opera.cli import main; main()"
 EMBED = """
@@ -160,8 +160,8 @@ def run(kind: str, variant: str, seed: int, qemu: str | None) -> Path:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **how.variables, "OPERA_CACHE": str(home / "cache")}
     data = RUNS / "data" / f"{kind}-{seed}"
     if not data.is_dir():
-        package, train, test = SOURCES[kind]
-        load_python(package, seed, train, test).write_beir(data)
+        package, *limits = SOURCES[kind]
+        load_python(package, seed, *limits).write_beir(data)
     recipe = {**RECIPE, "seed": seed, "precision": "auto", **how.settings, **CHANGES[kind]}
     lengths = [str(recipe["max_query_length"]), str(recipe["max_passage_length"])]
     model = first_layer() if kind == "least" else "minilm"

@@ -32,6 +32,21 @@ def test_help_settings(run_opera: Opera) -> None:
     assert (alone.returncode, alone.stderr.strip()) == (2, "opera: error: --all: goes with --help-settings")
 
 
+def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
+    run_opera: Opera, beir: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    command = ["train", str(beir), "--model", str(bert_model), "--out", str(tmp_path / "run"), "--plan"]
+    done = run_opera(*command)
+    assert done.returncode == 0
+    assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 2 trainings of 50 steps of ", done.stdout)
+    told = json.loads(run_opera(*command, "--json").stdout)
+    assert told["seconds"] == pytest.approx(sum(told["seconds_by_phase"].values()))
+    assert told["settings"]["max_steps"] == 50
+    assert not list(tmp_path.iterdir())
+    refused = run_opera(*command, "--resume")
+    assert (refused.returncode, "leave --resume out" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("columns", ["80", "60", ""])
 def test_the_list_of_settings_fits_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)

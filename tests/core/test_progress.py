@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.core import progress as module
-from opera.core.progress import ProgressLines, counted, duration, progress
+from opera.core.progress import ProgressLines, Whole, counted, duration, progress
 from small_runs import SMALL
 
 
@@ -30,24 +30,41 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def test_a_line_says_what_is_done_and_what_is_left(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
     with progress("training", 500, "steps", initial=20) as bar:
-        bar.set_postfix({"loss": "0.430"})
-        clock[0] += 10
+        bar.show({"loss": "0.430"})
+        clock[0] += 30
         bar.update(60)
-    assert lines.messages == ["training: 80 of 500 steps, loss 0.430, 70 s left"]
+    assert lines.messages == ["training: 80 of 500 steps, loss 0.430, 4 min left"]
 
 
 def test_lines_come_at_most_every_few_seconds(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
-    for _ in counted(range(100), "searching", 100, "parts"):
-        clock[0] += 1
-    assert [line.split(",")[0] for line in lines.messages] == [f"searching: {n} of 100 parts" for n in range(5, 101, 5)]
+    for part in range(2):  # bars that follow each other share the half minutes
+        for _ in counted(range(50), f"searching {part}", 50, "parts"):
+            clock[0] += 1
+    said = [line.split(",")[0] for line in lines.messages]
+    assert said == ["searching 0: 30 of 50 parts", "searching 1: 10 of 50 parts", "searching 1: 40 of 50 parts"]
+
+
+def test_lines_of_a_job_say_what_is_left_of_all_its_phases(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
+    work = {"trial": {"steps": 40.0}, "choose": {"documents": 90.0}, "train": {"steps": 40.0}}
+    whole = Whole(work, {"steps": 1.0, "documents": 2.0})
+    assert whole.seconds_left() == 40 + 180 + 40
+    with whole.phase("trial"), progress("training", 40, "steps", initial=10) as bar:
+        clock[0] += 60  # 2 s per step, not 1
+        bar.update(30)
+    assert lines.messages == ["training: 40 of 40 steps, 4 min left in all"]
+    assert whole.seconds_left() == 180 + 80
+    with whole.phase("choose"):
+        pass  # all of it was in the cache
+    assert whole.seconds_left() == 80
+    assert Whole(work).seconds_left() is None
 
 
 def test_bytes_and_unknown_totals(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
     for total, unit in ((40_000_000, "B"), (None, "documents")):
         with progress("reading", total, unit) as bar:
-            clock[0] += 6
+            clock[0] += 30
             bar.update(10_000_000)
-    assert lines.messages == ["reading: 10.0 MB of 40.0 MB, 18 s left", "reading: 10,000,000 documents"]
+    assert lines.messages == ["reading: 10.0 MB of 40.0 MB, 90 s left", "reading: 10,000,000 documents"]
 
 
 def test_a_terminal_shows_a_bar_and_hidden_ones_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

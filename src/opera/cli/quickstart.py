@@ -28,7 +28,7 @@ def quickstart(
         bool, typer.Option("--overwrite", help="replace an earlier quickstart")
     ] = False,
 ) -> None:
-    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 4 minutes on 2 cores."""
+    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 3 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # before torch is loaded, as in opera export
 
     from opera.training.quickstart import quickstart as run_quickstart

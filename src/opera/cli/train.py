@@ -126,13 +126,16 @@ def train(
             callback=_print_settings,
         ),
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print what it will take, then exit; writes nothing")
+    ] = False,
     tables: Tables,
 ) -> Answer:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.runs.guard_words import gained
     from opera.runs.housekeeping import check_reads_survive
-    from opera.training.adapt import adapt
+    from opera.training.adapt import adapt, foresee
 
     source, values = tables(data), settings.values(method=method)
     _refuse_label(method)
@@ -142,6 +145,14 @@ def train(
         )
     if overwrite:
         check_reads_survive(out, map(recipe_path, settings.config))
+    if plan and resume:
+        raise SettingError("--plan: is for a run that begins; leave --resume out")
+    if plan:
+        with interruptible(lambda: "nothing was written"):
+            costs = foresee(
+                [source, *(also or [])], model=model, out=out, overwrite=overwrite, **values
+            )
+        return Answer(costs.as_dict, lambda screen: screen.lines(*costs.lines()))
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opera.config.training import TrainSettings
+from opera.core.settings import resolved
 
 ModelKind = Literal["adapter", "static", "small", "large"]
 """A projection over frozen vectors, a static embedding table, a transformer below 50M parameters,
@@ -19,6 +20,13 @@ or a larger one.
 """
 TRANSFORMERS: tuple[ModelKind, ...] = ("small", "large")
 """The kinds whose every encoding costs a forward pass."""
+
+KINDS: dict[ModelKind, str] = {
+    "adapter": "an adapter",
+    "static": "a static model",
+    "small": "a transformer below 50M parameters",
+    "large": "a transformer of 50M parameters or more",
+}
 
 AUTOMATIC = (
     "max_steps",
@@ -129,6 +137,22 @@ def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> 
 def automatic_rate(situation: Situation) -> float:
     """The learning rate that such a model trains with where none is given."""
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
+
+
+def reason_for_steps(given: TrainSettings, used: TrainSettings, situation: Situation) -> str:
+    """Say why a run has its number of steps."""
+    if given.max_steps is not None:
+        return "given"
+    if given.epochs is not None:
+        return f"{given.epochs:g} epochs, given"
+    steps, usual = resolved(used.max_steps), DEFAULTS[situation.model].epochs
+    whole = math.ceil(
+        usual * math.ceil(situation.queries / used.queries_per_step(situation.processes))
+    )
+    if whole == steps:
+        return f"{usual:g} epochs"
+    limit = "most" if whole > steps else "least"
+    return f"{usual:g} epochs would be {whole}; at {limit} {steps} on {situation.device}"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

@@ -30,7 +30,11 @@ Documentable = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def load_python(
-    package: str, seed: int = 0, train_queries: int | None = None, test_queries: int | None = None
+    package: str,
+    seed: int = 0,
+    train_queries: int | None = None,
+    test_queries: int | None = None,
+    chunks: int | None = None,
 ) -> RetrievalData:
     """Read an installed package, or the standard library as ``stdlib``. No code is run.
 
@@ -40,6 +44,7 @@ def load_python(
         train_queries: maximum number of train objects; the corpus holds the chunks of the kept
             objects.
         test_queries: maximum number of test objects.
+        chunks: maximum number of chunks of an object, its first ones.
 
     Raises:
         DataError: if the package is not installed, or has too few documented objects in too few
@@ -47,7 +52,7 @@ def load_python(
     """
     sections, notes = python_sections(package)
     limits = {"train": train_queries, "test": test_queries}
-    return load_weak_pairs(f"python:{package}", sections, seed, limits, notes)
+    return load_weak_pairs(f"python:{package}", sections, seed, limits, notes, chunks)
 
 
 def python_sections(package: str) -> tuple[list[Section], list[str]]:

@@ -53,6 +53,7 @@ def load_weak_pairs(
     seed: int,
     limits: dict[str, int | None],
     notes: Sequence[str] = (),
+    chunks: int | None = None,
 ) -> RetrievalData:
     """Make a data set of sections; those are left out that have no chunk or a title of few words.
 
@@ -63,12 +64,13 @@ def load_weak_pairs(
         limits: how many queries ``train`` and ``test`` may have; the corpus holds the chunks of
             the kept ones.
         notes: for the user.
+        chunks: how many a section keeps at most, its first ones.
 
     Raises:
         DataError: if there are too few groups.
     """
     kind, _, name = source.partition(":")
-    kept, _ = distinct(sections)
+    kept = [replace(own, lines=own.lines[:chunks]) for own in distinct(sections)[0]]
     sizes = Counter(section.group for section in kept)
     if len(sizes) < 2:
         raise DataError(

@@ -24,6 +24,8 @@ from opera.runs.housekeeping import check_out_folder, check_reads_survive
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
+    from opera.training.costs import Costs
+
 
 def adapt(
     data: Any,
@@ -86,6 +88,26 @@ def adapt(
             chosen = run.choose(session, untrained, trained)
             run.write(session, untrained, *chosen)
     return Run.open(checked.folder)
+
+
+def foresee(
+    data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
+    *,
+    model: str | Path | None = None,
+    out: str | Path,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Costs:
+    """Time a few steps of what :func:`adapt` would train, and write nothing; arguments and errors
+    are its own."""
+    checked = check(data, model, out, settings, False, overwrite)
+    from opera.training.costs import time_run
+    from opera.training.session import announce
+    from opera.training_set.prepare import load_and_check
+
+    prepared = load_and_check(checked.data, checked.model, checked.recipe)
+    announce(prepared)
+    return time_run(prepared, checked.started)
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         for key, label in (("loss", "loss"), (self._metric, self._metric.removeprefix("eval_"))):
             if logs and key in logs:
                 self._postfix[label] = f"{float(logs[key]):.3f}"
-        self._bar.set_postfix(self._postfix)
+        self._bar.show(self._postfix)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""

@@ -23,8 +23,8 @@ from opera.training.adapt import adapt
 log = logging.getLogger("opera")
 
 RECIPE: dict[str, Any] = {
-    "max_steps": 80,
-    "save_steps": 40,
+    "max_steps": 40,
+    "save_steps": 20,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "warmup_ratio": 0.0,
@@ -32,11 +32,11 @@ RECIPE: dict[str, Any] = {
     "negatives": "hard",
     "range": "5:50",
     "max_query_length": 32,
-    "max_passage_length": 96,
+    "max_passage_length": 64,
     "dropout": 0.0,
     "refit": False,
 }
-PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
+PACKAGE, TRAIN_QUERIES, TEST_QUERIES, CHUNKS = "stdlib", 880, 200, 2
 DATA_FOLDER, RUN_FOLDER = "data", "run"
 
 
@@ -53,7 +53,7 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     _check_out(out, overwrite)
     refuse_in_use(out)
     log.info("reading the Python standard library")
-    data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
+    data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES, CHUNKS)
     out.mkdir(parents=True, exist_ok=True)
     with sole_use(out, "runs the quickstart"):
         replace_folder(out / DATA_FOLDER, data.write_beir)

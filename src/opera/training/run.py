@@ -20,6 +20,7 @@ from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.data.combined import each_set
+from opera.core.progress import Whole
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
@@ -38,6 +39,7 @@ from opera.runs.reading import broken
 from opera.runs.record import GuardRecord, SetRecord, SizeRecord
 from opera.training.adapt import Checked
 from opera.training.callbacks import PREFIX, Services, checked_callbacks, service_names
+from opera.training.costs import time_run, work_of
 from opera.training.false_pairs import record_of, suspicious_columns
 from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
@@ -144,11 +146,24 @@ def _held(checked: Checked) -> Iterator[None]:
         yield
 
 
+def foresee(session: Session) -> Whole:
+    """Return what there is to do; of a transformer that begins, log what that takes."""
+    prepared = session.prepared
+    if prepared.is_static or prepared.processes > 1 or session.resume:
+        return Whole(work_of(prepared))
+    with session.phase("time", "timing a few steps"):
+        costs = time_run(prepared, session.started)
+    for line in costs.lines():
+        log.info("%s", line)
+    return Whole(work_of(prepared), costs.seconds)
+
+
 def measure(session: Session) -> Untrained:
     """Measure the untrained model on test and, for the guard, on dev."""
     prepared, data = session.prepared, session.prepared.data.drawn
     encoder = prepared.model.encoder
-    announce(session)
+    announce(prepared)
+    session.whole = foresee(session)
     if prepared.model.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()

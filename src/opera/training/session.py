@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import TrainerCallback
 
-from opera.config.automatic import TRANSFORMERS, automatic_rate
+from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_for_steps
 from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.progress import Whole
 from opera.core.settings import resolved
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Kept
@@ -55,6 +56,7 @@ class Session:
         record: what ``run.json`` holds.
         kept: embeddings of models that the guard measured, for measuring those again; a corpus that
             it ranks a part of, or that costs nothing to encode, is not kept.
+        whole: counts what is left of the run.
     """
 
     prepared: Prepared
@@ -65,6 +67,7 @@ class Session:
     services: Services
     record: RunRecord
     kept: Kept | None = None
+    whole: Whole = field(default_factory=lambda: Whole({}))
 
     @property
     def finished(self) -> bool:
@@ -86,7 +89,8 @@ class Session:
         began = time.perf_counter()
         log.info("%s (%.0f s so far)", what, began - self.started)
         try:
-            yield
+            with self.whole.phase(name):
+                yield
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -119,22 +123,24 @@ def _memory_advice(phase: str, prepared: Prepared) -> str:
     return f"{advice}; {same}gradient_checkpointing=true and --lora r=16 need less too"
 
 
-def announce(session: Session) -> None:
-    """Log the inputs of a run, and what is doubtful about them."""
-    prepared, record = session.prepared, session.record
-    settings = prepared.settings
+def announce(prepared: Prepared) -> None:
+    """Log the inputs of a run, its settings and why, and what is doubtful about them."""
+    settings, device = prepared.settings, prepared.model.encoder.device
     for note in prepared.data.drawn.notes:
         log.info("note: %s", note)
     log.info("%s: %s", prepared.data.drawn.name, listed_counts(prepared.data.drawn.counts()))
     precision = prepared.model.encoder.precision
-    log.info("model %s on %s, %s", record.model.source, record.device, precision)
+    log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
     log.info(
-        "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
+        "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; what is "
+        "not given is usual for %s (docs/defaults.md)",
         settings.max_steps,
+        reason_for_steps(prepared.given.train, settings, prepared.situation),
         settings.epochs,
-        settings.queries_per_step(record.processes),
+        settings.queries_per_step(prepared.processes),
         settings.learning_rate,
         settings.temperature,
+        KINDS[prepared.situation.model],
     )
     given, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
     if given > FAR * usual:
