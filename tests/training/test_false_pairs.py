@@ -100,3 +100,9 @@ def test_the_list_can_be_given_back(run: opera.Run, topics: Path, static_model: 
     with listed.open(newline="") as file:
         assert left.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
     assert again.record.data.notes[-1].endswith("suspicious_pairs.csv are left out of train and dev")
+
+
+def test_the_report_has_them(run: opera.Run, tmp_path: Path) -> None:
+    assert run.record.false_pairs is not None
+    page = opera.report(run.path, out=tmp_path / "report.html").read_text()
+    assert f"<summary>Labels: {run.record.false_pairs.sentence}</summary>" in page

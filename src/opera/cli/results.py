@@ -63,10 +63,8 @@ def print_labels(screen: Screen, run: Run) -> None:
 
 def labels_sentence(found: FalsePairsRecord, listed: str) -> str:
     """Say how many training pairs look false, and which file lists them."""
-    return (
-        f"About {found.share:.0%} of the training pairs look false ({found.low:.0%} to "
-        f"{found.high:.0%}); {listed} lists {found.suspicious:,}, the worst first"
-    )
+    sentence = found.sentence[0].upper() + found.sentence[1:]
+    return f"{sentence}; {listed} lists {found.suspicious:,}, the worst first"
 
 
 def print_parts(screen: Screen, run: Run) -> None:

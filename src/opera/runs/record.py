@@ -115,6 +115,12 @@ class FalsePairsRecord(_Part):
     visited: int
     suspicious: int
 
+    @property
+    def sentence(self) -> str:
+        """Say how many look false, without the full stop."""
+        interval = f"{self.low:.0%} to {self.high:.0%}"
+        return f"about {self.share:.0%} of the training pairs look false ({interval})"
+
 
 class TrainingRecord(_Part):
     """How training went.

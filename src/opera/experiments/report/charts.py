@@ -29,6 +29,7 @@ COLOURS = {
     "infobatch": "#12a07a",
     "dp": "#2f86e0",
     "sp+dp": "#c25c9e",
+    "denoise": "#7a5fd0",
 }
 """By method; they can be told apart on white and on black."""
 DASHES = ("none", "7 3", "2 3", "9 3 2 3")
@@ -266,6 +267,24 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[C
         )
         charts.append(Chart(caption, "steps", measure, lines, untrained[measure]))
     return charts
+
+
+def labels_chart(groups: Sequence[Group]) -> list[Chart]:
+    """Draw the ranks at first visit of the first run, and the part of them that false pairs make
+    up: a straight line, since theirs are uniform (Schweder and Spjøtvoll 1982).
+    """
+    found = groups[0].runs[0].record.false_pairs
+    if found is None:
+        return []
+    ranks = groups[0].pair_tables[0]["first_rank"].drop_null().to_numpy()
+    x = np.linspace(0, 1, 41)
+    below = (ranks[:, None] <= x).mean(axis=0).tolist()
+    lines = [
+        Line(groups[0].method, x.tolist(), below),
+        Line("false pairs, above the true ones", (0, 1), (1 - found.share, 1)),
+    ]
+    share = "share of a batch's documents above the pair's, at first visit"
+    return [Chart(found.sentence, share, "share of the pairs", lines)]
 
 
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:

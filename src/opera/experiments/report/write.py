@@ -22,7 +22,13 @@ from opera.experiments.analysis import (
     short_name,
 )
 from opera.experiments.analysis.verdict import Verdict, verdict
-from opera.experiments.report.charts import colour, forest_plots, sampling_charts, steps_charts
+from opera.experiments.report.charts import (
+    colour,
+    forest_plots,
+    labels_chart,
+    sampling_charts,
+    steps_charts,
+)
 from opera.experiments.report.tables import ranks_table, tables_of
 from opera.runs.folder import REPORT_FILE, is_report
 from opera.runs.guard_words import dev_sentence
@@ -130,6 +136,7 @@ def _section(comparison: Comparison, final: ResultsTable, found: Verdict) -> dic
         "pictures": steps_charts(groups, final.untrained)
         or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
+        "labels": labels_chart(groups),
         "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
         "guard": [f"{sentence}." for sentence in alone]
         + [dev_sentence(guard.typical) for guard in guards],
