@@ -21,8 +21,7 @@ from sentence_transformers import SentenceTransformer
 from opera.config.recipe import make_recipe
 from opera.core.rng import generator
 from opera.data import RetrievalData
-from opera.data.novelty import seen_share
-from opera.data.splits import Future, draw_missing_splits
+from opera.data.splits import Future, draw_missing_splits, seen_share
 from opera.retrieval.measures import parse_measures, per_query
 from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter

@@ -12,8 +12,7 @@ import opera
 from bad_inputs import table
 from commands import opera_here
 from conftest import write_beir
-from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.folder import grid_record, write_grid_file
+from opera.experiments.grid.compare import grid_record, prepare_grid, write_grid_file
 from opera.experiments.grid.plan import grid_axes
 from opera.runs.housekeeping import drop_checkpoints
 

@@ -162,7 +162,8 @@ def test_under_torchrun_all_processes_train_each_cell(beir: Path, static_model: 
     assert {row["method"] for row in records(out) if row["grid"] == "run"} == {"Pretrained", "FT", "DP"}
 
 
-def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:
+def test_a_plan_needs_neither_the_data_nor_the_model(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.experiments.paper.reproduce.is_here", lambda source: False)
     call = here(["reproduce", "components", "--plan", "--seeds", "0", "--json"])
     assert call.returncode == 0, call.stderr
     plan = json.loads(call.stdout)

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData, load_data
-from opera.data.novelty import asks_about_known, query_components, recurring_share, seen_share
-from opera.data.splits import Future, assumed_future, copy_splits, dev_count, draw_missing_splits, hold_out
+from opera.data.splits import (
+    Future,
+    asks_about_known,
+    assumed_future,
+    copy_splits,
+    dev_count,
+    draw_missing_splits,
+    hold_out,
+    query_components,
+    recurring_share,
+    seen_share,
+)
 
 
 def test_held_out_queries_leave_train(beir: Path) -> None:

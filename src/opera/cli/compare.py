@@ -83,8 +83,13 @@ def compare(
 
     Finished cells are not repeated. Takes the settings of opera train, for all cells.
     """
-    from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
-    from opera.experiments.grid.folder import grid_record, opened_grid
+    from opera.experiments.grid.compare import (
+        analyse_grid,
+        check_baseline,
+        grid_record,
+        opened_grid,
+        prepare_grid,
+    )
     from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.preview import time_grid
     from opera.experiments.grid.run import run_grid

@@ -18,8 +18,8 @@ from opera.core.paths import expand_user, user_path
 from opera.data import Qrels, RetrievalData, files_read, load_data
 from opera.data.combined import one_set
 from opera.data.names import source_title
-from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
+from opera.data.splits import seen_share
 from opera.diagnostics.advice import (
     Advice,
     Retention,

@@ -17,10 +17,9 @@ from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
-from opera.data.novelty import recurring
 from opera.data.pair_files import with_teacher
 from opera.data.qrels import Qrels
-from opera.data.splits import Future, assumed_future, draw_missing_splits
+from opera.data.splits import Future, assumed_future, draw_missing_splits, recurring
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise

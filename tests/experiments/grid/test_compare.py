@@ -15,8 +15,7 @@ from grids import finish_cell, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import read_recipes, recipe_names
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
-from opera.experiments.grid.folder import grid_record, write_grid_file
+from opera.experiments.grid.compare import analyse_grid, check_baseline, grid_record, prepare_grid, write_grid_file
 from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Status
 

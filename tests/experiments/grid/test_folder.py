@@ -14,8 +14,8 @@ import pytest
 
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
-from opera.experiments.grid import folder
-from opera.experiments.grid.folder import grid_record
+from opera.experiments.grid import compare as folder
+from opera.experiments.grid.compare import grid_record
 from opera.runs.record import GridRecord
 
 

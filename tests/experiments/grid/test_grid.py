@@ -18,7 +18,7 @@ import pytest
 import opera
 from opera.core.errors import TrainingError
 from opera.experiments.grid import run as running
-from opera.experiments.grid.folder import grid_record, write_grid_file
+from opera.experiments.grid.compare import grid_record, write_grid_file
 from opera.runs.folder import Run
 from processes import ForkedWorker
 

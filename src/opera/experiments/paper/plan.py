@@ -17,7 +17,7 @@ from opera.core.settings import LISTING
 from opera.core.terminal import shown
 from opera.data.catalogue import PAPER_SETS, PaperSet
 from opera.experiments.analysis import format_settings
-from opera.experiments.grid.folder import grid_record
+from opera.experiments.grid.compare import grid_record
 from opera.experiments.grid.plan import (
     AXIS_SETTINGS,
     Cell,

@@ -17,8 +17,7 @@ from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
 from opera.data.irds_source import stored_at
 from opera.data.names import PUBLISHED
 from opera.experiments.analysis import Group
-from opera.experiments.grid.compare import prepare_cells
-from opera.experiments.grid.folder import check_grid_folder, opened_grid
+from opera.experiments.grid.compare import check_grid_folder, opened_grid, prepare_cells
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.preview import Timing, time_grid
 from opera.experiments.grid.run import Status, run_grid

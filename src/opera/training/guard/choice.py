@@ -17,7 +17,7 @@ from opera.core.files import remove
 from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import each_set
-from opera.data.novelty import asks_about_known, seen_share
+from opera.data.splits import asks_about_known, seen_share
 from opera.runs.folder import TRIAL_FOLDER
 from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord, SecondTraining, ShareMean
