@@ -1,7 +1,7 @@
 """What do false labels cost, how well are they found, and what does ``denoise`` bring back?
 
     OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py             # trains what is missing; hours
-    OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py --tables    # fills docs/false-labels.md
+    OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py --tables    # fills docs/false-labels.md, README.md
 
 False pairs are added to train and to dev until they are the share of all that ``--noises`` says: ``random`` documents,
 ``hard`` ones (ranks 10 to 100 of the untrained ranking), or ``clicks`` (any rank of the first 100, as often as 1/rank).
@@ -147,6 +147,7 @@ def main() -> None:
     rows: list[Row] = pq.read_table(RESULTS).to_pylist() if RESULTS.is_file() else []
     if options.tables:
         fill(PAGE, tables(rows))
+        fill(ROOT / "README.md", {"readme": _readme_table(Cells(rows))})
         return
     need(MODEL, *(f"{DATA}/{name}" for name in SETS))
     for seed, method, noise, name in itertools.product(options.seeds, options.methods, options.noises, options.sets):
@@ -192,6 +193,22 @@ def tables(rows: list[Row]) -> dict[str, str]:
         **{f"quality {m}": _quality_table(cells, f"after {m}") for m in MEASURES},
         "back": _back_table(cells),
     }
+
+
+def _readme_table(cells: Cells) -> str:
+    """What false labels cost, what comes back, and how many are found."""
+    lines = []
+    for name, noise in itertools.product(SETS, NOISES[2:4]):
+        column = "after nDCG@10"
+        means = [cells.mean(name, noise, method, column) for method in ("ft", "denoise")]
+        clean = cells.mean(name, "clean", "ft", column)
+        if clean is None or None in means:
+            continue
+        found = np.mean([row["share"] for row in cells.rows[name, noise, "denoise"]])
+        share = f"{float(noise.split(':')[1]):.0%}"
+        lines.append((name, share, *(f"{value:.1f}" for value in (clean, *means)), f"{found:.0%}"))
+    heads = ("data", "false at random", "without them", "`ft` with them", "`denoise` with them", "found")
+    return table_lines(heads, lines)
 
 
 def _found_table(cells: Cells) -> str:

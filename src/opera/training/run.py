@@ -19,8 +19,8 @@ from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
-from opera.data.combined import each_set
 from opera.core.progress import Whole
+from opera.data.combined import each_set
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
