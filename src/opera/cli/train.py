@@ -147,23 +147,16 @@ def train(
         check_reads_survive(out, map(recipe_path, settings.config))
     if plan and resume:
         raise SettingError("--plan: is for a run that begins; leave --resume out")
+    sources = [source, *other_sources(tables, also or [])]
+    call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
+    call["drop_pairs"] = drop_pairs
     if plan:
         with interruptible(lambda: "nothing was written"):
-            costs = foresee(
-                [source, *(also or [])], model=model, out=out, overwrite=overwrite, **values
-            )
+            costs = foresee(sources, **call, **values)
         return Answer(costs.as_dict, lambda screen: screen.lines(*costs.lines()))
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
-        run = adapt(
-            [source, *other_sources(tables, also or [])],
-            model=model,
-            out=out,
-            resume=resume,
-            overwrite=overwrite,
-            drop_pairs=drop_pairs,
-            **values,
-        )
+        run = adapt(sources, resume=resume, **call, **values)
     status = NO_GAIN if require_gain and not gained(run.record.guard) else 0
     return Answer(partial(_as_dict, run), partial(_print_run, run=run), status)
 

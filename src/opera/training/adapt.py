@@ -91,16 +91,21 @@ def adapt(
 
 
 def foresee(
-    data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
+    data: Any,
     *,
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
+    drop_pairs: str | Path | None = None,
+    columns: Given | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Costs:
     """Time a few steps of what :func:`adapt` would train, and write nothing; arguments and errors
     are its own."""
-    checked = check(data, model, out, settings, False, overwrite)
+    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    checked = check(data, how, model, out, settings, False, overwrite, drop_pairs)
     from opera.training.costs import time_run
     from opera.training.session import announce
     from opera.training_set.prepare import load_and_check
