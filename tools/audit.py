@@ -2,7 +2,7 @@
 
     OSV_DATABASE=all.zip .venv/bin/python tools/audit.py    # a download of osv.dev's database for PyPI; no network
     .venv/bin/python tools/audit.py --pip-audit PATH        # asks PyPI by pip-audit
-    .venv/bin/python tools/audit.py --licences              # writes docs/licences.md from what is installed
+    .venv/bin/python tools/audit.py --licences              # prints them, by what is installed; a page of the site
 
 Exit status: 0 all were checked and nothing is known, 1 a vulnerability is known, 3 not all could be checked. The
 database is https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip, or a folder of its .json files.
@@ -26,13 +26,12 @@ from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "requirements.lock", ROOT / "requirements-dev.lock"
-PAGE = ROOT / "docs" / "licences.md"
 NOT_CHECKED = 3
 MAX_LICENCE = 80
 HEAD = """# Licences of the dependencies
 
 Every package that `requirements.lock` and `requirements-dev.lock` pin, with the licence that its own metadata
-states. OPERA includes none of them; pip installs them. Made by `python tools/audit.py --licences`.
+states. OPERA includes none of them; pip installs them.
 
 | licence | packages |
 |---|---|
@@ -147,7 +146,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.licences:
         try:
-            PAGE.write_text(licences(), encoding="utf-8")
+            print(licences())
         except PackageNotFoundError as error:
             sys.exit(f"{error.name} is pinned and not installed: run make install")
         return 0

@@ -1,7 +1,7 @@
 """Hooks of MkDocs: pages that the documentation site makes of what the project already holds.
 
-README.md becomes the home page; CONTRIBUTING.md and CHANGELOG.md become pages; settings and commands are listed from
-the code, so that they cannot be out of date. ``make site`` builds it all, with warnings as errors.
+README.md becomes the home page; CONTRIBUTING.md and CHANGELOG.md become pages; settings, commands and licences are
+listed from the code and from what is installed. ``make site`` builds it all, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+
+from audit import licences
 
 ROOT = Path(__file__).parents[1]
 FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -24,7 +26,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     pages = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
     pages["index.md"] = first_screen(LICENCE.sub("\n", pages["index.md"]))
-    pages |= {"settings.md": settings_page(), "commands.md": commands_page()}
+    pages |= {"settings.md": settings_page(), "commands.md": commands_page(), "licences.md": licences()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=site_links(text)))
     return files
