@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import first_visit  # noqa: F401 - registers its methods
 from curves import Curves, measure_curves
 from page import ROOT, fill, need
 from sampler_results import Training, write_rows
@@ -38,17 +37,15 @@ METHODS = (
     "dp:levels=query",
     "dp:levels=document",
 )
-ATTEMPTS = ("first-visit", "first-visit:queries=likely", "first-visit+infobatch")
-ATTEMPT_WORLDS = ("scifact", "entailmentbank", "scifact+new", "entailmentbank+new")
 NOISY_WORLDS = ("scifact", "entailmentbank")
 NOISES = (0.1, 0.3, 0.5)
-NOISY_METHODS = ("ft", "infobatch", "sp:k={true:g}", "dp", "sp+dp:k={true:g}", *ATTEMPTS)
+NOISY_METHODS = ("ft", "infobatch", "sp:k={true:g}", "dp", "sp+dp:k={true:g}")
 """Under noise, sp and sp+dp are given the share of true pairs."""
 SEEDS = (0, 1, 2)
 CURVES = Path("runs/curves")
 PAGE = ROOT / "docs" / "samplers.md"
 
-PLANS = ((WORLDS, METHODS, (0.0,)), (ATTEMPT_WORLDS, ATTEMPTS, (0.0,)), (NOISY_WORLDS, NOISY_METHODS, NOISES))
+PLANS = ((WORLDS, METHODS, (0.0,)), (NOISY_WORLDS, NOISY_METHODS, NOISES))
 """Worlds, methods and shares of false pairs of everything that the page shows."""
 
 Cell = dict[str, list[Training]]
@@ -107,10 +104,10 @@ def cells(worlds: Iterable[str], methods: Iterable[str]) -> dict[str, Cell]:
 
 def write_tables() -> None:
     """Fill in the page, and write a row per training."""
-    clean, attempts = cells(WORLDS, METHODS), cells(ATTEMPT_WORLDS, ("ft", "infobatch", *ATTEMPTS))
+    clean = cells(WORLDS, METHODS)
     noisy = {(world, noise): cell(world, NOISY_METHODS, noise) for world in NOISY_WORLDS for noise in NOISES}
     noisy = {key: of for key, of in noisy.items() if of.get("ft")}
-    every = [(of, ATTEMPTS) for of in attempts.values()] + [(of, METHODS) for of in clean.values()]
+    every = [(of, METHODS) for of in clean.values()]
     every += [(of, tuple(of)) for of in noisy.values()]
     write_rows([training for of, methods in every for method in methods for training in of[method]])
     fill(PAGE, all_tables(clean, noisy))
