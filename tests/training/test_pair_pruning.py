@@ -147,7 +147,9 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
     def resume(rows: Dataset, checkpoint: Path, out: str) -> None:
         args, own = arguments(tmp_path / out), open_model(static_model)
         loss = MultipleNegativesRankingLoss(own)
-        trainer_of(PairPruning(own, rows, args=args), args, rows, loss).train(resume_from_checkpoint=str(checkpoint))
+        trainer_of(PairPruning(own, rows, "dp", args=args), args, rows, loss).train(
+            resume_from_checkpoint=str(checkpoint)
+        )
 
     with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are of another training"):
         resume(dataset, other, "one")
@@ -173,7 +175,7 @@ def test_evaluations_are_left_alone(dataset: Dataset, static_model: Path, tmp_pa
             questions = {str(at): text for at, text in enumerate(dataset["question"][:6])}
             evaluator = InformationRetrievalEvaluator(questions, texts, {str(at): {str(at)} for at in range(6)})
             more = {"eval_dataset": dataset.select(range(20)), "evaluator": evaluator}
-        pruning = PairPruning(model, dataset, args=args)
+        pruning = PairPruning(model, dataset, "dp", args=args)
         trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model), **more)
         trainer.train()
         assert any("eval_loss" in row for row in trainer.state.log_history) == evaluates
@@ -187,7 +189,7 @@ def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, static
     model = open_model(static_model)
     prompts = {"small": {"question": "common1 "}, "large": {"question": "common2 common3 ", "answer": "common4 "}}
     args = arguments(tmp_path, per_device_train_batch_size=4, prompts=prompts)
-    pruning = PairPruning(model, several, args=args)
+    pruning = PairPruning(model, several, "dp", args=args)
     losses = {"small": MultipleNegativesRankingLoss(model, scale=10), "large": MultipleNegativesRankingLoss}
     trainer = trainer_of(pruning, args, several, losses)
     trainer.train()
@@ -207,7 +209,7 @@ def test_a_loss_without_temperature_negatives_a_label_and_lora(
         model.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION"))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     args = arguments(tmp_path, max_steps=2)
-    pruning = PairPruning(model, rows, args=args, temperature=0.05)
+    pruning = PairPruning(model, rows, "dp", args=args, temperature=0.05)
     trainer_of(pruning, args, rows, TripletLoss(model)).train()
     assert pruning._sets[0].sampler.trained_steps == 2
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
@@ -224,7 +226,7 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 ) -> None:
     def pruned(less: int) -> PairPruning:
         model, args = open_model(static_model), arguments(tmp_path, num_train_epochs=3, **changed)
-        pruning = PairPruning(model, dataset, args=args)
+        pruning = PairPruning(model, dataset, "dp", args=args)
         begin = pruning.begin
 
         def begin_with_less(*given: Any) -> None:
@@ -242,6 +244,28 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
         pruned(1)
 
 
+def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    """As many as the shortest list has; with the prompt of their column, and several data sets in a dictionary."""
+    texts = dataset["answer"]
+    negatives = [[texts[row - at] for at in range(1, 3 + row % 2)] for row in range(len(texts))]
+    columns = {f"neg_{at + 1}": [own[at] for own in negatives] for at in range(2)}
+    given = (
+        dataset.add_column("neg", negatives),
+        Dataset.from_dict({**dataset.to_dict(), **columns}),
+    )
+    weights = []
+    for rows, names in zip(given, (["neg"], columns), strict=True):
+        prompts, model = dict.fromkeys(names, "t3w1: "), open_model(static_model)
+        args = arguments(tmp_path, max_steps=6, prompts={"a": prompts, "b": prompts})
+        sets = {"a": rows.select(range(28)), "b": rows.select(range(20, 48))}
+        pruning = PairPruning(model, sets, args=args)
+        trainer_of(pruning, args, sets, MultipleNegativesRankingLoss(model)).train()
+        assert [part.rows.n_documents for part in pruning._sets] == [3, 3]
+        weights.append(model[0].embedding.weight.detach().clone())
+    torch.testing.assert_close(*weights)
+    assert not torch.equal(weights[0], open_model(static_model)[0].embedding.weight)
+
+
 def column(values: list[Any]) -> Dataset:
     return Dataset.from_dict({"q": values, "d": ["x"] * len(values)})
 
@@ -251,13 +275,17 @@ def column(values: list[Any]) -> Dataset:
     [
         (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: methods draw"),
         (lambda d: [("a", "b")], "dataset: must be a datasets.Dataset or DatasetDict, got <class 'list'>"),
-        (lambda d: DatasetDict({"x": [1]}), r"dataset\['x'\]: must be a datasets.Dataset or"),
+        (lambda d: {"x": [1]}, r"dataset\['x'\]: must be a datasets.Dataset or"),
         (lambda d: DatasetDict(), "dataset: holds no data set"),
         (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
         (lambda d: d.select([]), "dataset: has no row: nothing to train on"),
         (lambda d: column(["a", None]), "dataset: row 1, column 'q': must be a text that is not empty, got None"),
         (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
         (lambda d: column([1, 2]), "dataset: row 0, column 'q': must be a text that is not empty, got 1"),
+        (
+            lambda d: d.add_column("n", [["a"]] * (len(d) - 1) + [[]]),
+            "dataset: row 47, column 'n': must be a list of",
+        ),
         (lambda d: d.add_column("year", [1999] * len(d)), "dataset: row 0, column 'year': must be a text, got 1999; "),
     ],
 )
@@ -270,11 +298,15 @@ def test_data_that_are_no_pairs(make: Callable[[Dataset], Any], message: str, da
     ("settings", "message"),
     [
         ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'"),
-        ({"alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
+        ({"method": "dp", "alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
         ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
         ({"temperature": 0}, "temperature: must be a number above 0, got 0"),
         ({"temperature": "warm"}, "temperature: must be a number above 0, got 'warm'"),
         ({"args": {}}, "args: must be SentenceTransformerTrainingArguments, got {}"),
+        (
+            {"args": {"report_to": "mlflow"}},
+            "args.report_to=mlflow: its package is not installed; install it",
+        ),
         ({"args": {"auto_find_batch_size": True}}, "args.auto_find_batch_size=True: .* leave it out"),
         ({"args": {"accelerator_config": {"split_batches": True}}}, "args.accelerator_config.split_batches=True"),
         ({"args": {"accelerator_config": {"dispatch_batches": True}}}, "args.accelerator_config.dispatch_batches"),
@@ -326,7 +358,7 @@ def test_trainings_that_are_not_on_what_was_drawn(
     changed: dict[str, Any], more: dict[str, Any], message: str, dataset: Dataset, model: Any, tmp_path: Path
 ) -> None:
     args, loss = arguments(tmp_path, **changed), MultipleNegativesRankingLoss(model)
-    pruning = PairPruning(model, dataset, args=args if more.get("args", True) else None)
+    pruning = PairPruning(model, dataset, "dp", args=args if more.get("args", True) else None)
     if more.get("sampler", True):
         args.batch_sampler = pruning.sampler
     trainer = more.get("trainer", SentenceTransformerTrainer)(

@@ -7,15 +7,16 @@ import json
 import logging
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+from datasets import Dataset, IterableDataset, IterableDatasetDict
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers.integrations import get_available_reporting_integrations
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError, TrainingError
@@ -24,6 +25,7 @@ from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder
+from opera.training.callbacks import service_names
 from opera.training.sampler import NotObservedError, PairSampler
 from opera.training_set.documents import KnownPositives
 
@@ -127,6 +129,12 @@ def check_arguments(args: Any) -> None:
     """
     if not isinstance(args, SentenceTransformerTrainingArguments):
         raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
+    for name in service_names(args.report_to):
+        if name not in get_available_reporting_integrations():
+            raise SettingError(
+                f"args.report_to={name}: its package is not installed; install it, or leave "
+                "report_to out"
+            )
     accelerator = args.accelerator_config
     for name, wrong in (
         ("auto_find_batch_size", args.auto_find_batch_size),
@@ -166,6 +174,7 @@ class PairRows:
         name: its name among several, :data:`WHOLE` where it is the only one.
         dataset: the rows, as the trainer reads them.
         columns: the text columns, in the order the loss gets them.
+        lists: of the columns that hold lists of negatives, the texts of the shortest list.
         data: the distinct queries and the distinct positives.
         pairs: the N pairs of the rows, sorted by query. Rows with the same two texts stay pairs of
             their own.
@@ -175,9 +184,15 @@ class PairRows:
     name: str
     dataset: Dataset
     columns: tuple[str, ...]
+    lists: Mapping[str, int]
     data: RetrievalData
     pairs: TrainingPairs
     row_of_pair: NDArray[np.int64]
+
+    @property
+    def n_documents(self) -> int:
+        """How many texts of a row the loss compares with its query."""
+        return len(self.columns) - 1 + sum(count - 1 for count in self.lists.values())
 
     def rows(self, pair_ids: IntArray) -> list[int]:
         """The rows of some pairs."""
@@ -199,8 +214,8 @@ def read_all(given: Any) -> list[PairRows]:
     """Read a data set, or each of several.
 
     Raises:
-        DataError: for anything but a ``datasets.Dataset`` or a ``DatasetDict`` of them, and for
-            rows that are no pairs of texts.
+        DataError: for anything but a ``datasets.Dataset`` or several by name, and for rows that
+            are no pairs of texts.
     """
     if isinstance(given, IterableDataset | IterableDatasetDict):
         raise DataError(
@@ -208,7 +223,7 @@ def read_all(given: Any) -> list[PairRows]:
             "row at any step, and a stream has only the next one; load it whole, which datasets "
             "keeps on disk (streaming=False)"
         )
-    parts = dict(given) if isinstance(given, DatasetDict) else {WHOLE: given}
+    parts = dict(given) if isinstance(given, Mapping) else {WHOLE: given}
     if not parts:
         raise DataError("dataset: holds no data set")
     return [read(name, part) for name, part in parts.items()]
@@ -237,12 +252,18 @@ def read(name: str, dataset: Any) -> PairRows:
     if len(dataset) == 0:
         raise DataError(f"{place}: has no row: nothing to train on")
     numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    lists: dict[str, int] = {}
     pair_query, pair_doc = pair = np.empty((2, len(dataset)), dtype=np.int64)
     digest = hashlib.sha256()
     for start in range(0, len(dataset), ROWS_AT_ONCE):  # the data set may be larger than memory
         batch = dataset[start : start + ROWS_AT_ONCE]
         for column in columns:
-            _refuse_no_texts(batch[column], place, column, start, column in columns[:2])
+            values = batch[column]
+            if column not in columns[:2] and isinstance(values[0], list):
+                values = _opened(values, place, column, start)
+                least = min(len(own) for own in batch[column])
+                lists[column] = min(lists.get(column, least), least)
+            _refuse_no_texts(values, place, column, start, column in columns[:2])
         for into, column, known in zip(pair, columns, numbers, strict=False):
             texts = batch[column]
             into[start : start + len(texts)] = [known.setdefault(x, len(known)) for x in texts]
@@ -257,7 +278,58 @@ def read(name: str, dataset: Any) -> PairRows:
         for known in numbers
     )
     data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
-    return PairRows(name, dataset, columns, data, pairs, order.astype(np.int64))
+    return PairRows(name, dataset, columns, lists, data, pairs, order.astype(np.int64))
+
+
+def _opened(values: list[Any], place: str, column: str, first: int) -> list[Any]:
+    """The texts of the lists of a column, from row ``first`` on."""
+    for row, value in enumerate(values, start=first):
+        if not isinstance(value, list) or not value:
+            raise DataError(
+                f"{place}: row {row}, column {shown(column)}: must be a list of one text or more, "
+                f"as in other rows, got {shown(value)}"
+            )
+    return [text for own in values for text in own]
+
+
+@dataclass(frozen=True)
+class ListsOpened:
+    """A trainer's collator, to which the first texts of lists of negatives are columns.
+
+    sentence-transformers itself takes a list for one text in parts.
+
+    Attributes:
+        collate: the collator.
+        lists: columns of lists, and how many texts of each are used.
+    """
+
+    collate: Any
+    lists: Mapping[str, int]
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Collate rows."""
+        collated: dict[str, Any] = self.collate([self._columns(row) for row in rows])
+        return collated
+
+    def _columns(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for column, value in row.items():
+            texts = value[: self.lists[column]] if column in self.lists else None
+            names = [f"{column}_{number}" for number in range(1, len(texts or ()) + 1)]
+            found |= {column: value} if texts is None else dict(zip(names, texts, strict=True))
+        return found
+
+    def prompts(self, given: Any) -> Any:
+        """A trainer's prompts, with that of a column of lists for each of its columns."""
+        if not isinstance(given, Mapping):
+            return given
+        named = {
+            f"{column}_{number}": given[column]
+            for column, count in self.lists.items()
+            for number in range(1, count + 1)
+            if column in given
+        }
+        return {name: self.prompts(prompt) for name, prompt in given.items()} | named
 
 
 def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_pair: bool) -> None:

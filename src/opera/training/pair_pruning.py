@@ -29,7 +29,15 @@ from opera.methods import AUTO, DEFAULT_METHOD, Plan, method_named
 from opera.training.checkpoint import read_state, write_state
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
-from opera.training.pair_batches import ADVICE, WHOLE, Given, PrunedSet, check_arguments, read_all
+from opera.training.pair_batches import (
+    ADVICE,
+    WHOLE,
+    Given,
+    ListsOpened,
+    PrunedSet,
+    check_arguments,
+    read_all,
+)
 from opera.training.pair_losses import LossWatch, token_rows
 from opera.training.sampler import PairSampler
 from opera.training_set.documents import DocumentPool
@@ -44,7 +52,7 @@ DEFAULT_PREFETCH = 2
 class PairPruning:
     """Draws the batches of a ``SentenceTransformerTrainer`` by one of OPERA's methods.
 
-        pruning = opera.PairPruning(model, dataset, method="dp", args=args)
+        pruning = opera.PairPruning(model, dataset, args=args)
         args.batch_sampler = pruning.sampler
         loss = pruning.watch(loss)
         trainer = SentenceTransformerTrainer(model, args, dataset, loss=loss,
@@ -59,8 +67,8 @@ class PairPruning:
     Args:
         model: the model, before it trains; where the method starts from its scores, it encodes the
             data set now.
-        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the
-            trainer gets.
+        dataset: a ``datasets.Dataset``, or several by name, the same objects that the trainer gets.
+            The texts of lists of negatives are columns, as many as the shortest list has.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you
             registered, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         args: the trainer's arguments, for the prompts that the data set is encoded with; needed
@@ -80,7 +88,7 @@ class PairPruning:
         self,
         model: SentenceTransformer,
         dataset: Any,
-        method: str = "dp",
+        method: str = AUTO,
         *,
         args: Any = None,
         temperature: float | None = None,
@@ -195,7 +203,7 @@ class PairPruning:
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
-        per_epoch, self._collate = len(loader), loader.collate_fn
+        per_epoch, self._collate = len(loader), self._opening(loader)
         epochs, left = divmod(max_steps, _updates(args, loader))
         read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
         in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
@@ -203,6 +211,19 @@ class PairPruning:
         for part, length in zip(self._sets, lengths, strict=True):
             draws = max(1, math.ceil(read * length / sum(lengths)))
             part.sampler = self._sampler(part, draws, lag)
+
+    def _opening(self, loader: Any) -> Callable[[list[Any]], dict[str, Any]]:
+        """Let the loader open lists of negatives; return its collator."""
+        lists = dict[str, int]()
+        for part in self._sets:
+            for column, count in part.rows.lists.items():
+                lists[column] = min(lists.get(column, count), count)
+        opening = ListsOpened(loader.collate_fn, lists)
+        if lists:
+            opening.collate.prompts = opening.prompts(opening.collate.prompts)
+            for each in (loader, getattr(loader, "base_dataloader", loader)):
+                each.collate_fn = opening
+        return opening
 
     def resume(self, args: Any, state: Mapping[str, Any], trained_steps: int, loader: Any) -> None:
         """Restore what :meth:`state_dict` returned, after :meth:`begin` and before the first batch
@@ -236,7 +257,7 @@ class PairPruning:
         rows, processes, scores = part.rows, process_count(), None
         if part.vectors is not None:
             watch = self._watches.get(rows.name) or next(iter(self._watches.values()))
-            columns = (len(rows.columns) - 1) * (processes if watch.across else 1)
+            columns = rows.n_documents * (processes if watch.across else 1)
             scores, _ = pretrained_scores(
                 rows.pairs,
                 *part.vectors,
