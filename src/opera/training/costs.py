@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 from opera.adapter.model import FrozenVectors, set_vectors
 from opera.config.automatic import TRANSFORMERS, ModelKind, resolve
 from opera.config.recipe import make_recipe
+from opera.core.files import remove
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.encoder.token_ids import has_token_path, token_ids
@@ -154,7 +155,7 @@ class Costs:
         )
 
 
-def time_run(prepared: Prepared, began: float) -> Costs:
+def time_run(prepared: Prepared, began: float, folder: Path | None = None) -> Costs:
     """Encode a few documents and train a few steps of plain fine-tuning; the model stays as it was.
 
     Mining, searching and the method itself are left out: they cost little beside a model's steps.
@@ -162,6 +163,10 @@ def time_run(prepared: Prepared, began: float) -> Costs:
     Args:
         prepared: the run.
         began: ``time.perf_counter()`` at its start.
+        folder: for what the trainer writes, removed in the end; default one among temporary files.
+
+    Raises:
+        TrainingError: if the steps fail, as those of the run would.
     """
     loading, documents = time.perf_counter() - began, 0.0
     if prepared.settings.query_vectors is None:
@@ -173,9 +178,13 @@ def time_run(prepared: Prepared, began: float) -> Costs:
         vectors = (np.broadcast_to(vector, (len(table), size)) for table in tables)
         set_vectors(prepared.model.trained, FrozenVectors(*vectors))
     before = Weights.of(prepared.model.trained)
-    step, memory = _time_steps(prepared, documents)
-    before.put_into(prepared.model.trained)
-    prepared.model.trained.zero_grad()
+    home = folder or Path(mkdtemp(prefix="opera-timing-"))
+    try:
+        step, memory = _time_steps(prepared, documents, home)
+    finally:
+        remove(home)
+        before.put_into(prepared.model.trained)
+        prepared.model.trained.zero_grad()
     every = prepared.settings.eval_steps
     if every is not None and prepared.model.base is None:
         step += documents * len(prepared.data.drawn.corpus) / every
@@ -261,12 +270,13 @@ def _time_encoding(prepared: Prepared) -> float:
     return (time.perf_counter() - start) / len(texts)
 
 
-def _time_steps(prepared: Prepared, document: float) -> tuple[float, int]:
+def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[float, int]:
     """Seconds of a training step, and bytes of memory at most.
 
     Args:
         prepared: the run.
         document: seconds to encode one.
+        folder: for what the trainer writes.
     """
     settings, device = prepared.settings, prepared.model.encoder.device
     whole = resolved(settings.per_device_train_batch_size)
@@ -293,9 +303,8 @@ def _time_steps(prepared: Prepared, document: float) -> tuple[float, int]:
     training_set = build_training_set(quick)
     method = recipe.make_method(training_set.pairs, training_set.scores, 1, training_set.mixture)
     at_rest, timer = _memory(device), _Timer()
-    with TemporaryDirectory(prefix="opera-timing-") as folder:
-        writer = RunWriter(Path(folder))
-        train(prepared.model.trained, training_set, method, own, writer, callbacks=[timer])
+    writer = RunWriter(folder, writes=False)
+    train(prepared.model.trained, training_set, method, own, writer, callbacks=[timer])
     most, share = _memory(device), whole / batch
     return float(np.median(timer.seconds)) * share, int(at_rest + (most - at_rest) * share)
 

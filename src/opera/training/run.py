@@ -16,7 +16,8 @@ from transformers import TrainerCallback
 
 from opera.config.automatic import AUTOMATIC
 from opera.config.trainer import PRIMARY
-from opera.core.errors import OperaError, StorageError
+from opera.core.errors import OperaError, StorageError, TrainingError
+from opera.core.files import unfinished
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.core.progress import Whole
@@ -152,7 +153,10 @@ def foresee(session: Session) -> Whole:
     if prepared.is_static or prepared.processes > 1 or session.resume:
         return Whole(work_of(prepared))
     with session.phase("time", "timing a few steps"):
-        costs = time_run(prepared, session.started)
+        try:
+            costs = time_run(prepared, session.started, unfinished(session.run.checkpoints))
+        except TrainingError:  # the training itself will say what is wrong
+            return Whole(work_of(prepared))
     for line in costs.lines():
         log.info("%s", line)
     return Whole(work_of(prepared), costs.seconds)

@@ -111,7 +111,7 @@ def _memory_advice(phase: str, prepared: Prepared) -> str:
     settings = prepared.settings
     now = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
     doing, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
-    if training := phase in ("train", TRIAL_FOLDER):
+    if training := phase in ("time", "train", TRIAL_FOLDER):
         given = "per_device_train" if settings.global_batch_size is None else "global"
         names = [f"{given}_batch_size", "train_group_size", "max_passage_length"]
         doing = "training"
