@@ -122,3 +122,21 @@ def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(
         "compare", *given, "--skip-bad-rows", "--model", static_model, "--plan", "--out", tmp_path / "grid"
     )
     assert grid.returncode == 0, grid.stderr
+
+
+def test_weak_pairs_and_the_command_that_is_printed(tmp_path: Path, run_opera: Opera, static_model: Path) -> None:
+    rows = "".join(f"Größe t{n % 4}w{n} common{n};t{n % 4}w{n} w{n} é;{n}\r\n" for n in range(40))
+    (tmp_path / "my docs.csv").write_text(f"Ticket title;KB article;Nr\r\n{rows}", "cp1252", newline="")
+    given = ("pairs", tmp_path / "my docs.csv", "--columns", "title=Ticket title,text=KB article")
+    refused = run_opera(*given, "--out", tmp_path / "weak pairs.csv")
+    assert refused.returncode == 2
+    assert "byte 0xf6 (character 3) is not UTF-8; the file looks like cp1252; try --encoding cp1252" in refused.stderr
+    assert not (tmp_path / "weak pairs.csv").exists()
+    done = run_opera(*given, "--encoding", "cp1252", "--out", tmp_path / "weak pairs.csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{tmp_path / 'weak pairs.csv'}: 40 pairs (40 title)\n")
+    command = shlex.split(done.stdout.splitlines()[1].replace("minilm", str(static_model)))
+    assert command[:3] == ["opera", "train", str(tmp_path / "weak pairs.csv")]
+    trained = run_opera(*command[1:-1], tmp_path / "run", *QUICK)
+    assert trained.returncode == 0, trained.stderr
+    assert Run.open(tmp_path / "run").record.data.counts["test_queries"] == 4

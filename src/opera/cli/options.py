@@ -153,6 +153,11 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")
 ]
 
+EncodingOption = Annotated[
+    str | None,
+    typer.Option("--encoding", help="encoding of text files that are not UTF-8, such as cp1252"),
+]
+
 
 def tables(
     pairs: Annotated[
@@ -184,10 +189,7 @@ def tables(
             metavar="ROLE=COLUMN",
         ),
     ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option("--encoding", help="encoding of tables that are not UTF-8, such as cp1252"),
-    ] = None,
+    encoding: EncodingOption = None,
     skip_bad_rows: Annotated[
         bool,
         typer.Option(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import Annotated, Any
 
 import typer
 
 from opera.cli.options import (
     MODELS,
     DataArgument,
+    EncodingOption,
     IndexOption,
     ModelOption,
     OverwriteOption,
@@ -215,6 +217,7 @@ def pairs(
             metavar="ROLE=COLUMN",
         ),
     ] = None,
+    encoding: EncodingOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Make weak training pairs of a corpus without labels, of titles, headings, questions and
@@ -222,7 +225,8 @@ def pairs(
     """
     from opera.training_set.corpus_pairs import pairs as make_pairs
 
-    origins = make_pairs(corpus, out=out, columns=columns, overwrite=overwrite)["origin"]
+    how: dict[str, Any] = {"columns": columns, "encoding": encoding, "overwrite": overwrite}
+    origins = make_pairs(corpus, out=out, **how)["origin"]
     counts = [f"{each['counts']:,} {each['values']}" for each in origins.value_counts().to_pylist()]
     say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
-    say(f"opera train {place(out)} --future same-documents --model minilm --out run")
+    say(f"opera train {quote(place(out))} --future same-documents --model minilm --out run")

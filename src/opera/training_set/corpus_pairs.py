@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
+from opera.data.encodings import checked_encoding
 from opera.data.lines import text_lines
 from opera.data.python_source import python_sections
 from opera.data.tables.columns import Columns, parse_columns, unknown_columns
@@ -35,6 +36,7 @@ def pairs(
     *,
     out: str | Path | None = None,
     columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+    encoding: str | None = None,
     overwrite: bool = False,
 ) -> pa.Table:
     """Make weak training pairs of a corpus without labels, of what its texts have: title and body,
@@ -48,6 +50,7 @@ def pairs(
             folder of Markdown or plain texts; or ``python:PACKAGE``.
         out: file to write as well: ``.csv``, ``.parquet`` or ``.jsonl``.
         columns: the columns of a table by role: ``id``, ``title``, ``text``.
+        encoding: of text files, as Python names it, such as ``cp1252``; ``None``: UTF-8.
         overwrite: replace ``out`` if it exists.
 
     Returns:
@@ -59,7 +62,9 @@ def pairs(
     """
     source = expand_user(corpus, "corpus")
     path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)], "--out")
-    found, titled, notes = _sections(source, Columns(parse_columns(columns)))
+    found, titled, notes = _sections(
+        source, Columns(parse_columns(columns)), checked_encoding(encoding)
+    )
     kept, left_out = distinct(found, whole=titled)
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     for note in [*notes, f"titles left out: {listed}"] if listed else notes:
@@ -79,7 +84,9 @@ def pairs(
     return table
 
 
-def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[str]]:
+def _sections(
+    source: str, columns: Columns, encoding: str | None
+) -> tuple[list[Section], bool, list[str]]:
     """Read the sections of a corpus; whether they are titled documents of a table; and notes."""
     place, notes = Path(source), list[str]()
     beir, is_python = place / "corpus.jsonl", source.startswith(PYTHON)
@@ -92,9 +99,9 @@ def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[
         sections, notes = python_sections(source.removeprefix(PYTHON))
         return sections, False, notes
     if files:
-        texts = ((str(file), "".join(text_lines(file))) for file in files)
+        texts = ((str(file), "".join(text_lines(file, encoding=encoding))) for file in files)
         return [own for name, text in texts for own in sections_of(text, name)], False, notes
-    rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes))
+    rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes, encoding))
     titled = [
         Section(name, "", title, [text.removeprefix(title).strip()], kind_of(title, "title"))
         for name, title, text in rows
@@ -105,10 +112,12 @@ def _sections(source: str, columns: Columns) -> tuple[list[Section], bool, list[
     return [own for name, _, text in rows for own in sections_of(text, name)], False, notes
 
 
-def _documents(place: str, columns: Columns, notes: list[str]) -> Iterator[tuple[str, str, str]]:
+def _documents(
+    place: str, columns: Columns, notes: list[str], encoding: str | None
+) -> Iterator[tuple[str, str, str]]:
     """Yield id, title and text of the documents in a file or folder; what is missing is empty."""
     problems = Problems()
-    files = open_texts(place, "documents", columns, notes)
+    files = open_texts(place, "documents", columns, notes, encoding)
     columns.check_used([("documents", file.name, file.columns) for file in files])
     for file in files:
         chosen = columns.choose(file.columns, "documents", file.name)
