@@ -208,13 +208,9 @@ def other_sources(tables: partial[str], data: list[str]) -> list[str]:
     from opera.data.loading import table_source
     from opera.data.sources import kind_of_files
 
-    encoding, skip = tables.keywords["encoding"], tables.keywords["skip_bad_rows"]
-    return [
-        table_source(expand_user(each, "--also"), None, encoding, skip)
-        if kind_of_files(each) == "tables"
-        else each
-        for each in data
-    ]
+    how = None, tables.keywords["encoding"], tables.keywords["skip_bad_rows"]
+    given = [(each, kind_of_files(each) == "tables") for each in data]
+    return [table_source(each, *how) if table else each for each, table in given]
 
 
 def one_source(data: str | None, **given: Any) -> str:
