@@ -28,7 +28,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, load_and_check
 
 MEASURES = ["nDCG@10", "R@20"]
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -61,15 +61,15 @@ def variants(stage: str, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def load(source: str, model: str, future: str | None) -> tuple[Prepared, FrozenVectors]:
     """Load data with a dev split, and the vectors of a model."""
     recipe = make_recipe({**START, "adapter": None, "future": future})
-    prepared = prepare(load_data(source), model, recipe)
-    return prepared, encode_all(prepared.encoder, prepared.data, "title_text")
+    prepared = load_and_check(load_data(source), model, recipe)
+    return prepared, encode_all(prepared.model.encoder, prepared.data.drawn, "title_text")
 
 
 def measure(prepared: Prepared, vectors: FrozenVectors, values: dict[str, Any]) -> dict[str, Any]:
     """Train once; return the means on dev by share of W, and the seconds of training."""
     shared = values["adapter"] == "shared"
     recipe = make_recipe({**values, "adapter": "both"} if shared else values)
-    model = adapter_model(prepared.encoder.dimension, recipe.train.adapter_kind or "query", "cpu")
+    model = adapter_model(prepared.model.encoder.dimension, recipe.train.adapter_kind or "query", "cpu")
     set_vectors(model, vectors)
     if shared:
         model[1].sub_modules["document"] = model[1].sub_modules["query"]
@@ -90,7 +90,7 @@ def by_share(model: SentenceTransformer, prepared: Prepared) -> dict[str, list[f
     for share in SHARES:
         scaled = {name: torch.lerp(torch.eye(len(value)), value, share) for name, value in whole.items()}
         model.load_state_dict(scaled)
-        means = evaluate_encoder(Encoder(model, use_cache=False), prepared.data, "dev", MEASURES).measures
+        means = evaluate_encoder(Encoder(model, use_cache=False), prepared.data.drawn, "dev", MEASURES).measures
         found[str(share)] = [round(means[name], 5) for name in MEASURES]
     return found
 

@@ -28,7 +28,7 @@ from opera.runs.folder import RunWriter
 from opera.training.guard.rule import Kind, choose_share
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 from worlds import MODEL
 
 SHARES = tuple(n / 8 for n in range(9))
@@ -91,13 +91,13 @@ def measure_curves(
     queries = data.training_split().n_queries
     fixed = {"seed": seed, "logging_steps": 1000, "save_steps": 10**6}
     recipe = make_recipe({"method": method, **fixed, **settings})
-    prepared = prepare(data, MODEL, recipe)
-    pretrained = embed(prepared.model, data)
+    prepared = load_and_check(data, MODEL, recipe)
+    pretrained = embed(prepared.model.trained, data)
     training_set = build_training_set(prepared)
     folder = Path(tempfile.mkdtemp())
     try:
         train(
-            prepared.model,
+            prepared.model.trained,
             training_set,
             prepared.recipe.make_method(training_set.pairs, training_set.scores, 1),
             prepared.settings,
@@ -105,7 +105,7 @@ def measure_curves(
         )
     finally:
         shutil.rmtree(folder)
-    trained = embed(prepared.model, data)
+    trained = embed(prepared.model.trained, data)
     return Curves(
         dev=curve(pretrained, trained, data, "dev"),
         test=curve(pretrained, trained, data, "test"),

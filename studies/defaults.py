@@ -31,7 +31,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 from page import ROOT, fill, need, table_lines
 
 SHARED = ROOT.parent / "shared"
@@ -102,17 +102,17 @@ def run_values(model: str, name: str, values: Mapping[str, Any], seed: int) -> d
 def measure(model: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Train once, without a guard; return dev and test before and after, and the seconds of training."""
     recipe = make_recipe({**values, "save_steps": 10_000, "eval_steps": 10_000})
-    prepared = prepare(load(name), MODELS[model], recipe)
-    data = prepared.data
+    prepared = load_and_check(load(name), MODELS[model], recipe)
+    data = prepared.data.drawn
     before = _before(model, data)
     training_set = build_training_set(prepared)
     method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
     settings = prepared.settings.with_values({"eval_steps": None})  # dev is drawn, but no step measures it
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
-        train(prepared.model, training_set, method, settings, RunWriter(Path(folder)))
+        train(prepared.model.trained, training_set, method, settings, RunWriter(Path(folder)))
         seconds = round(time.perf_counter() - start, 1)
-    encoder = Encoder(prepared.model, use_cache=False, show_progress=False)
+    encoder = Encoder(prepared.model.trained, use_cache=False, show_progress=False)
     return {"before": before, "after": _measures(encoder, data), "seconds": seconds}
 
 

@@ -27,7 +27,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, load_and_check
 
 MODEL = "../shared/models/potion-base-4m"
 SETS = ("entailmentbank", "scifact", "nfcorpus", "toollens")
@@ -58,18 +58,18 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     """Train once; return test nDCG@10 before and after."""
     name = job["method"].split(":")[0]
     values = {**SHARED, **KINDS[job["kind"]], **METHODS[job["method"]], "method": name, "seed": job["seed"]}
-    prepared = prepare(load_data(f"../shared/data/{job['data']}"), MODEL, make_recipe(values))
+    prepared = load_and_check(load_data(f"../shared/data/{job['data']}"), MODEL, make_recipe(values))
     prepared.encode()
-    before = _test(prepared.encoder, prepared)
+    before = _test(prepared.model.encoder, prepared)
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
         method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
-        train(prepared.model, training_set, method, prepared.settings, RunWriter(Path(folder)))
-    return {"before": before, "after": _test(Encoder(prepared.model, use_cache=False), prepared)}
+        train(prepared.model.trained, training_set, method, prepared.settings, RunWriter(Path(folder)))
+    return {"before": before, "after": _test(Encoder(prepared.model.trained, use_cache=False), prepared)}
 
 
 def _test(encoder: Encoder, prepared: Prepared) -> float:
-    return evaluate_encoder(encoder, prepared.data, "test", [MEASURE]).measures[MEASURE]
+    return evaluate_encoder(encoder, prepared.data.drawn, "test", [MEASURE]).measures[MEASURE]
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

@@ -30,7 +30,7 @@ from opera.methods.scores import PairScores
 from opera.runs.folder import RunWriter
 from opera.training.train import train
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, load_and_check
 from page import ROOT, fill, need, table_lines
 from release_sampler import ReleaseSampler, load_release
 from worlds import DATA, MODEL, load_world
@@ -49,7 +49,7 @@ def training_set() -> tuple[Prepared, TrainingSet]:
     """NFCorpus with the small static model, prepared as a run with the release's preset."""
     trained = {"method": "dp", "preset": "release", "seed": 0, "max_steps": 400, "learning_rate": 1e-3}
     quiet = {"logging_steps": 1000, "save_steps": 10**6, "per_device_train_batch_size": BATCH}
-    prepared = prepare(load_world("nfcorpus"), MODEL, make_recipe({**trained, **quiet, "negatives": "random"}))
+    prepared = load_and_check(load_world("nfcorpus"), MODEL, make_recipe({**trained, **quiet, "negatives": "random"}))
     return prepared, build_training_set(prepared)
 
 
@@ -147,7 +147,7 @@ def frozen_or_latest(prepared: Prepared, trained_on: TrainingSet) -> float:
     plan = Plan(0, settings.max_steps or 0, BATCH)
     method = WatchedPruning(trained_on.pairs, plan, SETTINGS, trained_on.scores)
     with tempfile.TemporaryDirectory() as folder:
-        train(prepared.model, trained_on, method, settings, RunWriter(Path(folder)))
+        train(prepared.model.trained, trained_on, method, settings, RunWriter(Path(folder)))
     return float(np.mean(method.distances))
 
 

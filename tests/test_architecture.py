@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import importlib
 import re
 import subprocess
 import sys
@@ -137,3 +138,15 @@ def test_no_global_random_state() -> None:
         text = path.read_text()
         for forbidden in ("np.random.seed", "torch.manual_seed", "random.seed(", "default_rng("):
             assert forbidden not in text, f"{path.name} uses {forbidden}"
+
+
+def test_what_studies_benchmarks_and_tools_import_of_the_package_exists() -> None:
+    """They run for minutes to hours, so nobody notices otherwise."""
+    root = Path(__file__).parents[1]
+    for path in sorted(path for folder in ("studies", "benchmarks", "tools") for path in (root / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "opera":
+                module = importlib.import_module(str(node.module))
+                for name in (each.name for each in node.names):
+                    known = hasattr(module, name) or f"{node.module}.{name}" in MODULES
+                    assert known, f"{path.relative_to(root)}: {node.module} has no {name}"
