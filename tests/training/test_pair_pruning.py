@@ -461,3 +461,25 @@ def test_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
     assert first["cut"]["steps"] == 5
     assert len(set(np.round(first["one"]["scores"][0], 3))) > 5
     assert first["across"]["weights"] != pytest.approx(first["one"]["weights"])
+
+
+def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> None:
+    """Of 500 rows about 12 topics, 200 have the answer of another row."""
+    rng = np.random.default_rng(0)
+    topics, false = rng.integers(12, size=500), np.arange(500) % 5 < 2
+    answered = np.where(false, rng.permutation(topics), topics)
+    question, answer = (
+        [" ".join(f"t{topic}w{word}" for word in rng.choice(words, 3, replace=False)) for topic in own]
+        for own, words in ((topics, range(4, 8)), (answered, range(4)))
+    )
+    data, own = Dataset.from_dict({"question": question, "answer": answer}), open_model(static_model)
+    args = arguments(tmp_path, max_steps=80, per_device_train_batch_size=32, learning_rate=0.1)
+    pruning = PairPruning(own, data, "denoise", args=args)
+    with pytest.raises(opera.SettingError, match="'' is no data set that was trained on"):
+        pruning.false_pairs()
+    trainer_of(pruning, args, data, MultipleNegativesRankingLoss(own)).train()
+    found = pruning.false_pairs()
+    assert found is not None
+    assert found.low < found.share < found.high
+    wrong = topics != answered
+    assert np.nanmean(found.probability[wrong]) > np.nanmean(found.probability[~wrong]) + 0.2

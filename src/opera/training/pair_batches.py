@@ -7,8 +7,9 @@ import json
 import logging
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.encoder.embeddings import Vectors
+from opera.methods.first_visits import FalsePairs, estimate
 from opera.retrieval.encoder import Encoder
 from opera.training.callbacks import service_names
 from opera.training.sampler import NotObservedError, PairSampler
@@ -111,6 +113,15 @@ class PrunedSet:
         self.sampler.observe(step, pair_ids, similarity, loss, p)
         self.sampler.finish(step)
 
+    def false_pairs(self, seed: int) -> FalsePairs | None:
+        """Return what first visits say of the rows; NaN for one without."""
+        visits = self.sampler.visits()
+        if (found := estimate(self.rows.pairs, visits, seed)) is None:
+            return None
+        by_row = np.empty_like(found.probability)
+        by_row[self.rows.row_of_pair] = np.where(visits.visited, found.probability, np.nan)
+        return replace(found, probability=by_row)
+
     def curves(self) -> dict[str, float]:
         """Return the method's schedule at the last step that was trained, and the share of pairs
         trained so far.
@@ -118,6 +129,36 @@ class PrunedSet:
         prefix = f"{self.rows.name}_" if self.rows.name else ""
         values = {**self.sampler.schedule, "coverage": float(self.sampler.trained.mean())}
         return {f"{prefix}{name}": value for name, value in values.items() if not math.isnan(value)}
+
+
+class SamplerOf:
+    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data
+    set.
+
+    Trainers save their arguments by pickle; what they save of this is only that it was there.
+    """
+
+    def __init__(self, batches: Callable[..., Any]) -> None:
+        self._batches = batches
+
+    def __call__(self, dataset: Dataset, **how: Any) -> Any:
+        """Return the batch sampler; arguments are those of any batch sampler of
+        sentence-transformers.
+        """
+        return self._batches(dataset, **how)
+
+    def __deepcopy__(self, memo: Any) -> SamplerOf:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return partial, (_saved_sampler,)
+
+
+def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
+    raise SettingError(
+        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and "
+        "set args.batch_sampler = pruning.sampler"
+    )
 
 
 def check_arguments(args: Any) -> None:

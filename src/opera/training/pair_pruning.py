@@ -8,13 +8,11 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetBatchSamplers
 from torch import Tensor, nn
@@ -26,6 +24,7 @@ from opera.core.errors import ModelError, RunFolderError, SettingError, Training
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import shown
 from opera.methods import AUTO, DEFAULT_METHOD, Plan, method_named
+from opera.methods.first_visits import FalsePairs
 from opera.training.checkpoint import read_state, write_state
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
@@ -35,6 +34,7 @@ from opera.training.pair_batches import (
     Given,
     ListsOpened,
     PrunedSet,
+    SamplerOf,
     check_arguments,
     read_all,
 )
@@ -116,7 +116,7 @@ class PairPruning:
             scored = self.method.needs_scores(self.method_settings)
             vectors = rows.encode(model, self._prompts) if scored else None
             self._sets.append(PrunedSet(rows, vectors, self._waiting))
-        self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
+        self.sampler, self.callback = SamplerOf(self.batches), PruningCallback(self)
 
     def watch(self, loss: Any) -> Any:
         """Let a loss report what the method observes; returns the loss, to be passed to the
@@ -140,6 +140,26 @@ class PairPruning:
         """
         begun = [part for part in self._sets if hasattr(part, "sampler")]
         return {name: value for part in begun for name, value in part.curves().items()}
+
+    def false_pairs(self, name: str = WHOLE) -> FalsePairs | None:
+        """Say which rows look false by their first visits so far (docs/false-labels.md), whatever
+        the method.
+
+        Args:
+            name: of the data set, where there are several.
+
+        Returns:
+            The share of false pairs with its interval, and the ``probability`` of each row of the
+            data set, float32, NaN before its first visit; ``None`` while fewer than 300 rows were
+            trained on.
+
+        Raises:
+            SettingError: before training, or for an unknown name.
+        """
+        part = next((part for part in self._sets if part.rows.name == name), None)
+        if part is None or not hasattr(part, "sampler"):
+            raise SettingError(f"PairPruning: {shown(name)} is no data set that was trained on")
+        return part.false_pairs(self._seed)
 
     def batches(self, dataset: Any, **how: Any) -> Any:
         """Return the batch sampler of a data set: ours where it trains, the usual one for any
@@ -349,36 +369,6 @@ class PairPruning:
 def _updates(args: Any, loader: Any) -> int:
     """Optimizer steps per epoch."""
     return max(1, -(-len(loader) // int(args.gradient_accumulation_steps)))
-
-
-class SamplerOf:
-    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data
-    set.
-
-    Trainers save their arguments by pickle; what they save of this is only that it was there.
-    """
-
-    def __init__(self, pruning: PairPruning) -> None:
-        self._pruning = pruning
-
-    def __call__(self, dataset: Dataset, **how: Any) -> Any:
-        """Return the batch sampler; arguments are those of any batch sampler of
-        sentence-transformers.
-        """
-        return self._pruning.batches(dataset, **how)
-
-    def __deepcopy__(self, memo: Any) -> SamplerOf:
-        return self
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return partial, (_saved_sampler,)
-
-
-def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
-    raise SettingError(
-        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and "
-        "set args.batch_sampler = pruning.sampler"
-    )
 
 
 class PruningCallback(TrainerCallback):  # type: ignore[misc]

@@ -210,7 +210,7 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
         for when in ("before", "after"):
             columns[f"{when} documents"] = moments[when].top_documents
         run.write_pairs(fit.pair_columns())
-        false, visits = fit.false_pairs, fit.method.visits
+        false, visits = fit.false_pairs, fit.visits
         if false is not None:
             run.write_suspicious(suspicious_columns(fit.training_set, false, visits))
         run.write_measures(measures)

@@ -21,6 +21,7 @@ from opera.core.errors import TrainingError
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import Method
+from opera.methods.first_visits import FirstVisits
 from opera.runs.sampling import SamplingRecord, quantised
 from opera.training_set.negatives import Negatives
 
@@ -182,7 +183,7 @@ class PairSampler:
         Raises:
             NotObservedError: if one of these steps is not observed in full.
         """
-        self.apply_until(step - self.lag)
+        self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
         if self.recorder is not None:
             self.recorder.record(step)
@@ -231,6 +232,15 @@ class PairSampler:
         """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag
         on. ``p`` is of :class:`opera.methods.first_visits.FirstVisits`."""
         self._observed.setdefault(step, []).append((pair_ids, similarity, loss, p))
+
+    def visits(self) -> FirstVisits:
+        """Return what first visits found, in the steps that no draw has used yet too."""
+        found = FirstVisits.none(self.pairs.n_pairs)
+        found.load_state_dict(self.method.visits.state_dict())
+        for step in sorted(self._observed):
+            for pair_ids, *_, p in self._observed[step]:
+                found.see(step, pair_ids, p)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps: the method's, steps drawn and not trained,
@@ -309,7 +319,7 @@ class PairSampler:
         negatives = self.negatives.draw(queries, self.n_negatives, self.method.plan.seed, step)
         return np.concatenate([positives, negatives], axis=1)
 
-    def apply_until(self, last: int) -> None:
+    def _apply_until(self, last: int) -> None:
         """Give the method the observations of steps up to ``last``, step by step."""
         while self._applied <= last:
             batches = self._observed.pop(self._applied, [])

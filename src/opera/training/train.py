@@ -26,7 +26,7 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.methods import Method
-from opera.methods.first_visits import FalsePairs
+from opera.methods.first_visits import FalsePairs, FirstVisits
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import (
@@ -72,6 +72,7 @@ class Fit:
         method: what drew the pairs.
         record: how it went, for ``run.json``.
         times_drawn: int64 ``[N]``, how often each training pair was drawn.
+        visits: what the first visit of each pair found.
         seed: of the run.
     """
 
@@ -79,12 +80,13 @@ class Fit:
     method: Method[Any]
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
+    visits: FirstVisits
     seed: int
 
     @cached_property
     def false_pairs(self) -> FalsePairs | None:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
-        return label_check(self.training_set, self.method.visits, self.seed)
+        return label_check(self.training_set, self.visits, self.seed)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -119,7 +121,7 @@ class Fit:
             "injected": made.injected,
             "times_drawn": self.times_drawn,
             "kept": self.method.kept,
-            **visit_columns(self.false_pairs, self.method.visits),
+            **visit_columns(self.false_pairs, self.visits),
             **{name: values for name, values in optional.items() if values is not None},
         }
 
@@ -167,7 +169,7 @@ def fit(
             training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
         )
     if first is not None:
-        take_visits(training_set, method.visits, first.training_set, first.method.visits)
+        take_visits(training_set, method.visits, first.training_set, first.visits)
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
     session.update(**_facts_of(training_set, method))
     callbacks = [session.services, *session.callbacks]
@@ -264,7 +266,6 @@ def train(
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
-    sampler.apply_until(sampler.trained_steps - 1)
     record = TrainingRecord(
         steps=state.global_step,
         resumed_from=resumed_from,
@@ -274,7 +275,7 @@ def train(
         measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
-    return Fit(training_set, method, record, sampler.times_drawn(), settings.seed)
+    return Fit(training_set, method, record, sampler.times_drawn(), sampler.visits(), settings.seed)
 
 
 def make_sampler(
