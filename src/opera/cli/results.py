@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
     from opera.runs.record import FalsePairsRecord
 
+MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
+"""From this share of false pairs on the method against them is named."""
+
 
 def print_before_after(screen: Screen, run: Run) -> None:
     """Print the guard's verdict, and measures on test before and after with the gain in points.
@@ -54,11 +57,12 @@ def print_before_after(screen: Screen, run: Run) -> None:
 
 
 def print_labels(screen: Screen, run: Run) -> None:
-    """Print how many training pairs look false, and where they are listed."""
+    """Print how many training pairs look false, where they are listed, and what to try."""
     from opera.runs.folder import SUSPICIOUS_FILE
 
     if (found := run.record.false_pairs) is not None:
-        screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}")
+        advice = "" if run.settings["method"] == "denoise" or found.low < MANY else TRY
+        screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}{advice}")
 
 
 def labels_sentence(found: FalsePairsRecord, listed: str) -> str:
