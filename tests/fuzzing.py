@@ -1,7 +1,7 @@
 r"""Spoil valid files in all ways; the fuzzers are in tests/fuzz.
 
 A fuzzer starts from valid files, spoils some, and runs what reads them inside ``only_refusals()``. What must hold: they
-are read with every row accounted for, or an ``InputError`` says on one printable line what is wrong. Never another
+are read with every row accounted for, or an ``InputError`` says in printable lines what is wrong. Never another
 exception, a wait, or a half-written entry in the cache. An example:
 
     @given(one_spoilt({"recipe.yaml": b"method: dp"}))
@@ -129,8 +129,9 @@ def only_refusals(also: Callable[[str], bool] = lambda _: True) -> Iterator[list
     except InputError as error:
         message = str(error)
         assert message.strip()
-        assert "\n" not in message
-        assert printable(message) == message, ascii(message)
+        for line in error.lines:
+            assert printable(line) == line, ascii(line)
+            assert "\n" not in line
         assert len(message) < 3000, len(message)
         assert also(message), message
         messages.append(message)

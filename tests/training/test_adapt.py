@@ -181,7 +181,11 @@ def test_a_frame_with_columns_of_its_own(static_model: Path, tmp_path: Path) -> 
 
 
 def test_data_of_another_kind_are_refused(static_model: Path, tmp_path: Path) -> None:
-    for data, said in ((None, "DATA: is missing"), (5, "pairs: must be a table"), ({"query": ["a"]}, "pairs: no col")):
+    for data, said in (
+        (None, "DATA: is missing"),
+        (5, "data: must be a path, got 5"),
+        ({"query": ["a"]}, "pairs: no col"),
+    ):
         with pytest.raises(InputError, match=f"^{said}"):
             opera.adapt(data, model=static_model, out=tmp_path / "run")
 

@@ -167,7 +167,9 @@ def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None
         ("queries", "queries", asked),
     ):
         table, problems = builder.write_texts(kind, read_rows), Problems()
-        refuse_repeated(table, partial(At, ListedTable(f"{source}: {name}", (), source)), problems)
+        listed = ListedTable(f"{source}: {name}", (), source)
+        problems.count(listed, len(table))
+        refuse_repeated(table, partial(At, listed), problems)
         problems.check()
         if len(table) == 0:
             raise DataError(f"{source}: has no {name}")
