@@ -40,6 +40,8 @@ SLOW_SECONDS = 3.0
 """After this long no further step is timed; of slower steps a part of the batch is."""
 TRAINED_AT_ONCE = 3
 """How many times as long as encoding a text its training takes, at a guess: forward and back."""
+BYTES_PER_WEIGHT = 12
+"""Of its gradient and of AdamW's two moments, whatever the batch."""
 STATIC_DOCUMENTS, STATIC_STEPS = 5000, 10
 """Per second, of a small static model on a CPU core."""
 LEAST_SAVED = 0.1
@@ -305,8 +307,13 @@ def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[floa
     at_rest, timer = _memory(device), _Timer()
     writer = RunWriter(folder, writes=False)
     train(prepared.model.trained, training_set, method, own, writer, callbacks=[timer])
-    most, share = _memory(device), whole / batch
-    return float(np.median(timer.seconds)) * share, int(at_rest + (most - at_rest) * share)
+    used, share = _memory(device) - at_rest, whole / batch
+    parameters = sum(
+        own.numel() for own in prepared.model.trained.parameters() if own.requires_grad
+    )
+    fixed = min(used, BYTES_PER_WEIGHT * parameters)
+    memory = at_rest + fixed + (used - fixed) * share
+    return float(np.median(timer.seconds)) * share, int(memory)
 
 
 class _Timer(TrainerCallback):  # type: ignore[misc]
