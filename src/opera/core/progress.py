@@ -62,7 +62,9 @@ class Whole:
             self._seconds[unit] += seconds
 
     def seconds_left(self) -> float | None:
-        """Estimate what is left; ``None`` while the pace of something is not known."""
+        """Estimate what is left; ``None`` without work, or while the pace of some is not known."""
+        if not self._left:
+            return None
         total = 0.0
         for units in self._left.values():
             for unit, number in units.items():

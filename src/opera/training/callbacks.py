@@ -200,13 +200,14 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 class Progress(TrainerCallback):  # type: ignore[misc]
     """The progress of training: steps, time left, loss, and the dev measure where there is one."""
 
-    def __init__(self, metric: str) -> None:
+    def __init__(self, metric: str, shown: bool = True) -> None:
         self._metric, self._postfix = f"eval_{metric}", dict[str, str]()
+        self._shown = shown
         self._bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
-        hidden = not PartialState().is_main_process
+        hidden = not (self._shown and PartialState().is_main_process)
         self._bar = progress(
             "training", state.max_steps, "steps", hidden=hidden, initial=state.global_step
         )

@@ -35,7 +35,7 @@ from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared
 
 STEPS, WARM_UP = 3, 1
-TEXTS = 64
+TEXTS, ROUNDS = 64, 6
 SLOW_SECONDS = 3.0
 """After this long no further step is timed; of slower steps a part of the batch is."""
 TRAINED_AT_ONCE = 3
@@ -263,13 +263,14 @@ def _time_encoding(prepared: Prepared) -> float:
     """Seconds to encode a document."""
     corpus, encoder = prepared.data.drawn.corpus, prepared.model.encoder
     texts = corpus.texts(_some(len(corpus)), prepared.settings.corpus_text)
-    start = time.perf_counter()
-    encoder.encode(texts[:8], "document")  # warms up
-    if time.perf_counter() - start > SLOW_SECONDS / 4:
-        texts = texts[:: max(1, len(texts) // 8)]
-    start = time.perf_counter()
-    encoder.encode(texts, "document")
-    return (time.perf_counter() - start) / len(texts)
+    encoder.encode(texts[:2], "document")  # warms up
+    began, seconds = time.perf_counter(), list[float]()
+    while not seconds or (len(seconds) < ROUNDS and time.perf_counter() - began < SLOW_SECONDS / 2):
+        part = texts if seconds and seconds[0] * len(texts) < SLOW_SECONDS else texts[::8]
+        start = time.perf_counter()
+        encoder.encode(part, "document")
+        seconds.append((time.perf_counter() - start) / len(part))
+    return float(np.median(seconds[1:] or seconds))
 
 
 def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[float, int]:
@@ -306,7 +307,8 @@ def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[floa
     method = recipe.make_method(training_set.pairs, training_set.scores, 1, training_set.mixture)
     at_rest, timer = _memory(device), _Timer()
     writer = RunWriter(folder, writes=False)
-    train(prepared.model.trained, training_set, method, own, writer, callbacks=[timer])
+    model = prepared.model.trained
+    train(model, training_set, method, own, writer, callbacks=[timer], show_progress=False)
     used, share = _memory(device) - at_rest, whole / batch
     parameters = sum(
         own.numel() for own in prepared.model.trained.parameters() if own.requires_grad

@@ -201,6 +201,7 @@ def train(
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
+    show_progress: bool = True,
 ) -> Fit:
     """Train ``model`` in place; with ``resume`` from the newest checkpoint in ``run``, if there is
     one.
@@ -244,7 +245,7 @@ def train(
         loss=loss,
         sampler=sampler,
         on_dev=on_dev if settings.evaluates_on_dev else None,
-        callbacks=[trace, stopper, Progress(measure), *callbacks],
+        callbacks=[trace, stopper, Progress(measure, show_progress), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
