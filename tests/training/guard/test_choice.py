@@ -402,8 +402,8 @@ def test_a_second_training_that_fails_is_not_handed_over(
     first = opera.adapt(data, model=popular_model, out=tmp_path / "first", refit=False, **POPULAR_RUN)
     fit = choice.fit
 
-    def spoilt(session: Any, data: Any, run: Any, phase: str, what: str) -> Any:
-        done = fit(session, data, run, phase, what)
+    def spoilt(session: Any, data: Any, run: Any, phase: str, *more: Any) -> Any:
+        done = fit(session, data, run, phase, *more)
         if phase == "train":
             with torch.no_grad():
                 weights = next(session.prepared.model.trained.parameters())
