@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.stats import rankdata, ttest_1samp, ttest_rel
+from scipy.stats import rankdata, ttest_1samp
 
 import opera
 from opera.core.files import write_parquet
@@ -179,6 +179,12 @@ class Cells:
         found = self.rows.get((name, noise, method))
         return np.mean([row[column] for row in found], axis=0) * 100 if found else None
 
+    def gains(self, name: str, noise: str, method: str, column: str) -> np.ndarray | None:
+        """What each test query gains over ft, the mean over the seeds that both have, in points."""
+        own, base = ({row["seed"]: row for row in self.rows.get((name, noise, m), [])} for m in (method, "ft"))
+        differences = [np.subtract(own[seed][column], base[seed][column]) for seed in own.keys() & base.keys()]
+        return np.mean(differences, axis=0) * 100 if differences else None
+
     def mean(self, name: str, noise: str, method: str, column: str) -> float | None:
         """The mean over queries and seeds."""
         values = self.values(name, noise, method, column)
@@ -233,13 +239,14 @@ def _quality_table(cells: Cells, column: str) -> str:
         base = cells.values(name, noise, "ft", column)
         if base is None:
             continue
-        others = [method for method in METHODS[1:] if cells.values(name, noise, method, column) is not None]
-        p = [ttest_rel(cells.values(name, noise, method, column), base).pvalue for method in others]
-        sure = {method: corrected < 0.05 for method, corrected in zip(others, holm(p), strict=True)}
+        gains = {method: cells.gains(name, noise, method, column) for method in METHODS[1:]}
+        found = {method: values for method, values in gains.items() if values is not None}
+        p = holm([ttest_1samp(values, 0).pvalue for values in found.values()])
+        sure = {method: corrected < 0.05 for method, corrected in zip(found, p, strict=True)}
         row = [name, noise, f"{base.mean():.1f}"]
         for method in METHODS[1:]:
-            mean = cells.mean(name, noise, method, column)
-            row.append("" if mean is None else f"**{mean:.1f}**" if sure[method] else f"{mean:.1f}")
+            gain = f"{found[method].mean():+.1f}".replace("-", "−") if method in found else ""
+            row.append(f"**{gain}**" if sure.get(method) else gain)
         lines.append(row)
     return table_lines(("data", "noise", *METHODS), lines)
 
@@ -257,16 +264,18 @@ def _back_table(cells: Cells) -> str:
         }
         row.append(f"{np.mean(list(lost.values())):.1f}" if lost else "")
         for method in METHODS[1:]:
-            gains = [
-                mean - cells.mean(name, noise, "ft", "after nDCG@10")  # type: ignore[operator]
+            gains = {
+                name: values.mean()
                 for name in lost
-                if (mean := cells.mean(name, noise, method, "after nDCG@10")) is not None
-            ]
-            if len(gains) < len(lost) or not lost:
+                if (values := cells.gains(name, noise, method, "after nDCG@10")) is not None
+            }
+            if not gains:
                 row.append("")
                 continue
-            p = f", p = {ttest_1samp(gains, 0).pvalue:.2g}" if len(gains) > 1 else ""
-            row.append(f"{np.mean(gains):+.1f} ({np.sum(gains) / sum(lost.values()):.0%} back{p})")
+            total, loss = sum(gains.values()), sum(lost[name] for name in gains)
+            p = f", p = {ttest_1samp(list(gains.values()), 0).pvalue:.2g}" if len(gains) > 1 else ""
+            text = f"{total / len(gains):+.1f} ({total / loss:.0%} back{p}; {len(gains)} sets)"
+            row.append(text.replace("-", "−"))
         lines.append(row)
     return table_lines(("noise", "ft loses", *METHODS[1:]), lines)
 
