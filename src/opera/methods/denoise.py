@@ -57,8 +57,9 @@ class Denoise(FineTuning):
         self._update(step)
         drawn, rng = super().draw(step).pair_ids, generator(self.plan.seed, "denoise", step)
         queries = self.pairs.pair_query[drawn].astype(np.int64)
-        stays = rng.random(len(drawn)) < self._largest(queries)
-        chosen = stays & (rng.random(len(drawn)) < self._true[drawn] / self._largest(queries))
+        largest = self._largest(queries)
+        stays = rng.random(len(drawn)) < largest
+        chosen = stays & (rng.random(len(drawn)) < self._true[drawn] / largest)
         queries[~stays] = self._taken(rng, int((~stays).sum()))
         again = np.flatnonzero(~chosen)
         drawn[again] = draw_weighted_documents(

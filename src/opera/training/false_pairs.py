@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from opera.data.pairs import pair_keys
 from opera.methods.first_visits import FalsePairs, FirstVisits, estimate
@@ -35,7 +36,7 @@ def take_visits(
     visits.p[own], visits.step[own] = known.p[others], known.step[others]
 
 
-def _keys(made: TrainingSet) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _keys(made: TrainingSet) -> NDArray[np.int64]:
     return pair_keys(made.query_rows[made.pairs.pair_query], made.pairs.pair_doc)
 
 
@@ -56,8 +57,13 @@ def record_of(found: FalsePairs, visits: FirstVisits) -> FalsePairsRecord:
         low=found.low,
         high=found.high,
         visited=int(visits.visited.sum()),
-        suspicious=int((visits.visited & (found.probability > SUSPICIOUS)).sum()),
+        suspicious=len(_suspicious(found, visits)),
     )
+
+
+def _suspicious(found: FalsePairs, visits: FirstVisits) -> NDArray[np.int64]:
+    """The visited pairs that are more probably false than not."""
+    return np.flatnonzero(visits.visited & (found.probability > SUSPICIOUS))
 
 
 def visit_columns(found: FalsePairs | None, visits: FirstVisits) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def suspicious_columns(
     """List the visited pairs that are more probably false than not, the worst first, with their
     texts.
     """
-    listed = np.flatnonzero(visits.visited & (found.probability > SUSPICIOUS))
+    listed = _suspicious(found, visits)
     listed = listed[np.lexsort((-visits.p[listed], -found.probability[listed]))]
     queries, documents = made.query_rows[made.pairs.pair_query[listed]], made.pairs.pair_doc[listed]
     return {

@@ -69,8 +69,9 @@ class PairPruning:
             data set now.
         dataset: a ``datasets.Dataset``, or several by name, the same objects that the trainer gets.
             The texts of lists of negatives are columns, as many as the shortest list has.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you
-            registered, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
+            ``denoise``, one that you registered, or ``auto`` for
+            :data:`opera.methods.DEFAULT_METHOD`.
         args: the trainer's arguments, for the prompts that the data set is encoded with; needed
             where there are any.
         temperature: divides the cosines in the losses that the method observes; by default that of
