@@ -38,12 +38,8 @@ def main() -> None:
     for name in DATA:
         data = opera.load_data(ROOT / "../shared/data" / name)
         inspections = [opera.inspect(with_noise(data, share), model=ROOT / MODEL, show=0) for share in SHARES]
-        advice = ", ".join(
-            f"{s.advice.if_labels_false or s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}"
-            for s in inspections
-        )
-        rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in inspections), advice])
-    heads = ["", *(f"{share:.0%} injected" for share in SHARES), "advised, in this order"]
+        rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in inspections)])
+    heads = ["", *(f"{share:.0%} injected" for share in SHARES)]
     fill(RESULTS, {"noise-estimate": table_lines(heads, rows)})
     print(RESULTS.read_text())
 

@@ -101,7 +101,7 @@ def test_require_gain_and_the_verdict_first(
     first, *others = done.stdout.strip().splitlines()
     assert re.match(r"(no sure gain on dev|worse): .*nDCG@10", first)
     assert any(line.startswith("warning: 10 dev queries are few") for line in others)
-    assert "ft, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
+    assert "denoise, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
     assert "95% interval" in done.stdout
     assert "SentenceTransformer('kept/model')" in done.stdout
     assert len([message for message in caplog.messages if message.endswith("s so far)")]) >= 6

@@ -91,7 +91,6 @@ def test_scifact_has_test_claims_in_train(shared: Path) -> None:
     assert seen.leaks["test"].leaked_queries > 50
     assert seen.quality.noise < 0.05
     assert seen.quality.auc > 0.95
-    assert seen.advice.method == "ft"
 
 
 def test_word_overlap() -> None:

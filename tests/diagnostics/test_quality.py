@@ -1,4 +1,4 @@
-"""Noise and scoring quality, estimated on data with known labels, and the advice that follows."""
+"""Noise and scoring quality, estimated on data with known labels, and what pruning would keep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import opera
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.advice import RETENTIONS, Advice, advise, dynamic_gain, retention_table
 from opera.diagnostics.quality import (
     Quality,
     area_under_curve,
@@ -19,7 +18,7 @@ from opera.diagnostics.quality import (
     random_similarities,
     relative_rank,
 )
-from opera.methods import DEFAULT_METHOD
+from opera.diagnostics.retentions import RETENTIONS, dynamic_gain, retention_table
 from opera.methods.selection import keep_highest
 from opera.retrieval.encoder import pair_similarities
 from opera.training_set.documents import DocumentPool
@@ -74,7 +73,6 @@ def test_too_few_to_rank_among_give_no_estimate() -> None:
     found = estimate_quality(pairs, lone, labelled, random, documents, DocumentPool(2))
     assert found.noise is None
     assert np.isfinite([found.auc, found.pooled_auc, found.cosine]).all()
-    assert "too few to say which pairs are hard" in " ".join(advise(found, []).reasons)
 
 
 def test_auc() -> None:
@@ -95,12 +93,6 @@ def quality(noise: float | None, auc: float, error: float = 0.0) -> Quality:
     return Quality(auc=auc, noise=noise, noise_error=error, pooled_auc=auc, cosine=0.5, pool=100)
 
 
-def advised(seen: Quality, similarity: np.ndarray = EVEN, pairs: TrainingPairs = PAIRS, most: float = 1.0) -> Advice:
-    advice = advise(seen, [row for row in retention_table(pairs, similarity, RANDOM, seen) if row.k < most])
-    assert advice.method == DEFAULT_METHOD
-    return advice
-
-
 def test_retention_counts_what_sp_would_do() -> None:
     for row in retention_table(PAIRS, EVEN, RANDOM, quality(0.3, 0.9)):
         method, scores = opera.methods.METHODS["sp"], opera.methods.PairScores(PAIRS, EVEN, np.zeros(200))
@@ -111,39 +103,8 @@ def test_retention_counts_what_sp_would_do() -> None:
         assert row.gain >= -1e-9
 
 
-@pytest.mark.parametrize(
-    ("seen", "words"),
-    [
-        (quality(0.01, 0.9), "Few pairs are hard"),
-        (quality(0.12, 0.9, error=0.05), "Few pairs are hard"),  # it cannot be told from 5%
-        (quality(0.4, 0.55), "AUC 0.55"),
-        (quality(0.65, 0.9), "inspect with a better model"),  # more noise than signal is rather a blind model
-    ],
-)
-def test_where_nothing_speaks_for_pruning(seen: Quality, words: str) -> None:
-    advice = advised(seen)
-    assert advice.if_labels_false is None
-    assert words in " ".join(advice.reasons)
-
-
-def test_noise_and_good_scores_suggest_sp_if_labels_are_false() -> None:
-    advice = advised(quality(0.25, 0.95), np.tile([0.9, 0.8, 0.7, 0.1], 50) + EVEN / 100)
-    assert (advice.if_labels_false, advice.k) == ("sp", 0.75)
-    assert "lose 0.0% of the queries" in " ".join(advice.reasons)
-
-
-def test_no_k_that_spares_the_queries_suggests_dp() -> None:
-    pairs = TrainingPairs.from_arrays(np.arange(100), np.arange(100))
-    advice = advised(quality(0.3, 0.9), EVEN[:100], pairs, most=0.9)
-    assert (advice.if_labels_false, advice.k) == ("dp", None)
-    assert "loses more than 10%" in " ".join(advice.reasons)
-
-
 @given(st.floats(0, 1), st.floats(0.01, 0.99))
-def test_any_estimate_gives_advice(noise: float, auc: float) -> None:
+def test_any_estimate_gives_finite_gains(noise: float, auc: float) -> None:
     seen = quality(noise, auc)
     assert [row.k for row in retention_table(PAIRS, EVEN, RANDOM, seen)] == list(RETENTIONS)
-    advice = advised(seen)
-    assert advice.if_labels_false in (None, "sp", "dp")
-    assert (advice.k is not None) == (advice.if_labels_false == "sp")
     assert np.isfinite(dynamic_gain(EVEN, RANDOM, seen))

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN_DUPLICATES = 3
+MUCH = 0.6
+"""From this share of hard pairs on the model is a likelier reason than the labels."""
 SEEN = (
     (0.9, "fine-tuning is mostly safe"),
     (0.5, "some are new, and fine-tuning may not carry over to them"),
@@ -82,7 +84,7 @@ def print_inspection(
     """Print one page: what is wrong, what to do, the pairs to look at; or everything."""
     from opera.data.names import source_title
 
-    advice, counts = inspection.advice, inspection.counts
+    counts = inspection.counts
     screen.heading(f"{source_title(inspection.source)} with {inspection.model}")
     screen.lines(
         ", ".join(number_of(count, name) for name, count in counts.items()),
@@ -91,10 +93,7 @@ def print_inspection(
     screen.heading("\nWhat stands out")
     screen.lines(*(f"- {finding}" for finding in _findings(inspection)))
     screen.heading("\nWhat to do")
-    screen.lines(*(f"- {reason}" for reason in advice.reasons))
-    if advice.if_labels_false is not None:
-        retention = "" if advice.k is None else f" --set k={advice.k:g}"
-        screen.lines(f"- if the hard pairs are wrong: --method {advice.if_labels_false}{retention}")
+    screen.lines(*(f"- {step}" for step in _steps(inspection, listed)))
     if everything:
         _print_counts(screen, inspection)
         _print_similarities(screen, inspection)
@@ -139,6 +138,22 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         yield "only train is given: opera train draws test and dev from it, as --future says."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
         yield few.removeprefix("warning: ")
+
+
+def _steps(inspection: Inspection, listed: Path | None) -> Iterator[str]:
+    """Say what to do next."""
+    noise = inspection.quality.noise
+    if noise is not None and noise > MUCH:
+        yield (
+            "So many labels are rarely wrong: look at the pairs below, or inspect with a better "
+            "model."
+        )
+    if listed is None:
+        yield (
+            "--train FILE.csv trains a model that is not kept and lists the pairs that look false "
+            "to it: what is hard for an untrained model is often right."
+        )
+    yield "opera train draws pairs less that look false, and lists them too."
 
 
 def _print_counts(screen: Screen, inspection: Inspection) -> None:

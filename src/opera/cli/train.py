@@ -80,7 +80,7 @@ def train(
         str | None,
         typer.Option(
             "--method",
-            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise, or one that you "
+            help="denoise (the default), ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you "
             "registered",
         ),
     ] = None,

@@ -20,13 +20,6 @@ from opera.data.combined import one_set
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import seen_share
-from opera.diagnostics.advice import (
-    Advice,
-    Retention,
-    advise,
-    dynamic_gain,
-    retention_table,
-)
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.diagnostics.quality import (
     Quality,
@@ -37,6 +30,7 @@ from opera.diagnostics.quality import (
     relative_rank,
     summarize_similarities,
 )
+from opera.diagnostics.retentions import Retention, dynamic_gain, retention_table
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
@@ -106,7 +100,6 @@ class Inspection:
         seen: for each split but train, the share of its relevant pairs whose document train names.
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
-        advice: the default method, and what to try if labels are false.
         false_pairs: how many training pairs look false to a model that trains on them; ``None``
             without ``train``.
     """
@@ -126,17 +119,13 @@ class Inspection:
     seen: dict[str, float]
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
-    advice: Advice
     false_pairs: FalsePairsRecord | None = None
 
     def __repr__(self) -> str:
         counts = ", ".join(
             f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items()
         )
-        return (
-            f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: "
-            f"{self.advice.method}"
-        )
+        return f"Inspection of {source_title(self.source)} with {self.model}: {counts}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
@@ -173,8 +162,8 @@ def inspect(
 
     Returns:
         Counts, grades, positives per query, similarities, estimated noise, what static pruning
-        would keep, duplicates, how new other splits' documents are, leaks, suspicious pairs and
-        advice; ``as_dict()`` gives it all for JSON.
+        would keep, duplicates, how new other splits' documents are, leaks, and suspicious
+        pairs; ``as_dict()`` gives it all for JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -226,7 +215,6 @@ def inspect(
             for name, own in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
-        advice=advise(quality, retentions),
         false_pairs=None
         if listed is None
         else _trained(original, model, listed, seed=seed, relevant_grade=relevant_grade, **prompts),

@@ -21,7 +21,6 @@ from opera.methods.twostage import StaticThenDynamic
 __all__ = [
     "AUTO",
     "DEFAULT_METHOD",
-    "DEFAULT_REASON",
     "METHODS",
     "PRESET_METHOD",
     "Draw",
@@ -39,15 +38,10 @@ METHODS: Registry[type[Method[Any]]] = Registry("method")
 users add.
 """
 
-AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "ft", "dp"
+AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "denoise", "dp"
 """What ``method`` is by default, the method that it stands for, and the one under a preset of the
-paper.
+paper. ``denoise`` is ``ft`` until labels look false (docs/false-labels.md).
 """
-
-DEFAULT_REASON = (
-    "ft, plain fine-tuning, is the default: none was better on most data sets (docs/samplers.md)."
-)
-"""The evidence for the default, as ``opera train`` and ``opera inspect`` report it."""
 
 M = TypeVar("M", bound=type[Method[Any]])
 

@@ -30,7 +30,7 @@ from opera.methods import METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
-DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "dp"), (0, 1, 2)
+DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "denoise"), (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between cells, so that all cells cannot share them."""
 MAX_LABEL = 200
