@@ -225,7 +225,7 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
     dp, sp+dp, denoise)
 --methods ft:k=0.5 => ft:k=0.5: setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method
     is ft
---baseline dq => --baseline dq: must be one of the methods: ft, dp
+--baseline dq => --baseline dq: must be one of the methods: ft, denoise
 --methods ft,dp --baseline sp => --baseline sp: must be one of the methods: ft, dp
 --jobs 0 => --jobs: must be 1 to 1000, got 0
 --jobs 1000000000 => --jobs: must be 1 to 1000, got 1000000000

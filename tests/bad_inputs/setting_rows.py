@@ -112,7 +112,7 @@ load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: ste
 future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-test', got 'like-train'
 guard=2: must be true or false, got 2
 guard=perhaps: must be true or false, got 'perhaps'
-k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is ft
+k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is denoise
 num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings --all lists all)
 fp16=true => unknown setting 'fp16' (opera train --help-settings --all lists all)
 out=elsewhere => 'out' is not a setting: pass it as the argument or option out

@@ -134,6 +134,6 @@ class TestInspections:
     def test_data_of_one_pair_without_other_splits(self, tmp_path: Path, static_model: Path) -> None:
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
-        text = printed(print_inspection, opera.inspect(path, model=static_model))
+        text = printed(print_inspection, opera.inspect(path, model=static_model), True)
         assert "only train is given" in text
         assert "too few to say which pairs are hard" in text

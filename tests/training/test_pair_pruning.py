@@ -67,8 +67,7 @@ def test_what_is_observed_is_what_was_drawn(method: str, dataset: Dataset, model
 
 def test_a_loss_is_watched_once_and_auto_is_a_method(dataset: Dataset, model: Any) -> None:
     pruning, loss = PairPruning(model, dataset, "auto", temperature=0.1), MultipleNegativesRankingLoss(model)
-    assert pruning.method.name == "ft"
-    assert pruning.curves() == {}
+    assert pruning.method.name == "denoise"
     assert pruning.watch(pruning.watch(loss)) is loss
     (watch,) = pruning._watches.values()
     assert watch.temperature == 0.1

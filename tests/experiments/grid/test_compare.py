@@ -29,7 +29,7 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
     for name in ("negatives", "range", "relevant_grade", "noise", "noise_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
     status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
-    methods = [given["method"]] if "method" in given else ["ft", "dp"]
+    methods = [given["method"]] if "method" in given else ["ft", "dp" if "preset" in given else "denoise"]
     assert [cell.values["method"] for cell in status.cells] == methods
     assert {cell.steps for cell in status.cells} == {given.get("max_steps")}
 

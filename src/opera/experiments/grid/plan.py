@@ -26,11 +26,11 @@ from opera.core.errors import OtherFormatError, RunFolderError, SettingError
 from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import check_run, short_name
-from opera.methods import METHODS, method_named
+from opera.methods import DEFAULT_METHOD, METHODS, PRESET_METHOD, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
-DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "denoise"), (0, 1, 2)
+DEFAULT_SEEDS = (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between cells, so that all cells cannot share them."""
 MAX_LABEL = 200
@@ -115,7 +115,8 @@ def grid_axes(
     given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
     default_steps = (with_preset(shared, ["max_steps"]).get("max_steps"),)
     if methods is None:
-        methods = given.get("method", DEFAULT_METHODS)
+        other = PRESET_METHOD if shared.get("preset") else DEFAULT_METHOD
+        methods = given.get("method", ("ft", other))
     if seeds is None:
         seeds = given.get("seed", DEFAULT_SEEDS)
     if steps is None:
