@@ -143,10 +143,10 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
     cut, other = (tmp_path / name / "checkpoint-4" for name in ("one", "other"))
     whole = (cut / "opera_pruning.npz").read_bytes()
 
-    def resume(rows: Dataset, checkpoint: Path, out: str) -> None:
+    def resume(rows: Dataset, checkpoint: Path, out: str, method: str = "dp") -> None:
         args, own = arguments(tmp_path / out), open_model(static_model)
         loss = MultipleNegativesRankingLoss(own)
-        trainer_of(PairPruning(own, rows, "dp", args=args), args, rows, loss).train(
+        trainer_of(PairPruning(own, rows, method, args=args), args, rows, loss).train(
             resume_from_checkpoint=str(checkpoint)
         )
 
@@ -154,6 +154,10 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
         resume(dataset, other, "one")
     with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: cannot be resumed .* with the same data set"):
         resume(dataset.select(range(41)), other, "other")
+    with pytest.raises(
+        opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\); .* method and arg"
+    ):
+        resume(dataset, other, "other", "ft")
     (cut / "opera_pruning.npz").write_bytes(whole[:-100])
     with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: "):
         resume(dataset, cut, "one")
@@ -278,7 +282,14 @@ def column(values: list[Any]) -> Dataset:
         (lambda d: DatasetDict(), "dataset: holds no data set"),
         (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
         (lambda d: d.select([]), "dataset: has no row: nothing to train on"),
-        (lambda d: column(["a", None]), "dataset: row 1, column 'q': must be a text that is not empty, got None"),
+        (
+            lambda d: column(["a", None]),
+            r"dataset: row 1, column 'q': must be a text that is not empty, got None; dataset.filter\(lambda row: ",
+        ),
+        (
+            lambda d: Dataset.from_dict({"q": ["a"], "d": [["x"]]}),
+            r"dataset: row 0, column 'd': must be a text that is not empty, got \['x'\]; make a row of each text",
+        ),
         (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
         (lambda d: column([1, 2]), "dataset: row 0, column 'q': must be a text that is not empty, got 1"),
         (
@@ -300,6 +311,10 @@ def test_data_that_are_no_pairs(make: Callable[[Dataset], Any], message: str, da
         ({"method": "dp", "alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
         ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
         ({"temperature": 0}, "temperature: must be a number above 0, got 0"),
+        (
+            {"method": {}},
+            "method: must be a name such as 'denoise', got 'dict'; the trainer's arguments are .* args=args",
+        ),
         ({"temperature": "warm"}, "temperature: must be a number above 0, got 'warm'"),
         ({"args": {}}, "args: must be SentenceTransformerTrainingArguments, got {}"),
         (
@@ -323,6 +338,8 @@ def test_models_and_losses_that_do_not_fit(dataset: Dataset, model: Any, static_
         PairPruning(torch.nn.Linear(2, 2), dataset)
     with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
         PairPruning(model, dataset).watch(MultipleNegativesRankingLoss(open_model(static_model)))
+    with pytest.raises(opera.SettingError, match=r"^loss: must be a loss or its class, got None"):
+        PairPruning(model, dataset, temperature=np.float32(0.1)).watch(None)
     bert = open_model(bert_model)
     with pytest.raises(opera.SettingError, match=r"^method=infobatch: weighs each pair's loss, and GISTEmbedLoss"):
         PairPruning(bert, dataset, "infobatch").watch(GISTEmbedLoss(bert, bert))
@@ -342,11 +359,11 @@ class Swapping(SentenceTransformerTrainer):  # type: ignore[misc]
     [
         ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: more than the .* distinct queries"),
         ({}, {"watched": False}, "PairPruning: no loss is watched"),
-        ({}, {"rows": 20}, "PairPruning: the trainer reads other batches; the trainer's train_dataset must be the"),
-        ({"batch_sampler": "no_duplicates"}, {"sampler": False}, "PairPruning: the trainer reads other batches; "),
+        ({}, {"rows": 20}, "PairPruning: the trainer's train_dataset is another object than .* filter"),
+        ({"batch_sampler": "no_duplicates"}, {"sampler": False}, "args.batch_sampler: must be pruning.sampler, got "),
         ({"batch_sampler": "no_duplicates"}, {"sampler": False, "callback": False}, "PairPruning: the loss got a batch "
          "that was not drawn"),
-        ({}, {"callback": False}, "PairPruning: a training that it does not know of begins; .* pruning.callback"),
+        ({}, {"callback": False}, "PairPruning: a training .* callback does not know of; pass callbacks"),
         ({"gradient_accumulation_steps": 2}, {"trainer": Swapping}, "PairPruning: the loss got other queries"),
         ({"prompts": {"question": "common1 "}}, {"args": False}, "args.prompts=.*: the pairs were scored with None"),
         ({"eval_strategy": "steps", "eval_steps": 2}, {"evaluates": True}, "PairPruning: dataset is read again, by"),
@@ -474,11 +491,52 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     data, own = Dataset.from_dict({"question": question, "answer": answer}), open_model(static_model)
     args = arguments(tmp_path, max_steps=80, per_device_train_batch_size=32, learning_rate=0.1)
     pruning = PairPruning(own, data, "denoise", args=args)
-    with pytest.raises(opera.SettingError, match="'' is no data set that was trained on"):
+    with pytest.raises(opera.SettingError, match=r"^false_pairs: nothing is trained yet"):
         pruning.false_pairs()
+    with pytest.raises(opera.SettingError, match=r"^false_pairs: name must be one of '', got 'a'"):
+        pruning.false_pairs("a")
     trainer_of(pruning, args, data, MultipleNegativesRankingLoss(own)).train()
     found = pruning.false_pairs()
     assert found is not None
     assert found.low < found.share < found.high
+    assert str(found).startswith("FalsePairs(share=0.")
+    assert "array" not in str(found)
+    listed = found.probability[found.suspicious]
+    assert (np.diff(listed) <= 0).all()
+    assert len(listed) == (found.probability > 0.5).sum() > 100
     wrong = topics != answered
     assert np.nanmean(found.probability[wrong]) > np.nanmean(found.probability[~wrong]) + 0.2
+
+
+def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_model: Path, tmp_path: Path) -> None:
+    """Never before, or before. A pair that nothing was comparable with is not ranked later, when it was trained."""
+    things = [f"t{topic}w{word}" for topic in range(4) for word in range(3)]
+    rows = Dataset.from_dict(
+        {"q": [thing for thing in things for _ in range(4)], "d": [f"{a} {b}" for a in things for b in things[:4]]}
+    )
+    model = open_model(static_model)
+    args = arguments(tmp_path, num_train_epochs=3, per_device_train_batch_size=4)
+    pruning = PairPruning(model, rows, "ft", args=args)
+    trainer = trainer_of(pruning, args, rows, MultipleNegativesRankingLoss(model))
+    (part,), seen, ranked = pruning._sets, set[str](), set[int]()
+    plain = part.train
+
+    def train(step: int, pairs: Any, similarity: Any, loss: Any, p: Any) -> None:
+        own = part.rows.rows(pairs)
+        before = [rows[row]["d"] in seen for row in own]
+        for value, own_before in zip(p, before, strict=True):
+            others = before.count(own_before) - 1
+            assert np.isnan(value) == (others == 0)
+            if others:  # (a + 1/2) / (b + 1), a a whole number: nothing scores the same
+                assert value * (others + 1) % 1 == pytest.approx(0.5, abs=1e-5)
+        new = [row for row in own if row not in trained]
+        ranked.update(row for row, value in zip(own, p, strict=True) if row in new and not np.isnan(value))
+        trained.update(own)
+        seen.update(rows[row]["d"] for row in own)
+        plain(step, pairs, similarity, loss, p)
+
+    trained = set[int]()
+    part.train = train  # type: ignore[method-assign]
+    trainer.train()
+    visited = set(part.rows.rows(np.flatnonzero(part.sampler.visits().visited)))
+    assert visited == ranked < trained

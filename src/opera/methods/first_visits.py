@@ -10,7 +10,7 @@ discovery rate (Efron 2001).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,8 @@ LATER = 2000
 """The share is of the later half of the visits, by a better model, but of this many at least."""
 RESAMPLES = 500
 """Draws of queries for the interval of the share."""
+SUSPICIOUS = 0.5
+"""A pair that is more probably false than this is listed."""
 
 
 def false_share(p: FloatArray) -> float:
@@ -103,17 +105,18 @@ class FalsePairs:
     """What first visits say of all pairs.
 
     Attributes:
-        probability: float32 ``[N]``, that a pair is false; of one not visited, the share of the
-            queries with about as many documents.
         share: of the pairs that are false.
         low: lower end of its 95% interval, by a bootstrap over queries.
         high: upper end.
+        probability: float32 ``[N]``, that a pair is false; NaN for one not visited.
+        suspicious: int64 ``[m]``, the pairs more probably false than not, the worst first.
     """
 
-    probability: NDArray[np.float32]
     share: float
     low: float
     high: float
+    probability: NDArray[np.float32] = field(repr=False)
+    suspicious: NDArray[np.int64] = field(repr=False)
 
 
 def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
@@ -152,7 +155,10 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, seed: int) -> FalsePairs
             drawn = rng.integers(len(seen), size=len(seen))
             draws[draw] += part * min(1.0, above[drawn].sum() / seen[drawn].sum())
     low, high = np.quantile(draws, [0.025, 0.975])
-    return FalsePairs(probability_false(pairs, visits), total, float(low), float(high))
+    probability = np.where(visits.visited, probability_false(pairs, visits), np.float32(np.nan))
+    listed = np.flatnonzero(probability > SUSPICIOUS)
+    listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
+    return FalsePairs(float(total), float(low), float(high), probability, listed)
 
 
 def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[BoolArray]:

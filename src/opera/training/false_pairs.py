@@ -18,8 +18,6 @@ from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")
 
-SUSPICIOUS = 0.5
-"""A pair that is more probably false than this is listed."""
 TEXT = 300
 """Characters of a document that the list shows."""
 
@@ -57,13 +55,8 @@ def record_of(found: FalsePairs, visits: FirstVisits) -> FalsePairsRecord:
         low=found.low,
         high=found.high,
         visited=int(visits.visited.sum()),
-        suspicious=len(_suspicious(found, visits)),
+        suspicious=len(found.suspicious),
     )
-
-
-def _suspicious(found: FalsePairs, visits: FirstVisits) -> NDArray[np.int64]:
-    """The visited pairs that are more probably false than not."""
-    return np.flatnonzero(visits.visited & (found.probability > SUSPICIOUS))
 
 
 def visit_columns(found: FalsePairs | None, visits: FirstVisits) -> dict[str, Any]:
@@ -74,14 +67,9 @@ def visit_columns(found: FalsePairs | None, visits: FirstVisits) -> dict[str, An
     return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
 
 
-def suspicious_columns(
-    made: TrainingSet, found: FalsePairs, visits: FirstVisits
-) -> dict[str, list[Any]]:
-    """List the visited pairs that are more probably false than not, the worst first, with their
-    texts.
-    """
-    listed = _suspicious(found, visits)
-    listed = listed[np.lexsort((-visits.p[listed], -found.probability[listed]))]
+def suspicious_columns(made: TrainingSet, found: FalsePairs) -> dict[str, list[Any]]:
+    """List the pairs that are more probably false than not, the worst first, with their texts."""
+    listed = found.suspicious
     queries, documents = made.query_rows[made.pairs.pair_query[listed]], made.pairs.pair_doc[listed]
     return {
         "probability_false": np.round(found.probability[listed].astype(float), 3).tolist(),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError, TrainingError
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable
@@ -31,11 +31,13 @@ from opera.training.callbacks import service_names
 from opera.training.sampler import NotObservedError, PairSampler
 from opera.training_set.documents import KnownPositives
 
+AGAIN = (
+    "make a PairPruning for each training, and evaluate on another object than the one that trains "
+    "(dataset.select(range(len(dataset))))"
+)
 ADVICE = (
     "the trainer's train_dataset must be the dataset that PairPruning was given, "
-    "args.batch_sampler its sampler, and callbacks hold pruning.callback; make a PairPruning for "
-    "each training, and evaluate on another object than the one that trains "
-    "(dataset.select(range(len(dataset))))"
+    f"args.batch_sampler its sampler, and callbacks hold pruning.callback; {AGAIN}"
 )
 """What to do where the trainer does not train on what was drawn."""
 
@@ -56,6 +58,7 @@ class PrunedSet:
     Attributes:
         rows: its pairs.
         known: the positives of each query.
+        seen: bool per document, whether it was trained as a positive.
         vectors: the untrained model's, of queries and documents, where the method starts from them.
         sampler: draws, from when training begins.
         length: batches per epoch, over all processes; 0 until a trainer asks for them.
@@ -72,13 +75,17 @@ class PrunedSet:
     ) -> None:
         self.rows, self.vectors, self._waiting = rows, vectors, waiting
         self.known = KnownPositives.of(rows.pairs)
+        self.seen = np.zeros(len(rows.data.corpus), dtype=bool)
 
     def __len__(self) -> int:
         return self.length
 
     def __iter__(self) -> Iterator[list[int]]:
         if not hasattr(self, "sampler"):
-            raise SettingError(f"PairPruning: a training that it does not know of begins; {ADVICE}")
+            raise SettingError(
+                "PairPruning: a training or evaluation begins that its callback does not know of; "
+                f"pass callbacks=[pruning.callback] to the trainer; {AGAIN}"
+            )
         # Several data sets begin an epoch together: what was not trained in the last one comes
         # again.
         for given in [given for given in self._waiting if given.source is self]:
@@ -101,6 +108,19 @@ class PrunedSet:
                 f"training than the lag of {self.sampler.lag} allows; {ADVICE}"
             ) from None
 
+    def not_ranked(self, step: int) -> BoolArray:
+        """Mark for each query of a batch the documents that its own is not ranked among, bool ``[m,
+        m]``: known positives, and those that were trained where its own was not, or the reverse.
+
+        Each training as a negative lowers a document everywhere. So a false document that was never
+        trained would rank above those that were.
+        """
+        pairs, ids = self.rows.pairs, self.sampler.pairs_of(step)
+        documents = pairs.pair_doc[ids]
+        seen: BoolArray = self.seen[documents]
+        known = self.known.contains(pairs.pair_query[ids][:, None], documents)
+        return np.asarray(known | (seen[:, None] != seen))
+
     def train(
         self,
         step: int,
@@ -110,17 +130,20 @@ class PrunedSet:
         p: NDArray[np.float32],
     ) -> None:
         """Note that a batch was trained, and what was seen of it."""
-        self.sampler.observe(step, pair_ids, similarity, loss, p)
+        # Not ranked at its first visit, a pair never is: by then the model has seen it.
+        first = np.where(self.sampler.trained[pair_ids], np.float32(np.nan), p)
+        self.sampler.observe(step, pair_ids, similarity, loss, first)
         self.sampler.finish(step)
+        self.seen[self.rows.pairs.pair_doc[pair_ids]] = True
 
     def false_pairs(self, seed: int) -> FalsePairs | None:
         """Return what first visits say of the rows; NaN for one without."""
-        visits = self.sampler.visits()
-        if (found := estimate(self.rows.pairs, visits, seed)) is None:
+        found = estimate(self.rows.pairs, self.sampler.visits(), seed)
+        if found is None:
             return None
-        by_row = np.empty_like(found.probability)
-        by_row[self.rows.row_of_pair] = np.where(visits.visited, found.probability, np.nan)
-        return replace(found, probability=by_row)
+        rows, by_row = self.rows.row_of_pair, np.empty_like(found.probability)
+        by_row[rows] = found.probability
+        return replace(found, probability=by_row, suspicious=rows[found.suspicious])
 
     def curves(self) -> dict[str, float]:
         """Return the method's schedule at the last step that was trained, and the share of pairs
@@ -380,11 +403,19 @@ def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_
     for row, value in enumerate(values, start=first):
         if not isinstance(value, str) or (of_pair and not value.strip()):
             rule = "a text that is not empty" if of_pair else "a text"
-            raise DataError(
-                f"{place}: row {row}, column {shown(column)}: must be {rule}, got {shown(value)}; "
+            advice = (
                 f"of the columns that are no label ({', '.join(LABEL_COLUMNS)}) the first two are "
                 "the query and its positive, and the others negatives; "
                 f"dataset.remove_columns({shown(column)}) leaves one out"
+            )
+            if value is None or isinstance(value, str):
+                text = f"(row[{shown(column)}] or '').strip()"
+                advice = f"dataset.filter(lambda row: {text}) leaves such rows out"
+            elif of_pair and isinstance(value, list):
+                advice = "make a row of each text; only negatives may be lists"
+            raise DataError(
+                f"{place}: row {row}, column {shown(column)}: must be {rule}, got {shown(value)}; "
+                f"{advice}"
             )
 
 

@@ -46,7 +46,8 @@ class LossWatch:
         temperature: of the reported InfoNCE; ``None`` for that of the loss.
         begin: called before each loss of training.
         observe: called after it.
-        known: returns which positives of the batch are known positives of each query, ``[m, m]``.
+        not_ranked: returns which positives of the batch each pair's is not ranked among, ``[m,
+            m]``.
 
     Attributes:
         weighs: whether pairs can have weights under this loss.
@@ -63,10 +64,10 @@ class LossWatch:
         temperature: float | None,
         begin: Begin,
         observe: Observe,
-        known: Callable[[], Tensor],
+        not_ranked: Callable[[], Tensor],
     ) -> None:
         self.model, self.loss, self.begin, self.observe = model, loss, begin, observe
-        self.known = known
+        self.not_ranked = not_ranked
         self.temperature = temperature if temperature is not None else temperature_of(loss)
         self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
         self._embedded: list[Tensor] = []
@@ -111,10 +112,10 @@ class LossWatch:
         parts = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, CELLS // (columns * len(parts[0])))
         gather = gather_values if self.across else None
-        known = self.known().to(parts[0].device)
+        not_ranked = self.not_ranked().to(parts[0].device)
         found = []
         for part, cosines, losses in pair_losses(parts, self.temperature, size, gather):
-            p = p_values(cosines, known[part], part.start)
+            p = p_values(cosines, not_ranked[part], part.start)
             found.append((cosines[:, part].diagonal(), losses, p))
         similarity, losses, p = (torch.cat(values) for values in zip(*found, strict=True))
         return similarity, losses, p

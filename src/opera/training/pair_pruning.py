@@ -8,6 +8,7 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
 from opera.training.pair_batches import (
     ADVICE,
+    AGAIN,
     WHOLE,
     Given,
     ListsOpened,
@@ -99,7 +101,12 @@ class PairPruning:
             raise ModelError(
                 f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
             )
-        number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+        if not isinstance(method, str):
+            raise SettingError(
+                f"method: must be a name such as 'denoise', got {shown(type(method).__name__)}; "
+                "the trainer's arguments are given as args=args"
+            )
+        number = isinstance(temperature, Real) and not isinstance(temperature, bool)
         if temperature is not None and not (number and 0 < temperature < math.inf):
             raise SettingError(f"temperature: must be a number above 0, got {shown(temperature)}")
         if args is not None:
@@ -128,8 +135,8 @@ class PairPruning:
                 or a dictionary of either by the name of the data set.
 
         Raises:
-            SettingError: if the loss has no temperature and none is given, or if the method weighs
-                pairs and the loss cannot.
+            SettingError: for anything but losses, if the loss has no temperature and none is
+                given, or if the method weighs pairs and the loss cannot.
         """
         if isinstance(loss, Mapping):
             return {name: self._watch(one, name) for name, one in loss.items()}
@@ -150,16 +157,19 @@ class PairPruning:
             name: of the data set, where there are several.
 
         Returns:
-            The share of false pairs with its interval, and the ``probability`` of each row of the
-            data set, float32, NaN before its first visit; ``None`` while fewer than 300 rows were
-            trained on.
+            The share of false pairs with its interval, the ``probability`` of each row of the
+            data set, float32, NaN without a first visit, and the ``suspicious`` rows, int64, the
+            worst first; ``None`` while fewer than 300 rows were trained on.
 
         Raises:
             SettingError: before training, or for an unknown name.
         """
         part = next((part for part in self._sets if part.rows.name == name), None)
-        if part is None or not hasattr(part, "sampler"):
-            raise SettingError(f"PairPruning: {shown(name)} is no data set that was trained on")
+        if part is None:
+            names = ", ".join(shown(part.rows.name) for part in self._sets)
+            raise SettingError(f"false_pairs: name must be one of {names}, got {shown(name)}")
+        if not hasattr(part, "sampler"):
+            raise SettingError("false_pairs: nothing is trained yet; call it after trainer.train()")
         return part.false_pairs(self._seed)
 
     def batches(self, dataset: Any, **how: Any) -> Any:
@@ -177,7 +187,7 @@ class PairPruning:
         if part.length:
             raise TrainingError(
                 f"PairPruning: {part.rows.data.source} is read again, by a second training or an "
-                f"evaluation; {ADVICE}"
+                f"evaluation; {AGAIN}"
             )
         size, queries = how["batch_size"], part.rows.pairs.n_queries
         if size > queries:
@@ -219,8 +229,16 @@ class PairPruning:
                 "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the "
                 "trainer is made"
             )
+        if args.batch_sampler is not self.sampler:
+            raise SettingError(
+                f"args.batch_sampler: must be pruning.sampler, got {shown(args.batch_sampler)}"
+            )
         if not all(part.length for part in self._sets):
-            raise SettingError(f"PairPruning: the trainer reads other batches; {ADVICE}")
+            raise SettingError(
+                "PairPruning: the trainer's train_dataset is another object than the dataset that "
+                "PairPruning was given, as filter, map, shuffle and select return; give both the "
+                "same"
+            )
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
@@ -258,9 +276,12 @@ class PairPruning:
         if not args.ignore_data_skip:
             updates = trained_steps % _updates(args, loader)
             skipped = updates * args.gradient_accumulation_steps * process_count()
+        if int(state["method"]) != zlib.crc32(self.method.name.encode()):
+            raise ValueError(f"it is of another method than {self.method.name}")
         for number, part in enumerate(self._sets):
             own = state[str(number)]
             part.sampler.load_state_dict(own["sampler"])
+            part.seen[part.rows.pairs.pair_doc[part.sampler.trained]] = True
             part.to_skip = part.sampler.trained_steps - int(own["epoch_start"]) if skipped else 0
         if (found := sum(part.to_skip for part in self._sets)) != skipped:
             raise ValueError(
@@ -269,10 +290,11 @@ class PairPruning:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps, for :meth:`resume`."""
-        return {
+        sets = {
             str(number): {"sampler": part.sampler.state_dict(), "epoch_start": part.epoch_start}
             for number, part in enumerate(self._sets)
         }
+        return {"method": zlib.crc32(self.method.name.encode()), **sets}
 
     def _sampler(self, part: PrunedSet, draws: int, lag: int) -> PairSampler:
         rows, processes, scores = part.rows, process_count(), None
@@ -299,6 +321,8 @@ class PairPruning:
         return PairSampler(method, rows.pairs, None, 0, part.batch_size, lag)
 
     def _watch(self, loss: Any, name: str) -> nn.Module:
+        if not callable(loss):
+            raise SettingError(f"loss: must be a loss or its class, got {shown(loss)}")
         made = loss if isinstance(loss, nn.Module) else loss(self.model)
         if any(watch.loss is made for watch in self._watches.values()):
             return made
@@ -308,7 +332,7 @@ class PairPruning:
                 "the same"
             )
         watch = LossWatch(
-            self.model, made, self.temperature, self._take, self._observe, self._known
+            self.model, made, self.temperature, self._take, self._observe, self._not_ranked
         )
         if self.method.weighs and not watch.weighs:
             raise SettingError(
@@ -351,12 +375,9 @@ class PairPruning:
                 f"{rows.data.source}; {ADVICE}"
             )
 
-    def _known(self) -> Tensor:
-        """Mark the positives of this process's batch that its queries have: bool ``[m, m]``."""
+    def _not_ranked(self) -> Tensor:
         own = self._taken[process_index()]
-        pairs, ids = own.source.rows.pairs, own.source.sampler.pairs_of(own.step)
-        known = own.source.known.contains(pairs.pair_query[ids][:, None], pairs.pair_doc[ids])
-        return torch.from_numpy(known)
+        return torch.from_numpy(own.source.not_ranked(own.step))
 
     def _observe(self, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
         """Pass on what every process saw of its batch."""
@@ -407,7 +428,7 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
         except (KeyError, ValueError, TrainingError) as error:
             raise RunFolderError(
                 f"{file}: cannot be resumed ({error}); resume a checkpoint of args.output_dir, "
-                "with the same data set"
+                "with the same data set, method and arguments"
             ) from None
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -212,7 +212,7 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
         run.write_pairs(fit.pair_columns())
         false, visits = fit.false_pairs, fit.visits
         if false is not None:
-            run.write_suspicious(suspicious_columns(fit.training_set, false, visits))
+            run.write_suspicious(suspicious_columns(fit.training_set, false))
         run.write_measures(measures)
         run.write_per_query(columns)
         if guard is not None:
