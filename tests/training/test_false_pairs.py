@@ -102,6 +102,22 @@ def test_the_list_can_be_given_back(run: opera.Run, topics: Path, static_model: 
     assert again.record.data.notes[-1].endswith("suspicious_pairs.csv are left out of train and dev")
 
 
+def test_a_list_leaves_the_drawn_test_as_it_was(run: opera.Run, static_model: Path, tmp_path: Path) -> None:
+    """So that both runs are measured by the same queries, and ``evaluate`` finds them."""
+    texts = [f"the {word} of number {at}" for at in range(60) for word in ("colour", "price")]
+    data = opera.RetrievalData.from_pairs([f"which {text}" for text in texts], texts)
+    (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{at},d{at}\n" for at in range(40)))
+    call: dict[str, Any] = {"model": static_model, "max_steps": 2, "future": "new-documents"}
+    whole = opera.adapt(data, out=tmp_path / "whole", **call)
+    without = opera.adapt(data, out=tmp_path / "without", drop_pairs=tmp_path / "list.csv", **call)
+    assert without.per_query()["query_id"].to_pylist() == whole.per_query()["query_id"].to_pylist()
+    assert without.pairs().num_rows < whole.pairs().num_rows
+    with pytest.raises(opera.RunFolderError, match="drop_pairs: the run has"):
+        opera.adapt(data, out=without.path, resume=True, **call)
+    found = opera.evaluate(data, model=without.path)
+    assert found.measures["nDCG@10"] == without.measures["after"]["nDCG@10"]
+
+
 def test_the_report_has_them(run: opera.Run, tmp_path: Path) -> None:
     assert run.record.false_pairs is not None
     page = opera.report(run.path, out=tmp_path / "report.html").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from opera.data.tables.columns import Columns
 from opera.data.tables.files import open_pairs
 from opera.data.tables.load import parts_of
 from opera.data.tables.problems import Problems
+from opera.data.tables.rows import ALWAYS_UTF8
 
 IDS = ("query_id", "doc_id")
 LEFT = ("train", "dev")
@@ -67,7 +67,7 @@ def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
             or all of train's.
     """
     found = _read(path, data, IDS, "is it the list of another data set?")
-    sets, dropped = [], 0
+    sets, dropped, tested = [], 0, 0
     for own, (rows, _) in zip(each_set(data), found.of_sets, strict=True):
         listed = Qrels.from_arrays(*rows, np.ones(len(rows[0]), dtype=np.int64))
         left = dict(own.splits)
@@ -75,12 +75,14 @@ def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
             false = listed.contains(left[split])
             dropped += int((left[split].grades[false] > 0).sum())
             left[split] = left[split].select_judgements(~false)
-        digest = hashlib.sha256(own.fingerprint.encode() + listed.keys.tobytes()).hexdigest()
-        sets.append(replace(own, splits=left, fingerprint=digest))
+        if (test := own.splits.get("test")) is not None:
+            tested += int((test.grades[listed.contains(test)] > 0).sum())
+        sets.append(replace(own, splits=left))
     if not dropped or not any(own.splits["train"].has_relevant.any() for own in sets):
         what = "no relevant pair" if not dropped else "every pair"
         raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
     count = f"{dropped:,} of the {found.rows:,} pairs of {path} are left out of train and dev"
+    count += f"; {tested:,} are of test, which stays as it is" if tested else ""
     sets[0] = replace(sets[0], notes=(*sets[0].notes, count))
     return with_sets(data, sets)
 
@@ -104,7 +106,7 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
     """
     read: dict[str, list[Any]] = {name: [] for name in (*IDS, "score")}
     problems = Problems()
-    for _, table in open_pairs([("train", str(path))], Columns(), []):
+    for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
         own_names = _columns(table.name, table.columns, columns)
         names = dict(zip(columns, ([own] for own in own_names), strict=True))
         for part in parts_of(table, names, problems):

@@ -15,7 +15,6 @@ from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.data.loading import Given, named_source
-from opera.data.pair_files import without_pairs
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.runs.folder import Run
@@ -110,7 +109,9 @@ def foresee(
     from opera.training.session import announce
     from opera.training_set.prepare import load_and_check
 
-    prepared = load_and_check(checked.data, checked.model, checked.recipe)
+    prepared = load_and_check(
+        checked.data, checked.model, checked.recipe, dropped=checked.dropped
+    )
     announce(prepared)
     return time_run(prepared, checked.started)
 
@@ -121,6 +122,7 @@ class Checked:
 
     Attributes:
         data: the data, loaded; several sets as one.
+        dropped: the table of pairs to leave out of train and dev, if there is one.
         model: as :func:`opera.retrieval.models.load_model` takes it.
         folder: the run folder to write.
         recipe: all settings.
@@ -130,6 +132,7 @@ class Checked:
     """
 
     data: RetrievalData
+    dropped: Path | None
     model: str
     folder: Path
     recipe: Recipe
@@ -181,6 +184,4 @@ def check(
         reads += [] if dropped is None else [dropped]
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
-    if dropped is not None:
-        loaded = without_pairs(loaded, dropped)
-    return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
+    return Checked(loaded, dropped, str(model), folder, recipe, resume, overwrite, started)

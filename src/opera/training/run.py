@@ -79,7 +79,7 @@ def prepare(
     main = processes.is_main_process
     with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
         prepared = load_and_check(
-            checked.data, checked.model, checked.recipe, processes.num_processes
+            checked.data, checked.model, checked.recipe, processes.num_processes, checked.dropped
         )
         arguments = training_arguments(
             prepared.settings, prepared.model.trained, RunWriter(folder).checkpoints

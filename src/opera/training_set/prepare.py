@@ -89,6 +89,7 @@ class Prepared:
             "processes": self.processes,
             "data_fingerprint": self.data.drawn.fingerprint,
             "model_fingerprint": self.model.encoder.fingerprint,
+            **({} if self.data.left is None else {"drop_pairs": self.data.left}),
             **({} if teacher is None else {"teacher_fingerprint": teacher.fingerprint}),
         }
 
@@ -128,7 +129,11 @@ class Prepared:
 
 
 def load_and_check(
-    data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1
+    data: RetrievalData,
+    model_source: str,
+    recipe: Recipe,
+    processes: int = 1,
+    dropped: Path | None = None,
 ) -> Prepared:
     """Load the model and check data, model and settings against each other; writes nothing.
 
@@ -137,13 +142,14 @@ def load_and_check(
         model_source: what :func:`opera.retrieval.models.load_model` takes.
         recipe: all settings.
         processes: how many processes train together.
+        dropped: a table of pairs to leave out of train and dev.
 
     Raises:
         InputError: for invalid input.
     """
     settings = recipe.train
     settings.given_per_device(processes)  # to refuse early
-    run_data = prepare_data(data, recipe)
+    run_data = prepare_data(data, recipe, dropped)
     brought = data.query_prompt
     if brought is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": brought}).query_prompt

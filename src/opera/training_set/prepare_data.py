@@ -17,7 +17,7 @@ from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
-from opera.data.pair_files import with_teacher
+from opera.data.pair_files import with_teacher, without_pairs
 from opera.data.qrels import Qrels
 from opera.data.splits import Future, assumed_future, draw_missing_splits, recurring
 from opera.retrieval.measures import parse_measures
@@ -42,6 +42,8 @@ class RunData:
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
             split.
         negatives: the kind of explicit negatives.
+        left: fingerprint of the training pairs that a table of pairs to leave out left; ``None``
+            without one.
     """
 
     original: RetrievalData
@@ -49,6 +51,7 @@ class RunData:
     whole: RetrievalData
     future: Future | None
     negatives: str
+    left: int | None = None
 
     @property
     def dev_drawn(self) -> bool:
@@ -96,8 +99,9 @@ class RunData:
         return bool(shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
 
 
-def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
-    """Draw the missing splits, and check everything that a run needs of its data; writes nothing.
+def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Path | None = None) -> RunData:
+    """Draw the missing splits, leave out the pairs of the table ``dropped``, and check everything
+    that a run needs of its data; writes nothing.
 
     Raises:
         InputError: if the data lacks something, or a setting contradicts it.
@@ -105,7 +109,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    drawn, whole, future = _drawn(data, settings)
+    drawn, whole, future = _drawn(data, settings, dropped)
     for own in each_set(drawn):
         train = own.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -120,7 +124,8 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     check_negatives(negatives, drawn, settings)
     for original, own in zip(each_set(data), each_set(drawn), strict=True):
         check_noise(original, own, settings)
-    return RunData(data, drawn, whole, future, negatives)
+    left = None if dropped is None else drawn.training_split().pairs().fingerprint
+    return RunData(data, drawn, whole, future, negatives, left)
 
 
 def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
@@ -173,7 +178,7 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
 
 
 def _drawn(
-    data: RetrievalData, settings: TrainSettings
+    data: RetrievalData, settings: TrainSettings, dropped: Path | None
 ) -> tuple[RetrievalData, RetrievalData, Future | None]:
     """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
@@ -189,14 +194,19 @@ def _drawn(
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
     graded = for_each(partial(_with_notes, settings), graded)
-    draw = partial(
-        draw_missing_splits,
-        graded,
-        seed=settings.seed,
-        test_fraction=TEST_FRACTION,
-        future=settings.future,
-    )
-    drawn = draw(needs_dev=settings.needs_dev)
+
+    def draw(needs_dev: bool) -> RetrievalData:
+        own = draw_missing_splits(
+            graded,
+            seed=settings.seed,
+            test_fraction=TEST_FRACTION,
+            future=settings.future,
+            needs_dev=needs_dev,
+        )
+        # after the draw, so that runs with a list and without one have the same test
+        return own if dropped is None else without_pairs(own, dropped)
+
+    drawn = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         drawn.judged_qrels(split)
     if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
@@ -210,7 +220,7 @@ def _drawn(
     several: Future = "like-test" if "like-test" in futures else "both"
     future = futures.pop() if len(futures) == 1 else several
     given = all("dev" in own.splits for own in each_set(graded))
-    return drawn, drawn if given else draw(needs_dev=False), future
+    return drawn, drawn if given else draw(False), future
 
 
 def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
