@@ -107,8 +107,16 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{P_CSV} --columns query=a,query=b", "--columns: the role query is given twice", write("p.csv", "a,b\n")),
     Bad(f"{P_CSV} --columns query=qestion", "--columns query=qestion: no file has such a column that could be the "
         "query; did you mean 'question'? (p.csv: 'question', 'answer')", write("p.csv", "question,answer\na,b\n")),
+    Bad(f"{P_CSV} --columns query=Ticket,document=body", "--columns query=Ticket: p.csv has no such column; did you "
+        "mean 'ticket#'? (it has: 'ticket#', 'body')", write("p.csv", "ticket#,body\na,b\n")),
+    Bad(f"{P_CSV} --columns document=body", "p.csv: no column has a name known for the query; its columns are 'x', "
+        "'body'; say which to take, as in --columns document=body,query=x; if the first line is no header: --columns "
+        "query=1", write("p.csv", "x,body\na,b\n")),
     Bad(f"{P_JSONL} --columns grade=s", "p.jsonl:1: column 's' must hold numbers, but holds list<item: string>",
         write("p.jsonl", '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n')),
+    Bad(f"{P_CSV.replace('.csv', '.tsv')} --skip-bad-rows", "p.tsv:3: a quotation mark begins a text that ends on a "
+        "later line, as Excel writes them; TSV has one row per line, and quotation marks are part of the text: rename "
+        "the file to .csv, which may have tabs", write("p.tsv", 'query\tdocument\n"a" b\tc\n"d\ne"\tf\n')),
     Bad(P_CSV, "p.csv: is empty; it must have at least one row", write("p.csv", "")),
     Bad(P_CSV, "p.csv:3: byte 0xe9 (character 6) is not UTF-8; the file looks like cp1252; try --encoding cp1252",
         write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),

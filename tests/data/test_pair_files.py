@@ -70,8 +70,7 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
         ("t.parquet", "PAR1", r"t\.parquet: cannot be read \("),
     ],
 )
-def test_bad_files_are_refused(beir: Path, tmp_path: Path, name: str, text: str | bytes, message: str
-) -> None:
+def test_bad_files_are_refused(beir: Path, tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DataError, match=message):
         with_teacher(load_data(beir), tmp_path / name)

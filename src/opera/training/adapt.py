@@ -109,9 +109,7 @@ def foresee(
     from opera.training.session import announce
     from opera.training_set.prepare import load_and_check
 
-    prepared = load_and_check(
-        checked.data, checked.model, checked.recipe, dropped=checked.dropped
-    )
+    prepared = load_and_check(checked.data, checked.model, checked.recipe, dropped=checked.dropped)
     announce(prepared)
     return time_run(prepared, checked.started)
 

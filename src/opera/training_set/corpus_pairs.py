@@ -123,7 +123,9 @@ def _documents(
         chosen = columns.choose(file.columns, "documents", file.name)
         if "text" not in chosen:
             lines = isinstance(file, DelimitedTable)
-            raise unknown_columns(file.name, file.columns, ["text"], chosen, "documents", lines)
+            raise unknown_columns(
+                file.name, file.columns, ["text"], chosen, "documents", lines, columns
+            )
         for part in parts_of(file, chosen, problems):
             (text,), nothing = part["text"], [""] * part.n_rows
             ids = [own.ids().to_pylist() for own in part["id"]] or [nothing]

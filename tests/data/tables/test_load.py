@@ -73,6 +73,14 @@ def test_two_columns_of_texts_are_recognised(tmp_path: Path, header: str) -> Non
     assert data.notes == (f"pairs.csv: read {first!r} as query, {second!r} as document",)
 
 
+def test_columns_are_found_in_any_case_and_with_spaces_around_them(tmp_path: Path) -> None:
+    path = write(tmp_path, "pairs.csv", 'Nr, Customer Question ,"Agent\nReply",agent reply\n1,one,a,b\n')
+    data = load_data(path, columns="query=customer question,document=agent reply")
+    assert (data.queries.texts(), data.corpus.texts()) == (["one"], ["b"])
+    with pytest.raises(DataError, match=r"^--columns document=AGENT REPLY: .* has no such column"):  # two are alike
+        load_data(path, columns="query=Customer Question,document=AGENT REPLY")
+
+
 def test_texts_that_differ_in_white_space_alone_are_one(tmp_path: Path) -> None:
     path = write(tmp_path, "p.csv", 'query,document,title\na,x  y,t\n a,"x\r\ny",t\nb,x y\u00a0,t\nb,xy,t\nb,x y,\n')
     data = load_data(path)

@@ -64,7 +64,13 @@ _PARTS = re.compile(r",(?=\s*[\w.]+=)")
 
 def normal(name: str) -> str:
     """A column's name as :data:`RECOGNISED` has it."""
-    return name.strip().lower().replace("-", "_").replace(" ", "_")
+    return "_".join(name.lower().replace("-", "_").split())
+
+
+def found_as(column: str, names: Sequence[str]) -> str | None:
+    """The name that a user means by a column: itself, or else the one name that reads alike."""
+    alike = [name for name in names if normal(name) == normal(column)]
+    return column if column in names else alike[0] if len(alike) == 1 else None
 
 
 def role_of(name: str, kind: TableKind) -> str | None:
@@ -103,7 +109,7 @@ class Columns:
         """Refuse a column that no file had; ``has`` are kind, name and columns of each file."""
         for role, column in self.given:
             only = Columns(((role, column),))
-            if not any(only.of(kind) and column in columns for kind, _, columns in has):
+            if not any(only.of(kind) and found_as(column, columns) for kind, _, columns in has):
                 listed = "; ".join(f"{name}: {names_of(columns)}" for _, name, columns in has)
                 hint = nearest(column[:100], [own for _, _, columns in has for own in columns])
                 raise DataError(
@@ -119,8 +125,8 @@ class Columns:
         """
         chosen: dict[str, list[str]] = {}
         for role, column in self.of(kind):
-            if column in names:
-                chosen.setdefault(role, []).append(column)
+            if (name := found_as(column, names)) is not None:
+                chosen.setdefault(role, []).append(name)
         named = {column for columns in chosen.values() for column in columns}
         asked = "q" in map(normal, names)  # "a" alone says nothing
         found: dict[str, list[str]] = {}
@@ -188,6 +194,7 @@ def unknown_columns(
     chosen: Mapping[str, list[str]],
     kind: TableKind,
     may_lack_header: bool,
+    given: Columns,
 ) -> DataError:
     """The error of a file without a column for some roles: its columns, and the option to write."""
     if kind == "pairs" and {"_id", "text"} <= set(names):
@@ -195,11 +202,19 @@ def unknown_columns(
             f"{place}: holds texts and no pairs, as in a BEIR folder; "
             "give the folder that has its qrels/"
         )
+    for role, column in given.of(kind):
+        if role in missing:
+            return DataError(
+                f"--columns {role}={shortened(column)}: {place} has no such column"
+                f"{nearest(column[:100], names)} (it has: {names_of(names)})"
+            )
     taken = [name for columns in chosen.values() for name in columns]
     free = [name for name in names if name not in taken and len(name) <= MOST_NAME]
     free += ["COLUMN"] * len(missing)
     where = "" if kind == "pairs" else f"{kind}."
-    wanted = ",".join(f"{where}{role}={name}" for role, name in zip(missing, free, strict=False))
+    said = [f"{role}={column}" for role, column in given.given]
+    asked = [f"{where}{role}={name}" for role, name in zip(missing, free, strict=False)]
+    wanted = ",".join([*said, *asked])
     by_number = ",".join(f"{where}{role}={at}" for at, role in enumerate(missing, start=1))
     return DataError(
         f"{place}: no column has a name known for the {' and the '.join(missing)}; "

@@ -17,8 +17,15 @@ from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
 from opera.data.encodings import checked_encoding, is_utf8
 from opera.data.names import SPLIT_NAMES, TABLES
-from opera.data.tables.columns import Columns, TableKind, parse_columns, role_of
-from opera.data.tables.rows import ArrowTable, DelimitedTable, JsonTable, TableFile, is_qrels
+from opera.data.tables.columns import Columns, TableKind, found_as, parse_columns, role_of
+from opera.data.tables.rows import (
+    ALWAYS_UTF8,
+    ArrowTable,
+    DelimitedTable,
+    JsonTable,
+    TableFile,
+    is_qrels,
+)
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
@@ -316,7 +323,7 @@ def _open(
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)
-    if encoding is not None and is_utf8(file):
+    if encoding not in (None, ALWAYS_UTF8) and is_utf8(file):
         notes.append(f"{file.name}: is UTF-8, and is read as that, not as {encoding}")
         encoding = None
     if suffix in (".jsonl", ".ndjson"):
@@ -332,7 +339,7 @@ def _open(
 
     def is_header(cells: list[str]) -> bool:
         """CSV has one unless columns are given by number; TSV if a column of it is known."""
-        if {column for _, column in given.of(kind)} & set(cells):
+        if any(found_as(column, cells) for _, column in given.of(kind)):
             return True
         telling = ("query", "document", "query_id", "document_id", "id")
         known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)

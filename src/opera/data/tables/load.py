@@ -111,7 +111,7 @@ def _notes(read: Sequence[tuple[TableFile, Chosen]]) -> list[str]:
 
 def _text_columns(file: TableFile, kind: TableKind, given: Columns) -> dict[str, list[str]]:
     chosen = given.choose(file.columns, kind, file.name)
-    _check_there(file, ("id", "text"), chosen, kind)
+    _check_there(file, ("id", "text"), chosen, kind, given)
     return chosen
 
 
@@ -129,19 +129,23 @@ def _pair_columns(
                 f"{file.name}: holds ids of {kind} ({shown(chosen[f'{role}_id'][0])}) and not "
                 f"their texts; give these with --{kind} FILE"
             )
-    _check_there(file, kinds, chosen, "pairs")
+    _check_there(file, kinds, chosen, "pairs", given)
     if "documents" in known:
         chosen.pop("title", None)
     return chosen
 
 
 def _check_there(
-    file: TableFile, roles: Iterable[str], chosen: Mapping[str, list[str]], kind: TableKind
+    file: TableFile,
+    roles: Iterable[str],
+    chosen: Mapping[str, list[str]],
+    kind: TableKind,
+    given: Columns,
 ) -> None:
     if missing := [role for role in roles if role not in chosen]:
         lines = isinstance(file, DelimitedTable)
         names = file.first_line if isinstance(file, DelimitedTable) else file.columns
-        raise unknown_columns(file.name, names, missing, chosen, kind, lines)
+        raise unknown_columns(file.name, names, missing, chosen, kind, lines, given)
 
 
 def write_texts(

@@ -285,6 +285,12 @@ QUOTES = (
     'it is doubled: "5"" pipe"'
 )
 
+OPENED = (
+    "a quotation mark begins a text that ends on a later line, as Excel writes them; TSV has one "
+    "row per line, and quotation marks are part of the text: rename the file to .csv, which may "
+    "have tabs"
+)
+
 
 class DelimitedTable(TextFile):
     """A CSV or TSV file, or TREC's qrels. Every value is a text: an id such as 007 stays as it is.
@@ -337,6 +343,8 @@ class DelimitedTable(TextFile):
             next(records)
         for record in records:
             number, fields, _, problem = record
+            if len(fields) < len(self.columns) and self._opens(fields[-1]):
+                raise DataError(f"{self.place(number)}: {OPENED}")
             if problem is None and len(fields) != len(self.columns):
                 rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
                 problem = BadRow(rule, f"{len(fields)}: {self._joined(fields)}")
@@ -347,6 +355,10 @@ class DelimitedTable(TextFile):
                 yield record
             else:
                 problems.refuse(At(self, number), problem.rule, problem.value)
+
+    def _opens(self, field: str) -> bool:
+        """Whether the last field of a line of TSV begins a text that goes on in the next lines."""
+        return not self._csv and field.startswith('"') and field.count('"') % 2 == 1
 
     def _joined(self, fields: Sequence[str]) -> str:
         return shown((self.delimiter or " ").join(fields))
