@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -228,12 +229,17 @@ def test_quickstart_spares_a_folder_of_the_users_own(run_opera: Opera, tmp_path:
     assert [path.name for path in tmp_path.rglob("*")] == ["quickstart", "data"]
 
 
-def test_ctrl_c_in_the_quickstart_prints_how_to_start_again(run_opera: Opera, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("opera.training.quickstart.load_python", interrupt)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_quickstart_prints_how_to_start_again(
+    number: signal.Signals, run_opera: Opera, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it trains. Process 1 of a container gets SIGTERM only if it has a handler."""
+    monkeypatch.setattr("opera.training.quickstart.load_python", lambda *_: signal.raise_signal(number))
+    if number != signal.SIGINT:
+        before = signal.signal(number, lambda *_: None)
     done = run_opera("quickstart")
+    if number != signal.SIGINT:
+        signal.signal(number, before)
     assert done.returncode == 130
     assert "interrupted; the same command with --overwrite starts again" in done.stderr
 

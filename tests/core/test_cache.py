@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,17 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in kind.iterdir()} == {"abc", ".new.part"}
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777, 0o2775])
+def test_who_may_write_to_the_cache_may_add_entries_of_each_kind(mode: int, tmp_path: Path) -> None:
+    """A cache that several users share, as containers with users of their own do."""
+    tmp_path.chmod(mode)
+    kind = cached("vectors", "abc", write).parent
+    assert stat.S_IMODE(kind.stat().st_mode) == mode
+    kind.chmod(0o700)  # its owner's choice
+    cached("vectors", "def", write)
+    assert stat.S_IMODE(kind.stat().st_mode) == 0o700
+
+
 def test_a_full_disk_is_one_sentence() -> None:
     def fill(folder: Path) -> None:
         raise OSError(28, "No space left on device", str(folder / "a"))
@@ -133,8 +145,14 @@ def test_a_full_disk_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("file", r"=.*/file: cannot be used as the cache \(not a directory\); set OPERA_CACHE to a folder"),
-        ("file/x", r"=.*/file/x: cannot be used as the cache \(not a directory\); set OPERA_CACHE to a folder"),
+        (
+            "file",
+            r"=.*/file: cannot be used as the cache \(.*/file/vectors: not a directory\); set OPERA_CACHE to a folder",
+        ),
+        (
+            "file/x",
+            r"=.*/file/x: cannot be used as the cache \(.*/file/x: not a directory\); set OPERA_CACHE to a folder",
+        ),
         ("x" * 300, " .*: the name is too long"),
         ("loop/x", " .*: its links lead in a circle"),
         ("~nobody at all/x", " .*: there is no such user"),

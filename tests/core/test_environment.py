@@ -96,6 +96,7 @@ class TestCores:
     def quota(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delitem(sys.modules, "torch", raising=False)
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
         monkeypatch.setattr(environment, "QUOTA", tmp_path / "cpu.max")
         for name in (*WAITING, THREADS[0]):
             monkeypatch.setenv(name, "")  # so that it is restored
@@ -118,6 +119,16 @@ class TestCores:
     def test_nothing_is_set_that_torch_would_not_read_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
         assert self.changed() == {}
+
+    def test_a_cpu_set_counts_too(self, quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As taskset and SLURM give it."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2, 3, 5}, raising=False)
+        assert self.changed()[THREADS[0]] == "3"
+        assert not environment.threads_are_given()
+        quota.write_text("200000 100000\n")
+        assert environment.usable_cores() == 2
+        monkeypatch.setenv(THREADS[0], "7")
+        assert environment.threads_are_given()
 
     @pytest.mark.parametrize(
         ("text", "wanted"),

@@ -32,7 +32,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(
     beir: Path, static_model: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -62,6 +62,12 @@ def resume(beir: Path, static_model: Path) -> Callable[..., Run]:
     return lambda out, **more: opera.adapt(beir, model=static_model, out=out, **{"resume": True, **TWELVE, **more})
 
 
+def test_who_may_read_the_run_may_read_its_checkpoints(cut: Path) -> None:
+    """safetensors writes files for their owner alone."""
+    files = [path for path in (cut / "checkpoints").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {cut.stat().st_mode & 0o666}
+
+
 @pytest.mark.slow
 def test_a_run_killed_at_any_moment_ends_like_one_never_killed(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     """Every sixth change, with two checkpoints."""

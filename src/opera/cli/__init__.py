@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -38,6 +38,7 @@ from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
 from opera.config.training import TrainSettings
 from opera.core.errors import OperaError, is_out_of_memory
+from opera.core.processes import signals_as_interrupt
 from opera.core.registry import load_extensions
 from opera.core.settings import RULES
 from opera.core.terminal import Unfailing, one_line, printable, say, shortened, shown
@@ -163,8 +164,11 @@ def _run() -> NoReturn:
     try:
         check_launcher()
         load_extensions()
-        status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
-    except KeyboardInterrupt:  # while an extension was imported
+        # process 1 of a container is sent SIGTERM in vain if it has no handler; of several
+        # processes, none may outlive the signal while it waits for the others
+        with nullcontext() if several_processes() else signals_as_interrupt():
+            status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
+    except KeyboardInterrupt:  # outside of a command's work
         say("\nopera: interrupted", file=sys.stderr)
         sys.exit(130)
     except OperaError as error:

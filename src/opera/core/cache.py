@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -190,7 +191,7 @@ def _held(home: Path) -> Iterator[None]:
     path = _lock(home)
     lock = FileLock(path)
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
+        _make_kind(home.parent)
         lock.acquire()
     except OSError as error:
         raise _unusable(error) from None
@@ -201,14 +202,24 @@ def _held(home: Path) -> Iterator[None]:
         lock.release()
 
 
+def _make_kind(folder: Path) -> None:
+    """Make the folder of a kind of entries; who may write to the cache may write there."""
+    if not folder.is_dir():
+        if not folder.parent.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # another process was faster
+            folder.mkdir()
+            folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+
+
 def _unusable(error: OSError) -> OperaError:
     folder = cache_folder()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *EXHAUSTED):
         return storage_error(folder, error, WHERE)
     reason = (error.strerror or str(error)).lower()
     return SettingError(
-        f"OPERA_CACHE={folder}: cannot be used as the cache ({reason}); "
-        "set OPERA_CACHE to a folder that can be written"
+        f"OPERA_CACHE={folder}: cannot be used as the cache ({error.filename or folder}: {reason})"
+        "; set OPERA_CACHE to a folder that can be written"
     )
 
 

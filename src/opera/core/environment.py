@@ -53,11 +53,27 @@ def share_cores() -> None:
         return
     if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    cores = usable_cores()
+    if THREADS[0] not in os.environ and cores < (os.cpu_count() or 1):
+        os.environ[THREADS[0]] = _chosen[THREADS[0]] = str(cores)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: those that its CPU set and its control group leave it,
+    as in a container or a cluster's job.
+    """
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError, ZeroDivisionError):  # another system, or "max"
         used, period = map(int, QUOTA.read_text(encoding="ascii").split())
-        cores = max(1, used // period)
-        if cores < (os.cpu_count() or 1):
-            os.environ.setdefault(THREADS[0], str(cores))
+        cores = min(cores, max(1, used // period))
+    return cores
+
+
+def threads_are_given() -> bool:
+    """Whether the user said how many threads a process starts."""
+    return os.environ.get(THREADS[0]) not in (None, _chosen.get(THREADS[0]))
 
 
 def is_reproducible() -> bool:
@@ -98,6 +114,8 @@ def check_arithmetic() -> None:
 
 
 _problems: list[str] = []
+_chosen: dict[str, str] = {}
+"""What :func:`share_cores` set."""
 
 
 def _find_problems() -> list[str]:

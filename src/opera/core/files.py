@@ -84,11 +84,16 @@ def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] 
         home.parent.mkdir(parents=True, exist_ok=True)
         with _unfinished(home, folder=True) as temporary:
             made = write(temporary)
-            for file in _regular_files(temporary):  # safetensors' files are for their owner alone
-                file.chmod(temporary.stat().st_mode & 0o666)
+            share_as_folder(temporary)
             list_written(temporary, later)
             _take_place(temporary, home)
     return made
+
+
+def share_as_folder(folder: Path) -> None:
+    """Let those who may read a folder read its files: safetensors' are for their owner alone."""
+    for file in _regular_files(folder):
+        file.chmod(folder.stat().st_mode & 0o666)
 
 
 def list_written(folder: Path, later: Sequence[str] = ()) -> None:

@@ -1,12 +1,16 @@
 """What the processes that torchrun started do together; torch.distributed connects them.
 
 Every process calls these functions, in the same order. With one process, each does its work alone.
+And what signals do to one process.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -159,3 +163,27 @@ def _joined() -> bool:
 
 def _torch_distributed() -> Any:
     return sys.modules["torch.distributed"]
+
+
+@contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """Raise a single KeyboardInterrupt on SIGTERM or SIGHUP, as these are often sent twice.
+
+    One that is ignored already, as under nohup, stays so. Needs the main thread, else does nothing.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP) if main}
+    ours = {n: h for n, h in handlers.items() if h not in (signal.SIG_IGN, None)}
+
+    def interrupt(number: int, frame: Any) -> None:
+        for other in ours:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        for number in ours:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)

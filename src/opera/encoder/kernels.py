@@ -37,7 +37,10 @@ def kept_njit(**options: Any) -> Any:
 
 def use_torch_threads() -> None:
     """Let numba work on as many threads as torch does."""
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:  # as numba starts, it gives OpenMP all cores
+        torch.set_num_threads(threads)
 
 
 def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:

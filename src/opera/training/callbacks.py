@@ -152,7 +152,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]
-    """Turns Ctrl-C, or a cluster's SIGTERM, into one more checkpoint and the end of training.
+    """Turns Ctrl-C, a cluster's SIGTERM, or the end of a terminal (SIGHUP, unless it is ignored)
+    into one more checkpoint and the end of training.
 
     A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM changes nothing:
     clusters send it to torchrun and to its processes, and torchrun passes its own on.
@@ -168,8 +169,9 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Install the signal handlers."""
         with suppress(ValueError):  # only the main thread may
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop, if any process received a signal."""

@@ -16,7 +16,7 @@ import numpy as np
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
-from opera.core.files import remove, replace_file
+from opera.core.files import remove, replace_file, share_as_folder
 from opera.core.reading import open_file
 from opera.core.storage import storage_error, writing
 from opera.core.terminal import in_one_line, shortened
@@ -69,6 +69,7 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
 
 def seal(folder: Path) -> None:
     """Mark a checkpoint as complete: the SHA-256 of each of its files."""
+    share_as_folder(folder)
     text = json.dumps(_hashes(folder), indent=1)
     replace_file(
         folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from grids import planned
+from opera.core import environment
+from opera.core.processes import signals_as_interrupt
 from opera.experiments.grid import run
-from opera.experiments.grid.run import Processes, Status, format_duration, run_grid, signals_as_interrupt
+from opera.experiments.grid.run import Processes, Status, format_duration, run_grid
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -68,11 +70,13 @@ def test_the_end_of_a_failed_cells_log_is_shown(
 def test_cores_are_shared_unless_the_user_says_how_many(
     at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(run, "usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert Processes(at_once)._environment.get("OMP_NUM_THREADS") == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert Processes(at_once)._environment["OMP_NUM_THREADS"] == "5"
+    monkeypatch.setitem(environment._chosen, "OMP_NUM_THREADS", "5")  # a container's quota, and not the user
+    assert Processes(at_once)._environment["OMP_NUM_THREADS"] == (threads or "5")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *SIGNALS])

@@ -14,13 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opera.core.environment import threads_are_given, usable_cores
+from opera.core.processes import signals_as_interrupt
 from opera.core.terminal import say
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
@@ -66,9 +68,8 @@ class Processes:
     def __init__(self, at_once: int) -> None:
         # python -m would import what the current folder holds
         self._environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-        if at_once > 1:
-            threads = max(1, (os.cpu_count() or 1) // at_once)
-            self._environment.setdefault("OMP_NUM_THREADS", str(threads))
+        if at_once > 1 and not threads_are_given():
+            self._environment["OMP_NUM_THREADS"] = str(max(1, usable_cores() // at_once))
         self._started: list[subprocess.Popen[str]] = []
         self._lock, self._stopping = threading.Lock(), False
 
@@ -144,30 +145,6 @@ def _how_it_ended(status: int) -> str:
         return "its process was killed, as happens when memory runs out"
     how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     return f"its process ended with {how}"
-
-
-@contextmanager
-def signals_as_interrupt() -> Iterator[None]:
-    """Raise a single KeyboardInterrupt on SIGTERM or SIGHUP, as these are often sent twice.
-
-    One that is ignored already, as under nohup, stays so. Needs the main thread, else does nothing.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP) if main}
-    ours = {n: h for n, h in handlers.items() if h not in (signal.SIG_IGN, None)}
-
-    def interrupt(number: int, frame: Any) -> None:
-        for other in ours:
-            signal.signal(other, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    try:
-        for number in ours:
-            signal.signal(number, interrupt)
-        yield
-    finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
 
 
 def run_grid(status: Status, model: str) -> None:
