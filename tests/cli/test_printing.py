@@ -131,6 +131,12 @@ class TestInspections:
         assert "test queries have a near-identical training query" in " ".join(text.split())
         assert "γ" not in text
 
+    def test_rows_that_were_left_out(self, tmp_path: Path, static_model: Path) -> None:
+        path = tmp_path / "pairs.csv"
+        path.write_text("query,document\nt1w5,t1w1\nt1w2,\n")
+        text = printed(print_inspection, opera.inspect(path, model=static_model, skip_bad_rows=True), True)
+        assert "pairs.csv:3: column 'document' must not be empty\n      t1w2," in text
+
     def test_data_of_one_pair_without_other_splits(self, tmp_path: Path, static_model: Path) -> None:
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))

@@ -6,8 +6,10 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import opera
@@ -115,3 +117,19 @@ def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(
     assert {path.name for path in tmp_path.iterdir()} == {data.name, listed.name}
     with pytest.raises(SettingError, match=r"--train .*list.csv: exists; pass --overwrite"):
         opera.inspect(data, model=static_model, train=listed)
+
+
+def test_frames_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path) -> None:
+    """Bad rows are left out and shown, whatever the data are."""
+    rows = [(f"what is {at}", f"the thing number {at}") for at in range(40)]
+    frame = pd.DataFrame([*rows, ("nothing", " ")], columns=["Ticket", "KB article"])
+    how: dict[str, Any] = {"columns": {"query": "ticket", "document": "KB article"}, "model": static_model}
+    with pytest.raises(DataError, match=r"^pairs\[40\]: column 'KB article' must not be empty"):
+        opera.inspect(frame, **how)
+    seen = opera.inspect(frame, skip_bad_rows=True, **how)
+    (row,) = seen.skipped
+    assert (row["file"], row["line"], row["reason"]) == ("pairs", 40, "column 'KB article' must not be empty")
+    assert seen.counts["train_pairs"] == 40
+    frame.to_csv(tmp_path / "export.csv", index=False, sep=";", encoding="utf-16")
+    again = opera.inspect(tmp_path / "export.csv", encoding="utf-16", skip_bad_rows=True, **how)
+    assert (again.counts, again.skipped[0]["line"]) == (seen.counts, 42)

@@ -49,10 +49,13 @@ def inspect(
     data: DataArgument = None,
     model: ModelOption,
     show: Annotated[
-        int, typer.Option("--show", help="how many pairs to show", min=0, max=MOST)
+        int, typer.Option("--show", help="how many pairs and rows to show", min=0, max=MOST)
     ] = 8,
     everything: Annotated[
-        bool, typer.Option("--all", help="also similarities, duplicates, what pruning would keep")
+        bool,
+        typer.Option(
+            "--all", help="also rows left out, similarities, duplicates, what pruning would keep"
+        ),
     ] = False,
     train: Annotated[
         Path | None,
@@ -95,6 +98,7 @@ def print_inspection(
     screen.heading("\nWhat to do")
     screen.lines(*(f"- {step}" for step in _steps(inspection, listed)))
     if everything:
+        _print_skipped(screen, inspection)
         _print_counts(screen, inspection)
         _print_similarities(screen, inspection)
         _print_retentions(screen, inspection)
@@ -154,6 +158,14 @@ def _steps(inspection: Inspection, listed: Path | None) -> Iterator[str]:
             "to it: what is hard for an untrained model is often right."
         )
     yield "opera train draws pairs less that look false, and lists them too."
+
+
+def _print_skipped(screen: Screen, inspection: Inspection) -> None:
+    if inspection.skipped:
+        screen.heading("\nRows left out, the first")
+    for row in inspection.skipped:
+        screen.lines(f"{flat(row['file'])}:{row['line']}: {flat(row['reason'])}")
+        screen.cut(f"      {flat(row['text'])}", style="dim")
 
 
 def _print_counts(screen: Screen, inspection: Inspection) -> None:

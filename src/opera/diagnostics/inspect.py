@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from opera.core.files import check_output, replace_file
 from opera.core.paths import expand_user, user_path
 from opera.data import Qrels, RetrievalData, files_read, load_data
 from opera.data.combined import one_set
+from opera.data.loading import Given, named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import seen_share
@@ -102,6 +104,7 @@ class Inspection:
         suspicious: the training pairs that look most false.
         false_pairs: how many training pairs look false to a model that trains on them; ``None``
             without ``train``.
+        skipped: rows of tables that were left out: file, line, reason and text.
     """
 
     source: str
@@ -120,6 +123,7 @@ class Inspection:
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
     false_pairs: FalsePairsRecord | None = None
+    skipped: Sequence[Mapping[str, Any]] = ()
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -134,7 +138,7 @@ class Inspection:
 
 
 def inspect(
-    data: str | Path | RetrievalData,
+    data: Any,
     *,
     model: str | Path,
     show: int = 8,
@@ -144,13 +148,16 @@ def inspect(
     document_prompt: str | None = None,
     train: str | Path | None = None,
     overwrite: bool = False,
+    columns: Given | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Inspection:
     """Inspect a data set with a model, before training.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data.
+        data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        show: how many suspicious pairs, and how many examples of duplicates, to return.
+        show: how many suspicious pairs, skipped rows and examples of duplicates to return.
         seed: seed for drawing the random documents.
         relevant_grade: lowest grade that counts as relevant.
         query_prompt: text before each query, empty for none; the default is the data's, or the
@@ -159,6 +166,9 @@ def inspect(
         train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
             pairs that look false to it (docs/false-labels.md).
         overwrite: replace that file.
+        columns: of tables, as for :func:`opera.load_data`.
+        encoding: likewise.
+        skip_bad_rows: likewise.
 
     Returns:
         Counts, grades, positives per query, similarities, estimated noise, what static pruning
@@ -170,11 +180,12 @@ def inspect(
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
     listed = None if train is None else user_path(train, "--train")
     if listed is not None:
-        reads = [] if isinstance(data, RetrievalData) else files_read(data)
+        reads = [] if isinstance(source, RetrievalData) else files_read(source)
         check_output(listed, "--train", [".csv"], overwrite=overwrite, reads=reads)
-    original = one_set(load_data(data), "inspect")
+    original = one_set(load_data(source), "inspect")
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
     encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
@@ -218,6 +229,7 @@ def inspect(
         false_pairs=None
         if listed is None
         else _trained(original, model, listed, seed=seed, relevant_grade=relevant_grade, **prompts),
+        skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )
 
 

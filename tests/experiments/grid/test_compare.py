@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import opera
@@ -15,6 +17,7 @@ from grids import finish_cell, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import read_recipes, recipe_names
 from opera.core.errors import RunFolderError, SettingError
+from opera.data.loading import named_source
 from opera.experiments.grid.compare import analyse_grid, check_baseline, grid_record, prepare_grid, write_grid_file
 from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Status
@@ -94,6 +97,22 @@ def test_a_recipe_gives_defaults_that_options_override(
     comparison = opera.compare(beir, model=static_model, out=out, methods="FT, DP", baseline="DP", **values)
     (table,) = comparison.tables
     assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == ("dp", 30, ["ft", "dp"])
+
+
+def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "pairs.csv", tmp_path / "grid"
+    path.write_text("Ticket;body\n" + "".join(f"q{at};document {at}\n" for at in range(30)) + "q;é;é\n", "cp1252")
+    how: dict[str, Any] = {"columns": {"query": "ticket", "document": "body"}, "encoding": "cp1252"}
+    call: dict[str, Any] = {"model": static_model, "out": out, "methods": "ft", "seeds": [0], "steps": [10], **how}
+    with pytest.raises(opera.DataError, match=r"pairs\.csv:32: must have 2 columns"):
+        opera.compare(path, **call)
+    source = str(named_source(path, **how, skip_bad_rows=True))
+    for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
+        finish_cell(cell, fingerprint=opera.load_data(source).fingerprint)
+    write_grid_file(out, grid_record(out, str(static_model), {}))
+    assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
+    with pytest.raises(opera.SettingError, match=r"^data: the cells of a grid are processes, .*frame\.to_parquet"):
+        opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
 
 
 def test_with_vectors_from_files_the_model_is_a_name(tmp_path: Path, beir: Path) -> None:

@@ -110,7 +110,8 @@ class Problems:
             lines.append(f"{at}: {text}" + (f" ({count:,} of {rows:,} rows)" if count > 1 else ""))
         left, rows = self._counts()
         if self.skip is False and 1 < left < rows:
-            lines.append(f"--skip-bad-rows leaves out these {left:,} of {rows:,} rows")
+            option = next(iter(self._read)).skip
+            lines.append(f"{option} leaves out these {left:,} of {rows:,} rows")
         return DataError(*lines)
 
     def note(self) -> str:

@@ -53,6 +53,8 @@ class TableFile:
 
     mark = ":{}"
     """How the number of a row stands behind the name of its file."""
+    skip = "--skip-bad-rows"
+    """What leaves out rows that break a rule."""
 
     def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
         self.name, self.columns, self.short = name, list(columns), short
@@ -84,7 +86,7 @@ class TableFile:
 class ListedTable(TableFile):
     """Rows that Python counts from 0; ``name`` says of what."""
 
-    mark = "[{}]"
+    mark, skip = "[{}]", "skip_bad_rows=True"
 
 
 class ArrowTable(TableFile):

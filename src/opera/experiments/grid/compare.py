@@ -17,6 +17,7 @@ from opera.core.files import check_folder, unfinished
 from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
 from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
+from opera.data.loading import Given, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups, format_settings
 from opera.experiments.grid.plan import Cell, GridAxes, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -136,6 +137,9 @@ def compare(
     steps: Sequence[int] | None = None,
     baseline: str | None = None,
     jobs: int = 1,
+    columns: Given | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Comparison:
     """Train methods x seeds x steps on some data sets, and compare them.
@@ -155,6 +159,9 @@ def compare(
         baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is
             one, else the first.
         jobs: number of cells to run at once; they share the CPU's cores.
+        columns: of tables, as for :func:`opera.load_data`; for each data set.
+        encoding: likewise.
+        skip_bad_rows: likewise.
         settings: settings of all cells, by name, as :func:`opera.adapt` takes them.
 
     Returns:
@@ -167,8 +174,14 @@ def compare(
             failed ones again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
-    given = [data] if isinstance(data, str | os.PathLike) else several(data, "data", "data sets")
-    sources = [expand_user(source, "data") for source in given]
+    given = data if isinstance(data, list | tuple) else [data]
+    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    if any(not isinstance(source, str | os.PathLike) for source in given):
+        raise SettingError(
+            "data: the cells of a grid are processes, which read their data from disk; write a "
+            "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
+        )
+    sources = [str(named_source(source, **how)) for source in given]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
         methods = [label for label in methods.split(",") if label.strip()]
