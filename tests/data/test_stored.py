@@ -118,6 +118,13 @@ def test_tables_of_the_hub_are_not_fetched_because_a_file_names_them() -> None:
         load_stored("tables:pairs=hf:someone/something")
 
 
+def test_data_that_no_file_held() -> None:
+    source = RetrievalData.from_pairs(["a"], ["b"]).source
+    for load in (load_stored, load_data):
+        with pytest.raises(DataError, match=r"^memory:pairs: these data were in a program's memory, .*; pass them"):
+            load(source)
+
+
 @pytest.mark.parametrize("source", ["paper:fiqa", "irds:beir/fiqa", "hf:mteb/fiqa"])
 def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
+from opera.core.errors import DataError, SettingError
 
 LONG = "The text below is long enough to be a chunk of its own, about {}."
 DOCUMENTS = [
@@ -55,6 +56,7 @@ def test_titles_and_bodies_train_by_texts_and_by_ids(
     ]  # fmt: skip
     left_out = "titles left out: 1 of fewer than 3 words, 1 without a text, 2 that several texts have"
     assert left_out in caplog.text
+    assert "1 of 7 texts have no title, and make no pair; the first is 13" in caplog.text
     alone, beside = opera.load_data(weak), opera.load_data(pairs=weak, documents=corpus)
     for data, documents in ((alone, 2), (beside, 7)):
         assert data.counts() == {"documents": documents, "train_queries": 2, "train_pairs": 2}
@@ -75,6 +77,25 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     found = [(row["query"], row["origin"]) for row in table.to_pylist()]
     assert found == [("Reset of the box", "title")] * 2 + [("What does it cost?", "question")]
     assert opera.load_data(tmp_path / "weak.csv").counts()["train_pairs"] == 3
+
+
+def test_bad_rows_and_texts_without_a_title_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, body = tmp_path / "docs.csv", LONG.replace(",", "")
+    path.write_text(f"nr,title,text\n1,How does it go,{body}\n2,too many,{body},x\n,Without an id,{body}\n")
+    how = {"columns": {"id": "nr"}}
+    with pytest.raises(DataError, match=r"docs\.csv:3: must have 3 columns") as caught:
+        opera.pairs(path, **how)
+    assert str(caught.value).endswith("--skip-bad-rows leaves out these 2 of 3 rows")
+    with caplog.at_level("INFO", logger="opera"):
+        assert opera.pairs(path, skip_bad_rows=True, **how)["document_id"].to_pylist() == ["1"]
+        assert "left out 2 of 3 rows: must have 3 columns ('nr', 'title', 'text') (1, the first is" in caplog.text
+        path.rename(tmp_path / "docs.txt").write_text(f"Nothing asks.\n{LONG}\n")
+        (tmp_path / "more.md").write_text(f"# Reset of the box\n\n{LONG}\n")
+        assert opera.pairs(tmp_path).num_rows == 1
+    first = tmp_path / "docs.txt"
+    assert f"1 of 2 texts have no title, heading or question, and make no pair; the first is {first}" in caplog.text
+    with pytest.raises(SettingError, match=f"^--skip-bad-rows: is for tables, and {tmp_path} is none"):
+        opera.pairs(tmp_path, skip_bad_rows=True)
 
 
 def test_headings_where_documents_have_no_titles(tmp_path: Path) -> None:

@@ -158,6 +158,11 @@ EncodingOption = Annotated[
     typer.Option("--encoding", help="encoding of text files that are not UTF-8, such as cp1252"),
 ]
 
+SkipOption = Annotated[
+    bool,
+    typer.Option("--skip-bad-rows", help="leave out and list the rows of tables that break a rule"),
+]
+
 
 def tables(
     pairs: Annotated[
@@ -190,12 +195,7 @@ def tables(
         ),
     ] = None,
     encoding: EncodingOption = None,
-    skip_bad_rows: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-rows", help="leave out and list the rows of tables that break a rule"
-        ),
-    ] = False,
+    skip_bad_rows: SkipOption = False,
 ) -> partial[str]:
     """Return :func:`one_source` of these tables; it takes DATA."""
     given: dict[str, Any] = {"pairs": pairs or (), "documents": documents, "queries": queries}

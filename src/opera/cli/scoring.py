@@ -18,6 +18,7 @@ from opera.cli.options import (
     Prompts,
     RelevantOption,
     SeedOption,
+    SkipOption,
     Tables,
     load_training_data,
     parser_of,
@@ -218,6 +219,7 @@ def pairs(
         ),
     ] = None,
     encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Make weak training pairs of a corpus without labels, of titles, headings, questions and
@@ -225,8 +227,8 @@ def pairs(
     """
     from opera.training_set.corpus_pairs import pairs as make_pairs
 
-    how: dict[str, Any] = {"columns": columns, "encoding": encoding, "overwrite": overwrite}
-    origins = make_pairs(corpus, out=out, **how)["origin"]
+    how: dict[str, Any] = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    origins = make_pairs(corpus, out=out, overwrite=overwrite, **how)["origin"]
     counts = [f"{each['counts']:,} {each['values']}" for each in origins.value_counts().to_pylist()]
     say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
     say(f"opera train {quote(place(out))} --future same-documents --model minilm --out run")

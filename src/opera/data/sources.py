@@ -201,11 +201,7 @@ def find_source(text: str) -> DataSource:
     for known in SOURCES:
         if known.matches(text):
             return known
-    if text.startswith(MEMORY):
-        raise DataError(
-            f"{shortened(text)}: these data were a program's, made by "
-            "RetrievalData.from_pairs; pass them"
-        )
+    refuse_memory(text)
     found = kind_of_place(Path(text))
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
     if found not in (None, "a file", "a folder"):
@@ -214,3 +210,16 @@ def find_source(text: str) -> DataSource:
     raise DataError(
         f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
     )
+
+
+def refuse_memory(text: str) -> None:
+    """Refuse what names data that no file held.
+
+    Raises:
+        DataError: saying so.
+    """
+    if text.startswith(MEMORY):
+        raise DataError(
+            f"{shortened(text)}: these data were in a program's memory, such as a DataFrame; pass "
+            "them, or a file of them"
+        )

@@ -15,7 +15,7 @@ from opera.data.combined import each_set
 from opera.data.hub_source import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import LOCAL, kind_of_files, load_tables
+from opera.data.sources import LOCAL, kind_of_files, load_tables, refuse_memory
 from opera.data.tables.files import TableSource
 from opera.data.trainer_files import is_pattern, listed_files
 
@@ -31,6 +31,7 @@ def load_stored(source: str) -> RetrievalData:
     check_cache_stays_out(source)
     if source.startswith(TABLES):
         return load_tables(TableSource.parse(source))
+    refuse_memory(source)
     for known in LOCAL:
         if known.matches(source):
             return known.load(source)

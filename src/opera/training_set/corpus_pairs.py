@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import compress, pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 from markdown_it import MarkdownIt
 
+from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.data.encodings import checked_encoding
@@ -37,6 +38,7 @@ def pairs(
     out: str | Path | None = None,
     columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     encoding: str | None = None,
+    skip_bad_rows: bool = False,
     overwrite: bool = False,
 ) -> pa.Table:
     """Make weak training pairs of a corpus without labels, of what its texts have: title and body,
@@ -51,6 +53,7 @@ def pairs(
         out: file to write as well: ``.csv``, ``.parquet`` or ``.jsonl``.
         columns: the columns of a table by role: ``id``, ``title``, ``text``.
         encoding: of text files, as Python names it, such as ``cp1252``; ``None``: UTF-8.
+        skip_bad_rows: leave out the rows of a table that break a rule, with a note.
         overwrite: replace ``out`` if it exists.
 
     Returns:
@@ -62,9 +65,8 @@ def pairs(
     """
     source = expand_user(corpus, "corpus")
     path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)], "--out")
-    found, titled, notes = _sections(
-        source, Columns(parse_columns(columns)), checked_encoding(encoding)
-    )
+    given, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
+    found, titled, notes = _sections(source, given, checked_encoding(encoding), skip)
     kept, left_out = distinct(found, whole=titled)
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     for note in [*notes, f"titles left out: {listed}"] if listed else notes:
@@ -85,7 +87,7 @@ def pairs(
 
 
 def _sections(
-    source: str, columns: Columns, encoding: str | None
+    source: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
 ) -> tuple[list[Section], bool, list[str]]:
     """Read the sections of a corpus; whether they are titled documents of a table; and notes."""
     place, notes = Path(source), list[str]()
@@ -93,30 +95,39 @@ def _sections(
     files = [] if is_python or beir.is_file() else text_files(place)
     if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
         files = []  # it is about the tables
-    if columns.given and (is_python or files):
-        raise SettingError(f"--columns: is for tables, and {source} is none")
+    for option, given in (("--columns", columns.given), ("--skip-bad-rows", skip_bad_rows)):
+        if given and (is_python or files):
+            raise SettingError(f"{option}: is for tables, and {source} is none")
     if is_python:
         sections, notes = python_sections(source.removeprefix(PYTHON))
         return sections, False, notes
     if files:
-        texts = ((str(file), "".join(text_lines(file, encoding=encoding))) for file in files)
-        return [own for name, text in texts for own in sections_of(text, name)], False, notes
-    rows = list(_documents(str(beir) if beir.is_file() else source, columns, notes, encoding))
-    titled = [
-        Section(name, "", title, [text.removeprefix(title).strip()], kind_of(title, "title"))
-        for name, title, text in rows
-        if title.strip()
-    ]
-    if titled:
-        return titled, True, notes
-    return [own for name, _, text in rows for own in sections_of(text, name)], False, notes
+        rows = [(str(file), "", "".join(text_lines(file, encoding=encoding))) for file in files]
+    else:
+        table = str(beir) if beir.is_file() else source
+        rows = list(_documents(table, columns, notes, encoding, skip_bad_rows))
+    titled = any(title.strip() for _, title, _ in rows)
+    found, without = list[Section](), list[str]()
+    for name, title, text in rows:
+        body = [text.removeprefix(title).strip()]
+        whole = [Section(name, "", title, body, kind_of(title, "title"))] if title.strip() else []
+        own = whole if titled else list(sections_of(text, name))
+        found += own
+        without += [] if own else [name]
+    if without:
+        what = "title" if titled else "title, heading or question"
+        first = f"; the first is {without[0]}" if without[0] else ""
+        notes.append(
+            f"{len(without):,} of {len(rows):,} texts have no {what}, and make no pair{first}"
+        )
+    return found, titled, notes
 
 
 def _documents(
-    place: str, columns: Columns, notes: list[str], encoding: str | None
+    place: str, columns: Columns, notes: list[str], encoding: str | None, skip_bad_rows: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Yield id, title and text of the documents in a file or folder; what is missing is empty."""
-    problems = Problems()
+    problems = Problems(skip_bad_rows)
     files = open_texts(place, "documents", columns, notes, encoding)
     columns.check_used([("documents", file.name, file.columns) for file in files])
     for file in files:
@@ -130,8 +141,10 @@ def _documents(
             (text,), nothing = part["text"], [""] * part.n_rows
             ids = [own.ids().to_pylist() for own in part["id"]] or [nothing]
             titles = [own.texts().to_pylist() for own in part["title"]] or [nothing]
-            yield from zip(ids[0], titles[0], text.texts().to_pylist(), strict=True)
+            rows = zip(ids[0], titles[0], text.texts().to_pylist(), strict=True)
+            yield from compress(rows, ~problems.breaks(file, part.numbers))
     problems.check()
+    notes += [problems.note()] if problems.found else []
 
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt")

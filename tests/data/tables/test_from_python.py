@@ -159,7 +159,7 @@ def test_data_of_a_program_are_found_nowhere_else(tmp_path: Path, monkeypatch: p
     data = RetrievalData.from_pairs(["a question"] * 1, ["an answer"])
     (tmp_path / data.name).mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="were a program's"):
+    with pytest.raises(DataError, match=r"in a program.s memory"):
         load_data(data.source)
 
 
