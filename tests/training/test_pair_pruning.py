@@ -389,10 +389,27 @@ def test_trainings_that_are_not_on_what_was_drawn(
         trainer.train()
 
 
+def interrupt(*given: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_second_training(dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    args, pruning = arguments(tmp_path, max_steps=2), PairPruning(model, dataset)
-    trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model))
-    trainer.train()
+    """It needs another PairPruning, but may have the same loss, and the same arguments."""
+    args, loss = arguments(tmp_path, max_steps=2), MultipleNegativesRankingLoss(model)
+    for breaks in (False, True, False):
+        pruning = PairPruning(model, dataset)
+        trainer = trainer_of(pruning, args, dataset, loss)
+        if breaks:
+            pruning._sets[0].train = interrupt  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                trainer.train()
+        else:
+            trainer.train()
+    plain = SentenceTransformerTrainer(
+        model, arguments(tmp_path, max_steps=2), train_dataset=dataset, loss=loss, callbacks=[]
+    )
+    plain.train()
+    assert pruning._sets[0].sampler.trained_steps == plain.state.global_step == 2
     with pytest.raises(opera.TrainingError, match=r"^PairPruning: dataset is read again, by a second training"):
         trainer.train()
 
@@ -493,7 +510,7 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     pruning = PairPruning(own, data, "denoise", args=args)
     with pytest.raises(opera.SettingError, match=r"^false_pairs: nothing is trained yet"):
         pruning.false_pairs()
-    with pytest.raises(opera.SettingError, match=r"^false_pairs: name must be one of '', got 'a'"):
+    with pytest.raises(opera.SettingError, match=r"^false_pairs: name must be of \[''\], got 'a'"):
         pruning.false_pairs("a")
     trainer_of(pruning, args, data, MultipleNegativesRankingLoss(own)).train()
     found = pruning.false_pairs()

@@ -28,6 +28,8 @@ from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
 
 CELLS = 2**24
 """Similarities computed at once."""
+WATCH = "opera_watch"
+"""Attribute of a loss that names its watch."""
 
 Begin = Callable[[dict[str, Tensor]], Tensor | None]
 """Called with the tokenised queries before a loss of training; returns weights of the pairs,
@@ -74,8 +76,18 @@ class LossWatch:
         self._hook: Any = None
         self._weights: Tensor | None = None
         self.weighs = let_weigh(loss, lambda: self._weights)
-        loss.register_forward_pre_hook(self._before)
-        loss.register_forward_hook(self._after, always_call=True)
+        if isinstance(earlier := getattr(loss, WATCH, None), LossWatch):
+            earlier.end()
+        setattr(loss, WATCH, self)
+        self._handles = (
+            loss.register_forward_pre_hook(self._before),
+            loss.register_forward_hook(self._after, always_call=True),
+        )
+
+    def end(self) -> None:
+        """Leave the loss as it was; another watch of it ends this one."""
+        for handle in self._handles:
+            handle.remove()
 
     def _before(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         if not (torch.is_grad_enabled() and self.model.training):  # an evaluation

@@ -1,6 +1,4 @@
-"""``opera.PairPruning``: the sampler of ``opera train`` in a sentence-transformers script of one's
-own.
-"""
+"""``opera.PairPruning``: the sampler of ``opera train`` in a script of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -62,9 +60,8 @@ class PairPruning:
 
     A row of the data set is a pair: the first text column is the query, the second its positive
     document; rows with the same query belong together. A batch of the trainer is one step of the
-    method. Each loss of training belongs to the batch that was given out first of those not trained
-    yet; the tokens of its queries are compared with those drawn, and a difference stops training.
-    Losses of evaluations are left alone. See docs/coming-from-sentence-transformers.md.
+    method. The tokens of its queries are compared with those drawn, and a difference stops
+    training. See docs/coming-from-sentence-transformers.md.
 
     Args:
         model: the model, before it trains; where the method starts from its scores, it encodes the
@@ -127,8 +124,7 @@ class PairPruning:
         self.sampler, self.callback = SamplerOf(self.batches), PruningCallback(self)
 
     def watch(self, loss: Any) -> Any:
-        """Let a loss report what the method observes; returns the loss, to be passed to the
-        trainer.
+        """Let a loss report what the method observes, until training ends; returns the loss.
 
         Args:
             loss: a loss over (anchor, positive, negatives), a function that makes one of the model,
@@ -166,8 +162,8 @@ class PairPruning:
         """
         part = next((part for part in self._sets if part.rows.name == name), None)
         if part is None:
-            names = ", ".join(shown(part.rows.name) for part in self._sets)
-            raise SettingError(f"false_pairs: name must be one of {names}, got {shown(name)}")
+            names = [part.rows.name for part in self._sets]
+            raise SettingError(f"false_pairs: name must be of {names}, got {shown(name)}")
         if not hasattr(part, "sampler"):
             raise SettingError("false_pairs: nothing is trained yet; call it after trainer.train()")
         return part.false_pairs(self._seed)
@@ -438,6 +434,11 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             write_state(folder / STATE_FILE, self.pruning.state_dict())
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the losses as they were."""
+        for watch in self.pruning._watches.values():
+            watch.end()
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
