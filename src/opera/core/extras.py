@@ -43,7 +43,8 @@ def missing(module: str, use: str) -> MissingExtraError:
     """Return the error that :func:`require` raises."""
     requirement, extra = EXTRAS[module]
     package = requirement.strip("'").partition("[")[0]
+    together = " ".join(other for other, its in EXTRAS.values() if its == extra)
     return MissingExtraError(
-        f"{use}: needs the package {package}, which is not installed: pip install {requirement} "
+        f"{use}: needs the package {package}, which is not installed: pip install {together} "
         f"(it is in OPERA's extra '{extra}')"
     )

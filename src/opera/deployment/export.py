@@ -241,6 +241,7 @@ def _write(
     if "onnx" not in forms:
         for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
             file.unlink()
+    threads = torch.get_num_threads()
     packages = dict.fromkeys(package for form in forms for package in PACKAGES[form])
     exported = Export(
         folder=folder,
@@ -248,7 +249,7 @@ def _write(
         data=None if reference is None else reference.data.source,
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(located, "*.safetensors"),
-        processor=f"{kind}, {torch.get_num_threads()} threads",
+        processor=f"{kind}, {threads} thread{'s' * (threads > 1)}",
         forms=tuple(made),
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
