@@ -121,6 +121,20 @@ def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:
         assert np.array_equal(denoise.draw(step).pair_ids, ft.draw(step).pair_ids)
 
 
+def test_denoise_goes_on_doubting_where_a_training_is_resumed_for_more_steps() -> None:
+    pairs, visits, _ = world(200, 0.5)
+    short, longer = (
+        METHODS["denoise"](pairs, Plan(0, steps, 64), METHODS["denoise"].settings_class()) for steps in (20, 60)
+    )
+    for step in range(20):
+        short.draw(step)
+    longer.load_state_dict(short.state_dict())
+    assert longer.schedule(20)["probability_false"] == 0
+    longer.visits.load_state_dict(visits.state_dict())
+    longer.draw(20)
+    assert longer.schedule(20)["probability_false"] == pytest.approx(0.5, abs=0.1)
+
+
 def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
     """check_method's test of frequencies has no visits; here half of the pairs are doubted."""
     pairs, visits, _ = world(75, 0.5)

@@ -92,7 +92,7 @@ class Denoise(FineTuning):
     def _update(self, step: int) -> None:
         """Compute the probabilities anew where a tenth of the run has passed."""
         number = step * UPDATES // self.plan.max_steps
-        if number > self._updated:
+        if number != self._updated:
             self._updated = number
             false = probability_false(self.pairs, self.visits)
             self._true = np.maximum(LEAST, 1 - false).astype(np.float32)
