@@ -259,7 +259,8 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
     *table("", """
 reproduce mian =~ TABLE mian: no such table; did you mean 'main'\\? \\(known: main, .*\\)
 reproduce '\x1b[31m' =~ TABLE \\\\x1b\\[31m: no such table \\(known: main, .*\\)
-reproduce components --data fiqa => --data fiqa: table components has no such data set (it has: fever)
+reproduce components --data fiqa => --data fiqa: table components has no such data set (it has: fever); opera compare
+    runs methods on data of your own
 reproduce main --data , => --data: give at least one data set
 reproduce main --data nfcorpus= => --data nfcorpus: must not be empty
 reproduce main --scale small --data nfcorpus=absent --model model --out here =~ nfcorpus: absent: no such file or

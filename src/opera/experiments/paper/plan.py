@@ -343,7 +343,7 @@ def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]
         name, equals, source = word.partition("=")
         if name not in known:
             rule = f"table {table.name} has no such data set{nearest(name, known)}"
-            has = f"(it has: {', '.join(known)})"
+            has = f"(it has: {', '.join(known)}); opera compare runs methods on data of your own"
             raise SettingError(f"--data {shown(name)[1:-1]}: {rule} {has}")
         if name in sources:
             raise SettingError(f"--data: {name} is given twice")
