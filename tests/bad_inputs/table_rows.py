@@ -124,6 +124,8 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
         "cp1251 or shift_jis", write("p.csv", "query,document\na,b\nc,Привет\n".encode("cp1251"))),
     Bad(P_CSV, "p.csv:3: byte 0xe9 (character 6) is not UTF-8; other lines are UTF-8, so encodings are mixed: correct "
         "such lines", write("p.csv", "query,document\na,ä\nc,caf".encode() + b"\xe9\n")),
+    Bad(f"{P_CSV} --encoding latin-1", "p.csv:3: byte 0x93 (character 3) is no character of latin-1; try --encoding "
+        "cp1252", write("p.csv", "query,document\na,é\nc,“d”\n".encode("cp1252"))),
     Bad(f"{P_CSV} --encoding latinx", "--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
         "utf-16, got 'latinx'", GOOD),
     Bad(P_CSV, "p.csv:1: not UTF-8; the file looks like utf-16; try --encoding utf-16",

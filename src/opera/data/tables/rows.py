@@ -26,6 +26,8 @@ from opera.data.tables.problems import At, Problems
 from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
+CONTROL = re.compile("[\x80-\x9f]")
+"""What letters of cp1252 are in latin-1, where every byte stands for something."""
 ALWAYS_UTF8 = "utf-8-sig"
 """The encoding of files of which nobody can give another."""
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -165,6 +167,9 @@ class TextFile(TableFile):
         if not text.isascii() and (found := HALF_CHARACTER.search(text)):
             byte = f"{ord(found[0]) - 0xDC00:#04x} (character {found.start() + 1})"
             raise BadRow(self._not_in_encoding, byte)
+        if self.encoding == "iso8859-1" and (found := CONTROL.search(text)):
+            byte = f"{ord(found[0]):#04x} (character {found.start() + 1})"
+            raise BadRow("byte {} is no character of latin-1; try --encoding cp1252", byte)
 
     @cached_property
     def _not_in_encoding(self) -> str:
