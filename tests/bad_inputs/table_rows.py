@@ -18,6 +18,7 @@ DOCS = write("docs.csv", "id,text\n007,bond\n8,eight\n")
 QUERIES = write("queries.csv", "id,text\n1,who\n2,what\n")
 BY_ID = f"{ON} --pairs pairs.csv --documents docs.csv --queries queries.csv"
 UNKNOWN = "no column has a name known for the"
+FILES = "give its files: --documents corpus.jsonl --queries queries.jsonl --pairs qrels/train.tsv, and so on"
 ROLES = "(known: query, document, query_id, document_id, title, grade, weight, split, negative, id, text)"
 
 
@@ -35,10 +36,12 @@ evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must
 search --pairs p.csv --model model => missing argument 'QUERY'; see opera search --help
     """),
     *table("evaluate data --model model", """
---columns query=q => --columns: is for tables, and data is none
---encoding cp1252 => --encoding: is for tables, and data is none
---skip-bad-rows => --skip-bad-rows: is for tables, and data is none
-    """),
+--columns query=q => --columns: is for tables, and data is none; {FILES}
+--encoding cp1252 => --encoding: is for tables, and data is none; {FILES}
+--skip-bad-rows => --skip-bad-rows: is for tables, and data is none; {FILES}
+    """.replace("{FILES}", FILES)),
+    Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: is for tables, and t.jsonl is none; of a "
+        "file of FlagEmbedding, --pairs reads query, pos and neg", write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
     *table(P_CSV, """
 left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
     'right'; say which to take, as in --columns query=left,document=right; if the first line is no header:

@@ -171,7 +171,15 @@ def table_source(
         return text
     find_source(text)  # an error if nothing reads it
     hub = text.startswith("hf:")
-    if kind_of_files(text) != "tables" and not (hub and given == ["--columns"]):
+    kind = kind_of_files(text)
+    if kind != "tables" and not (hub and given == ["--columns"]):
         what = "is none in a file" if hub else "is none"
+        if kind == "beir":
+            what += (
+                "; give its files: --documents corpus.jsonl --queries queries.jsonl --pairs "
+                "qrels/train.tsv, and so on"
+            )
+        if kind == "trainer":
+            what += "; of a file of FlagEmbedding, --pairs reads query, pos and neg"
         raise SettingError(f"{given[-1]}: is for tables, and {shortened(text)} {what}")
     return str(TableSource.of(text, None, None, columns or (), encoding, skip_bad_rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -241,3 +243,24 @@ def test_titles_and_texts_are_compared_one_by_one(tmp_path: Path) -> None:
     titles, texts = zip(*rows, rows[0], strict=True)
     pq.write_table(pa.table({"query": ["q"] * 8, "title": titles, "document": texts}), path)
     assert [(row["title"], row["text"]) for row in load_data(path).corpus.table.to_pylist()] == rows
+
+
+def test_bad_rows_of_beirs_and_flag_embeddings_files_are_left_out_where_they_are_given_as_tables(
+    make_beir: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_beir()
+    whole = load_data(folder)
+    with (folder / "corpus.jsonl").open("a") as corpus, (folder / "qrels" / "train.tsv").open("a") as qrels:
+        corpus.write('{"_id": \n')
+        qrels.write("nobody\tnothing\t1\n")
+    texts = {"documents": folder / "corpus.jsonl", "queries": folder / "queries.jsonl"}
+    pairs = [folder / "qrels" / "train.tsv", folder / "qrels" / "test.tsv"]
+    data = load_data(pairs=pairs, skip_bad_rows=True, **texts)
+    assert data.counts() == whole.counts()
+    assert data.skipped is not None
+    assert data.skipped["file"].to_pylist() == ["corpus.jsonl", "train.tsv"]
+    lines = [{"query": "a", "pos": ["b"], "neg": ["c"], "pos_scores": [1]}, {"query": " ", "pos": ["b"], "neg": []}]
+    path = write(tmp_path, "t.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    data = load_data(pairs=path, skip_bad_rows=True)
+    assert data.counts() == {"documents": 2, "train_queries": 1, "train_pairs": 1}
+    assert data.given_negatives is not None
