@@ -6,7 +6,8 @@
     OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py --tables    # fills docs/false-labels.md, README.md
 
 False pairs are added to train and to dev until they are the share of all that ``--noises`` says: ``random`` documents,
-``hard`` ones (ranks 10 to 100 of the untrained ranking), or ``clicks`` (any rank of the first 100, as often as 1/rank).
+``hard`` ones (ranks 10 to 100 of the untrained ranking), ``clicks`` (any rank of the first 100, as often as 1/rank), or
+``neighbour`` (up to 5 rows beside a relevant one: EntailmentBank, whose corpus is in the order of its explanations).
 Every training has all defaults, the guard among them; MiniLM 120 steps and 64 tokens. sp and sp+dp are told the share
 of true pairs. Reads ``../shared``, and stops with a message if it is absent. Finished trainings are kept in
 studies/results, so the study can be stopped at any time.
@@ -42,7 +43,7 @@ MODELS: dict[str, tuple[str | Path, dict[str, Any]]] = {
 }
 DATA = "../shared/data"
 SETS = ("scifact", "entailmentbank", "toollens", "nfcorpus")
-NOISES = ("clean", "random:0.1", "random:0.3", "random:0.5", "hard:0.3", "clicks:0.3")
+NOISES = ("clean", "random:0.1", "random:0.3", "random:0.5", "hard:0.3", "clicks:0.3", "neighbour:0.3")
 METHODS = ("ft", "denoise", "sp", "sp+dp", "dp", "infobatch")
 SEEDS = (0, 1, 2)
 RESULTS = {
@@ -52,7 +53,7 @@ RESULTS = {
 PAGE = ROOT / "docs" / "false-labels.md"
 CELL = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
-HARD, CLICKED = (10, 100), 100
+HARD, CLICKED, BESIDE = (10, 100), 100, 5
 
 Row = dict[str, Any]
 
@@ -101,9 +102,11 @@ def _false(
     found: set[tuple[int, int]] = set()
     chance = 1 / np.arange(1, CLICKED + 1)
     while len(found) < count:
-        query = true[rng.integers(len(true))][0]
+        query, own = true[rng.integers(len(true))]
         if kind == "random":
             doc = int(rng.integers(len(data.corpus)))
+        elif kind == "neighbour":
+            doc = int(np.clip(own + rng.choice([-1, 1]) * rng.integers(1, BESIDE + 1), 0, len(data.corpus) - 1))
         else:
             rank = rng.integers(*HARD) if kind == "hard" else rng.choice(CLICKED, p=chance / chance.sum())
             doc = int(ranking(name)[query, rank])
@@ -165,7 +168,8 @@ def main() -> None:
     for seed, method, noise, name in itertools.product(options.seeds, options.methods, options.noises, options.sets):
         done = {tuple(row[part] for part in CELL) for row in rows}
         told = method in ("sp", "sp+dp")
-        if (name, noise, method, seed) in done or (told and noise == "clean"):
+        ordered = name == "entailmentbank" or not noise.startswith("neighbour")
+        if (name, noise, method, seed) in done or (told and noise == "clean") or not ordered:
             continue
         row = train(options.model, name, noise, method, seed)
         rows.append(row)
