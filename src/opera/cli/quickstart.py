@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opera.cli.options import SeedOption, interruptible, path_option
-from opera.cli.results import how_to_use, print_before_after
+from opera.cli.results import how_to_use, print_before_after, print_labels
 from opera.cli.screen import Screen, flat
 from opera.core.files import check_folder
 
@@ -44,13 +44,14 @@ def print_quickstart(screen: Screen, run: Run) -> None:
     _print_searches(screen, run)
     screen.lines("")
     print_before_after(screen, run)
+    print_labels(screen, run)
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     screen.heading(f"\nThe model: {run.model_path}")
     screen.lines(how_to_use(run))
     screen.heading("\nNext:")
     screen.lines(
         f'  {opera} search {source} "parse a date string" --model {run.path}',
-        f"  {opera} train {source} --model minilm --method sp --out {run.path.parent / 'sp'}",
+        f"  {opera} inspect {source} --model minilm",
         f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours",
     )
 
