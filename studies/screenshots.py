@@ -6,7 +6,7 @@
 The pictures in docs/ are of this grid:
 
     .venv/bin/opera compare ../shared/data/scifact --model ../shared/models/potion-base-4m --out runs/grid \\
-        --methods ft,infobatch,dp,sp+dp:k=0.75 --steps 50,100 --batch-size 64 --set temperature=0.05 --lr 0.01
+        --methods ft,denoise,infobatch,dp,sp:k=0.7 --set noise=random --set noise_share=0.3
 """
 
 from __future__ import annotations
