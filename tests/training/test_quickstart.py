@@ -41,7 +41,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
     text = io.StringIO()
     print_quickstart(Screen(text, 600), run)
     shown = text.getvalue()
-    for text in ("nDCG@10", "before", "look false", str(run.model_path), "SentenceTransformer(", "opera search"):
+    for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
     search = next(line for line in shown.splitlines() if '"parse a date string"' in line)
     done = CliRunner().invoke(app, shlex.split(search)[1:])
