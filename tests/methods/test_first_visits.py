@@ -14,9 +14,11 @@ from opera.methods.first_visits import (
     EDGES,
     FEWEST,
     FirstVisits,
+    beside_siblings,
     decreasing_density,
     estimate,
     false_share,
+    increasing_share,
     probability_false,
 )
 from opera.training.loss import p_values
@@ -72,6 +74,50 @@ def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
         among = (p >= low) & (p < high)
         if among.sum() > 100:
             assert false[among].mean() == pytest.approx(p[among].mean(), abs=0.08)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.001, 0.999)), min_size=1, max_size=500))
+def test_shares_beside_siblings_increase_and_keep_their_mean(values: list[tuple[float, float]]) -> None:
+    x, p = np.array(values).T
+    share = increasing_share(x, p)
+    order = np.argsort(x, kind="stable")
+    assert (np.diff(share[order]) >= -1e-12).all()
+    assert share.min() >= 0
+    assert share.max() <= 1
+    raw = np.mean(2.0 * (p > 0.5) + (p == 0.5))
+    assert share.mean() <= raw + 1e-9  # equal but for what is above 1, and so no share
+
+
+def test_a_doubtful_pair_beside_a_true_one_is_more_probably_false() -> None:
+    """Queries of one true and one false pair, whose own rank is all that the share of a half knows."""
+    rng = np.random.default_rng(0)
+    query, false = np.repeat(np.arange(2000), 2), np.tile([True, False], 2000)
+    p = np.where(false, rng.random(4000), rng.beta(0.3, 12, 4000))
+    alone = np.minimum(1, 0.5 / (0.5 + 0.5 * 12 * np.exp(-12 * p)))
+    beside = beside_siblings(query, p, alone)
+    assert ((beside - false) ** 2).mean() < 0.7 * ((alone - false) ** 2).mean()
+    assert beside[false].mean() > alone[false].mean()
+    assert beside[~false].mean() < alone[~false].mean()
+
+
+@pytest.mark.parametrize("alike", ["independent", "all of a query"])
+def test_siblings_that_do_not_answer_for_a_pair_change_nothing(alike: str) -> None:
+    """Where false pairs are as many beside true ones, or fewer, a pair is judged by its own rank."""
+    rng = np.random.default_rng(0)
+    query = np.repeat(np.arange(1000), 4)
+    false = rng.random(4000) < 0.4 if alike == "independent" else np.repeat(rng.random(1000) < 0.4, 4)
+    p = np.where(false, rng.random(4000), rng.beta(0.3, 12, 4000))
+    alone = np.minimum(1, 0.4 / (0.4 + 0.6 * 12 * np.exp(-12 * p)))
+    beside = beside_siblings(query, p, alone)
+    # The shares of 40 blocks of 100 pairs differ from .4 by chance; isotonic regression keeps little of it.
+    assert np.abs(beside - alone).mean() < 0.02
+
+
+def test_sure_pairs_stay_sure_and_few_are_judged_alone() -> None:
+    query, p = np.repeat(np.arange(300), 2), np.tile([0.01, 0.9], 300)
+    assert beside_siblings(query, p, np.tile([0.0, 1.0], 300)).tolist() == [0.0, 1.0] * 300
+    few = beside_siblings(query[:90], p[:90], np.full(90, 0.3))
+    assert few == pytest.approx(0.3)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:

@@ -4,7 +4,8 @@ At that moment the model has learnt the domain from other pairs and has not seen
 rank is a held-out test of the label, and the batch has it for free. Where the document is a random
 one its rank is uniform, whatever the model can do: p-values above ½ give the share of false pairs
 (Storey 2002), and the density of all of them each pair's probability to be false, the local false
-discovery rate (Efron 2001).
+discovery rate (Efron 2001). The other pairs of its query say more: where they look true, a doubtful
+one is more often false.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
+from scipy.special import expit, logit
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
@@ -28,6 +30,8 @@ FEWEST = 300
 """Visits from which a share is estimated; a class of queries with fewer is joined to the next."""
 LATER = 2000
 """The share is of the later half of the visits, by a better model, but of this many at least."""
+BLOCK = 100
+"""Visits from which a share is estimated beside like siblings (study: docs/false-labels.md)."""
 RESAMPLES = 500
 """Draws of queries for the interval of the share."""
 SUSPICIOUS = 0.5
@@ -119,19 +123,61 @@ class FalsePairs:
     suspicious: NDArray[np.int64] = field(repr=False)
 
 
+def increasing_share(x: FloatArray, p: FloatArray) -> NDArray[np.float64]:
+    """π₀ of p-values ``[m]`` at each of ``x`` ``[m]``, made increasing (isotonic regression over
+    blocks of :data:`BLOCK` or so). It needs no more than that a false pair's p does not follow x.
+    """
+    edges = np.quantile(x, np.linspace(0, 1, len(x) // BLOCK + 1)[1:-1], method="lower")
+    _, block = np.unique(np.searchsorted(edges, x, side="right"), return_inverse=True)
+    count = np.bincount(block)
+    above = np.bincount(block, _above_half(p)) / count
+    fitted = isotonic_regression(above, weights=count).x
+    return np.asarray(np.minimum(1, fitted)[block], dtype=np.float64)
+
+
+def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArray[np.float64]:
+    """The probability of visited pairs ``[m]`` to be false, given the other pairs of their queries.
+
+    The share, which is what is known before the rank, gives way to that of pairs whose siblings
+    look as true in the mean (Bayes' rule in log odds). It may grow with them, and not fall: that a
+    query's pairs all rank low says that it is hard for the model, not that they are false. Pairs
+    without a sibling have a share of their own.
+
+    Args:
+        query: int ``[m]``.
+        p: float ``[m]``, all of one class of queries.
+        alone: float ``[m]``, the probability by a pair's own p.
+    """
+    _, own = np.unique(query, return_inverse=True)
+    siblings = np.bincount(own)[own] - 1
+    true = (np.bincount(own, 1 - alone)[own] - (1 - alone)) / np.maximum(1, siblings)
+    share = np.full(len(p), false_share(p))
+    odds = logit(alone) - _log_odds(share)
+    for alike in (siblings == 0, siblings > 0):
+        if alike.sum() >= BLOCK:
+            share[alike] = increasing_share(true[alike], p[alike])
+    return np.asarray(expit(odds + _log_odds(share)), dtype=np.float64)
+
+
+def _log_odds(share: FloatArray) -> NDArray[np.float64]:
+    """The logit of a share of some :data:`BLOCK` pairs, which is never quite 0 or 1."""
+    return np.asarray(logit(np.clip(share, 1 / BLOCK, 1 - 1 / BLOCK)), dtype=np.float64)
+
+
 def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
     """The probability of each pair to be false, float32 ``[N]``; 0 while too few are visited.
 
     Queries with many documents often have more false ones: shares and densities are of queries with
-    about as many.
+    about as many. A pair that is not visited has its class's share.
     """
     probability = np.zeros(pairs.n_pairs)
     for members in _classes(pairs, visits):
         own = members & visits.visited
         p = visits.p[own]
         share = false_share(visits.p[_later(own, visits)])
+        alone = local_false_rate(p, share, decreasing_density(p))
         probability[members] = share
-        probability[own] = local_false_rate(p, share, decreasing_density(p))
+        probability[own] = beside_siblings(pairs.pair_query[own], p, alone)
     return probability.astype(np.float32)
 
 
