@@ -243,7 +243,7 @@ def _readme_table(cells: Cells) -> str:
 def _found_table(cells: Cells) -> str:
     lines = []
     for name, noise in itertools.product(SETS, NOISES):
-        found = [row for row in cells.rows.get((name, noise, "ft"), []) if row["share"] is not None]
+        found = [row for row in cells.rows.get((name, noise, "denoise"), []) if row["share"] is not None]
         if found:
             mean = {key: np.mean([row[key] or 0 for row in found]) for key in ("share", "low", "high", "truth", "auc")}
             listed, false = (np.mean([row[key] for row in found]) for key in ("listed", "listed_false"))
