@@ -236,7 +236,7 @@ def _readme_table(cells: Cells) -> str:
         found = np.mean([row["share"] for row in cells.rows[name, noise, "denoise"]])
         share = f"{float(noise.split(':')[1]):.0%}"
         lines.append((name, share, *(f"{value:.1f}" for value in (clean, *means)), f"{found:.0%}"))
-    heads = ("data", "false at random", "without them", "`ft` with them", "`denoise` with them", "found")
+    heads = ("data", "false at random", "without them", "`ft` with them", "`denoise` with them", "estimated share")
     return table_lines(heads, lines)
 
 

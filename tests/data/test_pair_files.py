@@ -89,8 +89,8 @@ def test_listed_pairs_leave_train_and_dev_and_never_test(make_beir: Callable[...
     listed = [min(judged(data, split)) for split in ("train", "dev", "test")]
     every_of_a_query = [pair for pair in judged(data, "train") if pair[0] == "train7"]
     rows = [*listed, *every_of_a_query, ("train0", "no document")]
-    (tmp_path / "list.csv").write_text("query,query_id,doc_id\n" + "".join(f"any,{q},{d}\n" for q, d in rows))
-    left = without_pairs(data, tmp_path / "list.csv")
+    (tmp_path / "list.csv").write_text("note,query_id,doc_id\n" + "".join(f"any, {q} ,{d}\n" for q, d in rows))
+    left = without_pairs(data, [tmp_path / "list.csv"])
     assert judged(left, "train") == judged(data, "train") - {listed[0], *every_of_a_query}
     assert judged(left, "dev") == judged(data, "dev") - {listed[1]}
     assert judged(left, "test") == judged(data, "test")
@@ -108,4 +108,32 @@ def test_a_list_that_leaves_out_nothing_or_everything_is_refused(
     for pairs, wrong in ((judged(data, "test"), "names no relevant pair"), (judged(data, "train"), "names every pair")):
         path.write_text("query_id,doc_id\n" + "".join(f"{q},{d}\n" for q, d in pairs))
         with pytest.raises(DataError, match=f"{path}: {wrong} of train"):
-            without_pairs(data, path)
+            without_pairs(data, [path])
+    path.write_text("query_id,doc_id\n")
+    assert without_pairs(data, [path]).notes[-1].startswith("0 of the 0 pairs")
+
+
+def test_several_lists_are_left_out_together(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    pairs = sorted(judged(data, "train"))
+    for name, own in (("first", pairs[:3]), ("second", pairs[2:4])):
+        (tmp_path / name).with_suffix(".csv").write_text("query_id,doc_id\n" + "".join(f"{q},{d}\n" for q, d in own))
+    left = without_pairs(data, [tmp_path / "first.csv", tmp_path / "second.csv"])
+    assert judged(left, "train") == {*pairs[4:]}
+
+
+@pytest.mark.parametrize("name", ["query", "document"])
+def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    """Ids that number the rows of a file are those of others once a row is gone."""
+    data, path = load_data(make_beir()), tmp_path / "list.csv"
+    query, document = min(judged(data, "train"))
+    texts = {
+        "query": data.queries.texts(data.queries.find_rows([query]))[0],
+        "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
+    }
+    row = f"{query},{document},{texts['query']},{texts['document']}\n"
+    path.write_text("query_id,doc_id,query,document\n" + row)
+    without_pairs(data, [path])
+    path.write_text("query_id,doc_id,query,document\n" + row.replace(texts[name], "another text"))
+    with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' there and '.*, and so are 1 of 1 rows"):
+        without_pairs(data, [path])

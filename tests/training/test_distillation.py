@@ -18,6 +18,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
+from opera.methods.first_visits import FirstVisits
 from opera.training.distillation import DistillationLoss, divergences
 from opera.training.loss import info_nce_losses
 from opera.training.sampler import Batch
@@ -36,7 +37,8 @@ def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values:
     batch = Batch(DRAWN, ROWS, np.ones(4, dtype=np.float32), own)
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
-    sampler: Any = SimpleNamespace(pairs=PAIRS, batch_at=lambda step, position: batch)
+    method = SimpleNamespace(visits=FirstVisits.none(PAIRS.n_pairs))
+    sampler: Any = SimpleNamespace(pairs=PAIRS, method=method, batch_at=lambda step, position: batch)
     model: Any = None
     known = KnownPositives.of(PAIRS)
     loss = DistillationLoss(

@@ -178,3 +178,38 @@ def test_settings_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(SettingError, match=message):
         prepared(sets[:number], static_model, **settings)
+
+
+def test_a_pair_is_ranked_among_the_documents_of_its_own_set(
+    sets: list[Path], static_model: Path, tmp_path: Path
+) -> None:
+    """The first step's p-values, by code that uses none of ours."""
+    from sentence_transformers import SentenceTransformer
+
+    settings = {**SMALL, "max_steps": 1, "save_steps": 1, "guard": False, "method": "ft"}
+    settings |= {"precision": "fp32", "train_group_size": 1}  # no negatives beside the batch
+    run = opera.adapt(sets, model=static_model, out=tmp_path / "run", **settings)
+    pairs = run.pairs().to_pandas()
+    drawn, model = pairs[pairs.first_step == 0], SentenceTransformer(str(static_model))
+    known = set(zip(pairs.query_id, pairs.doc_id, strict=True))
+    texts: dict[str, str] = {}
+    for folder in sets:
+        for file in ("corpus", "queries"):
+            rows = map(json.loads, (folder / f"{file}.jsonl").read_text().splitlines())
+            texts |= {f"{folder.name}/{row['_id']}": f"{row.get('title', '')} {row['text']}".strip() for row in rows}
+    queries, documents = (
+        model.encode([texts[name] for name in names], normalize_embeddings=True)
+        for names in (drawn.query_id, drawn.doc_id)
+    )
+    cosines = queries @ documents.T
+    assert len(drawn) == 16
+    for row, (query, p) in enumerate(zip(drawn.query_id, drawn.first_rank, strict=True)):
+        others = [
+            cosines[row, column]
+            for column, document in enumerate(drawn.doc_id)
+            if document.split("/")[0] == query.split("/")[0] and (query, document) not in known
+        ]
+        above = sum(
+            (cosine > cosines[row, row] + 1e-6) + (abs(cosine - cosines[row, row]) <= 1e-6) / 2 for cosine in others
+        )
+        assert p == pytest.approx((above + 0.5) / (len(others) + 1)), query

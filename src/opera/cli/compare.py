@@ -209,8 +209,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")
     for results in comparison.tables:
-        steps, queries = f"{results.steps:,} steps", f"{results.queries:,} test queries"
-        screen.heading(f"\n{results.name}, {steps}, {queries}")
+        screen.heading(f"\n{results.name}, {results.steps:,} steps, {results.tested}")
         for table in tables_of(comparison, results):
             _print_table(screen, table)
         guards = [row.guard.typical for row in results.rows if row.guard is not None]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
 """From this share of false pairs on the method against them is named."""
+TESTED = "Where the test split has such labels too, true figures are higher than those above."
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
@@ -63,6 +64,7 @@ def print_labels(screen: Screen, run: Run) -> None:
     if (found := run.record.false_pairs) is not None:
         advice = "" if run.settings["method"] == "denoise" or found.low < MANY else TRY
         screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}{advice}")
+        screen.lines(TESTED if found.low >= MANY else None)
 
 
 def labels_sentence(found: FalsePairsRecord, listed: str) -> str:

@@ -101,11 +101,11 @@ def train(
         bool, typer.Option("--overwrite", help="replace the run in --out")
     ] = False,
     drop_pairs: Annotated[
-        Path | None,
+        list[Path] | None,
         path_option(
             "--drop-pairs",
             "table of query_id and doc_id to leave out of train and dev, such as a run's "
-            "suspicious_pairs.csv",
+            "suspicious_pairs.csv; may be given several times",
         ),
     ] = None,
     help_settings: Annotated[
@@ -149,7 +149,7 @@ def train(
         raise SettingError("--plan: is for a run that begins; leave --resume out")
     sources = [source, *other_sources(tables, also or [])]
     call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
-    call["drop_pairs"] = drop_pairs
+    call["drop_pairs"] = drop_pairs or []
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import DataError
@@ -21,8 +22,12 @@ from opera.data.tables.files import open_pairs
 from opera.data.tables.load import parts_of
 from opera.data.tables.problems import Problems
 from opera.data.tables.rows import ALWAYS_UTF8
+from opera.data.texts import TextTable
 
 IDS = ("query_id", "doc_id")
+TEXTS = ("query", "document")
+CUT = "…"
+"""What ends a text of a list that is longer in the data."""
 LEFT = ("train", "dev")
 """The splits whose pairs may be left out: test stays as it is."""
 SIMILARITY = "similarity"
@@ -54,22 +59,27 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
     return with_sets(data, sets)
 
 
-def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
-    """Return the data without the pairs of a file, such as a run's ``suspicious_pairs.csv``; a note
+def without_pairs(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
+    """Return the data without the pairs of files, such as a run's ``suspicious_pairs.csv``; a note
     counts them. Test stays as it is.
 
     Args:
         data: the data set.
-        path: a table with the columns ``query_id`` and ``doc_id``; others are not read.
+        paths: tables with the columns ``query_id`` and ``doc_id``; where they have ``query`` or
+            ``document`` these must be the data's texts, or begin them, since ids that number the
+            rows of a file are others after a change.
 
     Raises:
-        DataError: for a file that cannot be read, or that names no relevant pair of train or dev,
-            or all of train's.
+        DataError: for a file that cannot be read, is of other texts, or names no relevant pair of
+            train or dev, or all of train's.
     """
-    found = _read(path, data, IDS, "is it the list of another data set?")
+    lists = [_read(path, data, IDS, "is it the list of another data set?") for path in paths]
+    path, listed_pairs = ", ".join(map(str, paths)), sum(found.rows for found in lists)
     sets, dropped, tested = [], 0, 0
-    for own, (rows, _) in zip(each_set(data), found.of_sets, strict=True):
-        listed = Qrels.from_arrays(*rows, np.ones(len(rows[0]), dtype=np.int64))
+    for number, own in enumerate(each_set(data)):
+        parts = [found.of_sets[number][0] for found in lists]
+        rows = [np.concatenate(ids) for ids in zip(*parts, strict=True)]
+        listed = Qrels.from_arrays(rows[0], rows[1], np.ones(len(rows[0]), dtype=np.int64))
         left = dict(own.splits)
         for split in set(LEFT) & left.keys():
             false = listed.contains(left[split])
@@ -78,10 +88,12 @@ def without_pairs(data: RetrievalData, path: Path) -> RetrievalData:
         if (test := own.splits.get("test")) is not None:
             tested += int((test.grades[listed.contains(test)] > 0).sum())
         sets.append(replace(own, splits=left))
-    if not dropped or not any(own.splits["train"].has_relevant.any() for own in sets):
+    if (listed_pairs and not dropped) or not any(
+        own.splits["train"].has_relevant.any() for own in sets
+    ):
         what = "no relevant pair" if not dropped else "every pair"
         raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
-    count = f"{dropped:,} of the {found.rows:,} pairs of {path} are left out of train and dev"
+    count = f"{dropped:,} of the {listed_pairs:,} pairs of {path} are left out of train and dev"
     count += f"; {tested:,} are of test, which stays as it is" if tested else ""
     sets[0] = replace(sets[0], notes=(*sets[0].notes, count))
     return with_sets(data, sets)
@@ -104,17 +116,20 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
     Raises:
         DataError: if none is there.
     """
-    read: dict[str, list[Any]] = {name: [] for name in (*IDS, "score")}
+    read: dict[str, list[Any]] = {name: [] for name in (*IDS, *TEXTS, "score")}
     problems = Problems()
     for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
         own_names = _columns(table.name, table.columns, columns)
         names = dict(zip(columns, ([own] for own in own_names), strict=True))
+        names |= {name: [name] for name in TEXTS if name in table.columns and columns == IDS}
         for part in parts_of(table, names, problems):
-            for name in columns:
-                (own,) = part[name]
-                read[name].append(own.numbers() if name == "score" else own.ids())
+            for name, (own,) in part.columns.items():
+                value = {"score": own.numbers, **dict.fromkeys(TEXTS, own.texts)}
+                read[name].append(value.get(name, own.ids)())
     problems.check()
-    queries, documents = (pa.chunked_array(read[name], pa.string()) for name in IDS)
+    queries, documents = (
+        pc.utf8_trim_whitespace(pa.chunked_array(read[name], pa.string())) for name in IDS
+    )
     scores = np.concatenate([np.empty(0), *(read["score"] or [np.zeros(len(queries))])])
     rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
     of_query, of_document = (
@@ -122,7 +137,11 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
         for firsts, own in zip(first_rows(data), rows, strict=True)
     )
     known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
-    if not known.any():
+    for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
+        if read[name]:
+            listed = pa.chunked_array(read[name]).to_pylist()
+            _check_texts(path, name, listed, texts, of_texts)
+    if not known.any() and (len(known) or columns != IDS):
         if data.sets:
             advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
         example = (
@@ -141,6 +160,25 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
             ((rows[0][here] - first_query, rows[1][here] - first_document), scores[here])
         )
     return _Found(of_sets, len(known), int((~known).sum()))
+
+
+def _check_texts(
+    path: Path, name: str, listed: list[str], table: TextTable, rows: IntArray
+) -> None:
+    """Refuse a list whose texts are not those that the data have under the same ids."""
+    there = np.flatnonzero(rows >= 0)
+    own = [" ".join(text.split()) for text in table.texts(rows[there])]
+    said = [" ".join(listed[at].removesuffix(CUT).split()) for at in there]
+    other = [place for place, text in enumerate(said) if not own[place].startswith(text)]
+    if other:
+        first = other[0]
+        raise DataError(
+            f"{path}: {name} {shown(table.ids(rows[there[first : first + 1]])[0])} is "
+            f"{shown(said[first])} there and {shown(own[first])} in the data, and so are "
+            f"{len(other):,} of {len(there):,} rows: where a file has no ids they number its "
+            "texts, and are others after a change; make the list anew, or remove its column "
+            f"{shown(name)} if only texts were mended"
+        )
 
 
 def _columns(place: str, has: Sequence[str], columns: Sequence[str]) -> list[str]:

@@ -37,8 +37,10 @@ class Denoise(FineTuning):
     A drawn query stays with the largest probability of its pairs to be true; else the next that
     stays, of passes of its own, takes its place. A drawn document stays with its probability,
     relative to that; else one is drawn by theirs. Where nothing is doubted, draws are those of
-    ``ft``. Probabilities are those of :func:`opera.methods.first_visits.probability_false`,
-    computed anew ten times in a run. They need no untrained model and no setting.
+    ``ft``. A batch holds a query twice only where too few others look true, so that in batches
+    almost as large as the data queries are drawn more evenly than :meth:`probabilities` says.
+    These are of :func:`opera.methods.first_visits.probability_false`, computed anew ten times in a
+    run. They need no untrained model and no setting.
     """
 
     name = "denoise"
@@ -60,7 +62,7 @@ class Denoise(FineTuning):
         largest = self._largest(queries)
         stays = rng.random(len(drawn)) < largest
         chosen = stays & (rng.random(len(drawn)) < self._true[drawn] / largest)
-        queries[~stays] = self._taken(rng, int((~stays).sum()))
+        queries[~stays] = self._taken(rng, queries[stays], int((~stays).sum()))
         again = np.flatnonzero(~chosen)
         drawn[again] = draw_weighted_documents(
             rng, self.pairs, queries[again], lambda ids: self._true[ids]
@@ -75,13 +77,19 @@ class Denoise(FineTuning):
         """Return the mean probability of a pair to be false."""
         return {"probability_false": float(1 - self._true.mean(dtype=np.float64))}
 
-    def _taken(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Return ``count`` queries of the other passes, each taken with its probability."""
-        taken = np.empty(0, dtype=np.int64)
+    def _taken(self, rng: np.random.Generator, held: IntArray, count: int) -> NDArray[np.int64]:
+        """Return ``count`` queries of the other passes, each taken with its probability: none that
+        the batch holds, unless a whole pass has no others.
+        """
+        taken, seen = np.empty(0, dtype=np.int64), 0
         while (missing := count - len(taken)) > 0:
             queries = self._others.take(self._position, missing)
-            self._position += missing
-            taken = np.concatenate([taken, queries[rng.random(missing) < self._largest(queries)]])
+            self._position, seen = self._position + missing, seen + missing
+            queries = queries[rng.random(missing) < self._largest(queries)]
+            if seen <= self.pairs.n_queries:
+                fresh = np.setdiff1d(queries, np.concatenate([held, taken]))
+                queries = rng.permutation(fresh)
+            taken = np.concatenate([taken, queries])
         return taken
 
     def _largest(self, queries: IntArray) -> NDArray[np.float32]:

@@ -2,10 +2,10 @@
 
 At that moment the model has learnt the domain from other pairs and has not seen this one, so the
 rank is a held-out test of the label, and the batch has it for free. Where the document is a random
-one its rank is uniform, whatever the model can do: p-values above ½ give the share of false pairs
-(Storey 2002), and the density of all of them each pair's probability to be false, the local false
-discovery rate (Efron 2001). The other pairs of its query say more: where they look true, a doubtful
-one is more often false.
+one of its data set, its rank among others of the set is uniform, whatever the model can do:
+p-values above ½ give the share of false pairs (Storey 2002), and the density of all of them each
+pair's probability to be false, the local false discovery rate (Efron 2001). The other pairs of its
+query say more: where they look true, a doubtful one is more often false.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
+from scipy.stats import norm
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
-from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 
 EDGES = np.concatenate([[0.0], np.geomspace(0.002, 1, 25)])
@@ -30,10 +30,8 @@ FEWEST = 300
 """Visits from which a share is estimated; a class of queries with fewer is joined to the next."""
 LATER = 2000
 """The share is of the later half of the visits, by a better model, but of this many at least."""
-BLOCK = 100
-"""Visits from which a share is estimated beside like siblings (study: docs/false-labels.md)."""
-RESAMPLES = 500
-"""Draws of queries for the interval of the share."""
+BLOCK, BLOCK_QUERIES = 100, 20
+"""Visits, and queries, from which a share is estimated beside like siblings."""
 SUSPICIOUS = 0.5
 """A pair that is more probably false than this is listed."""
 
@@ -68,27 +66,38 @@ class FirstVisits:
     """What the first visit of each pair found.
 
     Attributes:
-        p: float32 ``[N]``, the share of the batch's other documents that rank above the pair's,
-            uniform for a random one; NaN before the first visit.
+        p: float32 ``[N]``, (a + ½)/(b + 1) where a of b other documents of the batch and the data
+            set rank above the pair's, uniform for a random one; NaN before the first visit.
         step: int32 ``[N]``, the step of that visit; -1 before it.
+        first_pairs: int ``[sets + 1]``, where the pairs of each data set begin, and where the last
+            ends; each set is judged by itself.
     """
 
-    def __init__(self, p: NDArray[np.float32], step: NDArray[np.int32]) -> None:
+    def __init__(
+        self, p: NDArray[np.float32], step: NDArray[np.int32], first_pairs: IntArray | None = None
+    ) -> None:
         self.p, self.step = p, step
+        self.first_pairs = np.array([0, len(p)]) if first_pairs is None else first_pairs
 
     @classmethod
-    def none(cls, n_pairs: int) -> FirstVisits:
+    def none(cls, n_pairs: int, first_pairs: IntArray | None = None) -> FirstVisits:
         """No pair is visited yet."""
-        return cls(np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32))
+        p, step = np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32)
+        return cls(p, step, first_pairs)
 
     @property
     def visited(self) -> BoolArray:
         """Which pairs are visited: bool ``[N]``."""
         return ~np.isnan(self.p)
 
-    def part(self, pairs: slice) -> FirstVisits:
-        """A view of a stretch of the pairs: what either sees, both know."""
-        return FirstVisits(self.p[pairs], self.step[pairs])
+    def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
+        """The number of each pair's data set: int64 like ``pair_ids``."""
+        return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
+
+    def part(self, number: int) -> FirstVisits:
+        """A view of the pairs of a data set: what either sees, both know."""
+        own = slice(*self.first_pairs[number : number + 2].tolist())
+        return FirstVisits(self.p[own], self.step[own])
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
@@ -109,10 +118,11 @@ class FalsePairs:
     """What first visits say of all pairs.
 
     Attributes:
-        share: of the pairs that are false.
-        low: lower end of its 95% interval, by a bootstrap over queries.
+        share: of the pairs that are false, of those that are not pruned.
+        low: lower end of its 95% interval, by the standard error over queries.
         high: upper end.
-        probability: float32 ``[N]``, that a pair is false; NaN for one not visited.
+        probability: float32 ``[N]``, that a pair is false; NaN for one not visited, or of a data
+            set with too few visits.
         suspicious: int64 ``[m]``, the pairs more probably false than not, the worst first.
     """
 
@@ -123,11 +133,12 @@ class FalsePairs:
     suspicious: NDArray[np.int64] = field(repr=False)
 
 
-def increasing_share(x: FloatArray, p: FloatArray) -> NDArray[np.float64]:
+def increasing_share(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.float64]:
     """π₀ of p-values ``[m]`` at each of ``x`` ``[m]``, made increasing (isotonic regression over
-    blocks of :data:`BLOCK` or so). It needs no more than that a false pair's p does not follow x.
+    ``blocks`` as large as each other). It needs no more than that a false pair's p does not follow
+    x.
     """
-    edges = np.quantile(x, np.linspace(0, 1, len(x) // BLOCK + 1)[1:-1], method="lower")
+    edges = np.quantile(x, np.linspace(0, 1, max(1, blocks) + 1)[1:-1], method="lower")
     _, block = np.unique(np.searchsorted(edges, x, side="right"), return_inverse=True)
     count = np.bincount(block)
     above = np.bincount(block, _above_half(p)) / count
@@ -139,23 +150,26 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
     """The probability of visited pairs ``[m]`` to be false, given the other pairs of their queries.
 
     The share, which is what is known before the rank, gives way to that of pairs whose siblings
-    look as true in the mean (Bayes' rule in log odds). It may grow with them, and not fall: that a
-    query's pairs all rank low says that it is hard for the model, not that they are false. Pairs
-    without a sibling have a share of their own.
+    look as true in the mean: the odds change as the odds of both shares, each of all visits
+    (Bayes' rule). It may grow with them, and not fall: that a query's pairs all rank low says that
+    it is hard for the model, not that they are false. Pairs without a sibling have a share of their
+    own. Each block has :data:`BLOCK_QUERIES` queries or so too: among the pairs of one, those with
+    the best siblings are the worst themselves.
 
     Args:
         query: int ``[m]``.
         p: float ``[m]``, all of one class of queries.
         alone: float ``[m]``, the probability by a pair's own p.
     """
-    _, own = np.unique(query, return_inverse=True)
-    siblings = np.bincount(own)[own] - 1
-    true = (np.bincount(own, 1 - alone)[own] - (1 - alone)) / np.maximum(1, siblings)
+    counts = np.bincount(query)
+    siblings = counts[query] - 1
+    true = (np.bincount(query, 1 - alone)[query] - (1 - alone)) / np.maximum(1, siblings)
     share = np.full(len(p), false_share(p))
     odds = logit(alone) - _log_odds(share)
     for alike in (siblings == 0, siblings > 0):
-        if alike.sum() >= BLOCK:
-            share[alike] = increasing_share(true[alike], p[alike])
+        if (visits := int(alike.sum())) >= BLOCK:
+            blocks = min(visits // BLOCK, int((counts > 0).sum()) // BLOCK_QUERIES)
+            share[alike] = increasing_share(true[alike], p[alike], blocks)
     return np.asarray(expit(odds + _log_odds(share)), dtype=np.float64)
 
 
@@ -172,7 +186,7 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
     """
     probability = np.zeros(pairs.n_pairs)
     for members in _classes(pairs, visits):
-        own = members & visits.visited
+        own = members[visits.visited[members]]
         p = visits.p[own]
         share = false_share(visits.p[_later(own, visits)])
         alone = local_false_rate(p, share, decreasing_density(p))
@@ -181,48 +195,58 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
     return probability.astype(np.float32)
 
 
-def estimate(pairs: TrainingPairs, visits: FirstVisits, seed: int) -> FalsePairs | None:
+def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> FalsePairs | None:
     """The share of false pairs with its interval, and each pair's probability; ``None`` while fewer
     than :data:`FEWEST` pairs are visited.
+
+    Args:
+        pairs: the training pairs.
+        visits: of them.
+        kept: bool ``[N]``, the pairs that can be drawn at all; of others nothing is known.
     """
     classes = _classes(pairs, visits)
     if not classes:
         return None
-    rng, draws = generator(seed, "first_visits.interval"), np.zeros(RESAMPLES)
-    total = 0.0
-    for members in classes:
-        later = _later(members & visits.visited, visits)
-        # Per query: a class has all pairs of its queries.
-        _, query = np.unique(pairs.pair_query[later], return_inverse=True)
-        above, seen = np.bincount(query, _above_half(visits.p[later])), np.bincount(query)
-        part = members.mean()
+    sizes = np.array([np.count_nonzero(kept[members]) for members in classes])
+    total, variance = 0.0, 0.0
+    for members, part in zip(classes, sizes / sizes.sum(), strict=True):
+        later = _later(members[visits.visited[members]], visits)
+        above = _above_half(visits.p[later])
+        # A ratio of sums over queries, which a class has with all their pairs.
+        residuals = np.bincount(pairs.pair_query[later], above - above.mean())
         total += part * false_share(visits.p[later])
-        for draw in range(RESAMPLES):
-            drawn = rng.integers(len(seen), size=len(seen))
-            draws[draw] += part * min(1.0, above[drawn].sum() / seen[drawn].sum())
-    low, high = np.quantile(draws, [0.025, 0.975])
-    probability = np.where(visits.visited, probability_false(pairs, visits), np.float32(np.nan))
+        variance += (part / len(later)) ** 2 * (residuals**2).sum()
+    low, high = np.clip(total + np.sqrt(variance) * norm.ppf([0.025, 0.975]), 0, 1)
+    judged = np.concatenate([members[visits.visited[members]] for members in classes])
+    probability = np.full(pairs.n_pairs, np.nan, np.float32)
+    probability[judged] = probability_false(pairs, visits)[judged]
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
     return FalsePairs(float(total), float(low), float(high), probability, listed)
 
 
-def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[BoolArray]:
-    """Pairs by ⌊log₂ mq⌋, mq the documents of their query, in classes with :data:`FEWEST` visits or
-    more: bool ``[N]`` each; none while there are too few.
+def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64]]:
+    """Pairs of each data set by ⌊log₂ mq⌋, mq the documents of their query, in classes with
+    :data:`FEWEST` visits or more: int64 ``[m]`` each; none of a set while it has too few.
     """
-    size = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
-    counts = np.bincount(size[visits.visited], minlength=int(size.max()) + 1)
-    ends = [-1]
-    for last in range(len(counts)):
-        if counts[ends[-1] + 1 : last + 1].sum() >= FEWEST:
-            ends.append(last)
-    ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
-    return [(size > first) & (size <= last) for first, last in pairwise(ends)]
+    sizes = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
+    found = []
+    for start, end in pairwise(visits.first_pairs.tolist()):
+        size = sizes[start:end]
+        counts = np.bincount(size[visits.visited[start:end]], minlength=int(size.max()) + 1)
+        ends = [-1]
+        for last in range(len(counts)):
+            if counts[ends[-1] + 1 : last + 1].sum() >= FEWEST:
+                ends.append(last)
+        ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
+        found += [
+            start + np.flatnonzero((size > first) & (size <= last))
+            for first, last in pairwise(ends)
+        ]
+    return found
 
 
-def _later(visited: BoolArray, visits: FirstVisits) -> NDArray[np.int64]:
-    """The later half of the visited pairs, of :data:`LATER` at least where there are as many."""
-    ids = np.flatnonzero(visited)
+def _later(ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:
+    """The later half of visited pairs, of :data:`LATER` at least where there are as many."""
     order = ids[np.argsort(-visits.step[ids], kind="stable")]
     return np.sort(order[: max(LATER, len(ids) // 2)])

@@ -86,9 +86,9 @@ class MixedMethod(Method[Settings]):
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.name, self.title = method_class.name, method_class.title  # type: ignore[misc]
         self.mixture, self._first_pairs = mixture, mixture.first_pairs(pairs)
-        self.visits = FirstVisits.none(pairs.n_pairs)
+        self.visits = FirstVisits.none(pairs.n_pairs, self._first_pairs)
         self._methods: list[Method[Any]] = []
-        owner = self._owners(np.arange(pairs.n_pairs))
+        owner = self.visits.set_of(np.arange(pairs.n_pairs))
         sizes = mixture.largest(plan.batch_size).tolist()
         for number, (share, size) in enumerate(zip(mixture.shares, sizes, strict=True)):
             own, _ = pairs.subset(owner == number)
@@ -96,14 +96,11 @@ class MixedMethod(Method[Settings]):
             own_scores = None if scores is None else scores.subset(owner == number, own)
             own_plan = Plan(plan.seed, steps, size)
             made = method_class(own, own_plan, settings, own_scores)
-            made.visits = self.visits.part(slice(*self._first_pairs[number : number + 2].tolist()))
+            made.visits = self.visits.part(number)
             self._methods.append(made)
         self._step, self._steps = 0, [0] * len(sizes)
         self._waiting = [Draw.unweighted(np.empty(0, dtype=np.int64)) for _ in sizes]
         self.kept = np.concatenate([method.kept for method in self._methods])
-
-    def _owners(self, pair_ids: IntArray) -> NDArray[np.int64]:
-        return np.searchsorted(self._first_pairs, pair_ids, side="right") - 1
 
     def draw(self, step: int) -> Draw:
         """Return the quota of each set, one set after another."""
@@ -136,7 +133,7 @@ class MixedMethod(Method[Settings]):
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Give every set what was observed of its pairs."""
-        owner = self._owners(pair_ids)
+        owner = self.visits.set_of(pair_ids)
         for number in np.unique(owner).tolist():
             ids, *values = (
                 np.asarray(each)[owner == number] for each in (pair_ids, similarity, loss)

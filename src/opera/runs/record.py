@@ -103,10 +103,11 @@ class FalsePairsRecord(_Part):
 
     Attributes:
         share: of the pairs, estimated.
-        low: lower end of its 95% interval, by a bootstrap over queries.
+        low: lower end of its 95% interval, by the standard error over queries.
         high: upper end.
-        visited: how many pairs were visited, from which the share is estimated.
+        visited: how many pairs were visited; the share is of the later half of them.
         suspicious: how many of them ``suspicious_pairs.csv`` lists.
+        pruned: how many pairs were pruned before training, of which nothing is known.
     """
 
     share: float
@@ -114,12 +115,14 @@ class FalsePairsRecord(_Part):
     high: float
     visited: int
     suspicious: int
+    pruned: int = 0
 
     @property
     def sentence(self) -> str:
         """Say how many look false, without the full stop."""
         interval = f"{self.low:.0%} to {self.high:.0%}"
-        return f"about {self.share:.0%} of the training pairs look false ({interval})"
+        aside = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
+        return f"about {self.share:.0%} of the training pairs look false ({interval}){aside}"
 
 
 class TrainingRecord(_Part):

@@ -34,7 +34,7 @@ def adapt(
     method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
-    drop_pairs: str | Path | None = None,
+    drop_pairs: str | Path | Sequence[str | Path] = (),
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
@@ -54,7 +54,7 @@ def adapt(
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         drop_pairs: a table of ``query_id`` and ``doc_id`` to leave out of train and dev, such as
-            the ``suspicious_pairs.csv`` of an earlier run.
+            the ``suspicious_pairs.csv`` of an earlier run, or several.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both.
         columns: of tables, as for :func:`opera.load_data`; for each data set.
@@ -95,7 +95,7 @@ def foresee(
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
-    drop_pairs: str | Path | None = None,
+    drop_pairs: str | Path | Sequence[str | Path] = (),
     columns: Given | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
@@ -120,7 +120,7 @@ class Checked:
 
     Attributes:
         data: the data, loaded; several sets as one.
-        dropped: the table of pairs to leave out of train and dev, if there is one.
+        dropped: tables of pairs to leave out of train and dev.
         model: as :func:`opera.retrieval.models.load_model` takes it.
         folder: the run folder to write.
         recipe: all settings.
@@ -130,7 +130,7 @@ class Checked:
     """
 
     data: RetrievalData
-    dropped: Path | None
+    dropped: tuple[Path, ...]
     model: str
     folder: Path
     recipe: Recipe
@@ -147,7 +147,7 @@ def check(
     settings: Mapping[str, Any],
     resume: bool,
     overwrite: bool,
-    drop_pairs: str | Path | None,
+    drop_pairs: str | Path | Sequence[str | Path],
 ) -> Checked:
     """Check the arguments of :func:`opera.adapt`, and load the data.
 
@@ -163,7 +163,8 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    dropped = None if drop_pairs is None else user_path(drop_pairs, "--drop-pairs")
+    lists = [drop_pairs] if isinstance(drop_pairs, str | Path) else drop_pairs
+    dropped = tuple(user_path(path, "--drop-pairs") for path in lists)
     # a list of rows is a table, as a DataFrame is; any other list is several data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
     several = data if isinstance(data, list | tuple) and not rows else [data]
@@ -179,7 +180,7 @@ def check(
         for source in sources:
             with_vectors = train.query_vectors is not None
             reads += files_read(source) if with_vectors else inputs_of(source, model)
-        reads += [] if dropped is None else [dropped]
+        reads += dropped
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
     return Checked(loaded, dropped, str(model), folder, recipe, resume, overwrite, started)

@@ -11,14 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from opera.core.arrays import BoolArray
+from opera.data.pair_files import CUT
 from opera.data.pairs import pair_keys
+from opera.methods.base import Method
 from opera.methods.first_visits import FalsePairs, FirstVisits, estimate
 from opera.runs.record import FalsePairsRecord
 from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")
 
-TEXT = 300
+TEXT = 2000
 """Characters of a document that the list shows."""
 
 
@@ -38,23 +41,24 @@ def _keys(made: TrainingSet) -> NDArray[np.int64]:
     return pair_keys(made.query_rows[made.pairs.pair_query], made.pairs.pair_doc)
 
 
-def label_check(made: TrainingSet, visits: FirstVisits, seed: int) -> FalsePairs | None:
+def label_check(method: Method[Any], visits: FirstVisits) -> FalsePairs | None:
     """Estimate which training pairs are false; ``None``, with a line in the log, where too few were
     visited.
     """
-    found = estimate(made.pairs, visits, seed)
+    found = estimate(method.pairs, visits, method.kept)
     if found is None:
         log.info("note: too few pairs were trained to say how many look false")
     return found
 
 
-def record_of(found: FalsePairs, visits: FirstVisits) -> FalsePairsRecord:
+def record_of(found: FalsePairs, visits: FirstVisits, kept: BoolArray) -> FalsePairsRecord:
     """Describe the estimate, for ``run.json``."""
     return FalsePairsRecord(
         share=found.share,
         low=found.low,
         high=found.high,
         visited=int(visits.visited.sum()),
+        pruned=int((~kept).sum()),
         suspicious=len(found.suspicious),
     )
 
@@ -76,5 +80,8 @@ def suspicious_columns(made: TrainingSet, found: FalsePairs) -> dict[str, list[A
         "query_id": made.data.queries.ids(queries),
         "doc_id": made.data.corpus.ids(documents),
         "query": made.data.queries.texts(queries),
-        "document": [text[:TEXT] for text in made.data.corpus.texts(documents)],
+        "document": [
+            text if len(text) <= TEXT else text[:TEXT] + CUT
+            for text in made.data.corpus.texts(documents)
+        ],
     }

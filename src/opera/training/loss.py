@@ -63,7 +63,7 @@ def p_values(similarity: Tensor, known: Tensor | None, first: int = 0) -> Tensor
 
     Args:
         similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
-        known: bool ``[m, M]``, the known positives of each query, which say nothing.
+        known: bool ``[m, M]``, what a document is not ranked among, such as known positives.
         first: column of the first row's positive.
 
     Returns:
@@ -264,6 +264,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         of_positives = similarity[
             :, batch.own
         ].diagonal()  # a row's positive is at its own place among the columns
+        # A document of another data set is no random one of its own.
+        sets = self.sampler.method.visits.set_of(batch.pair_ids)
+        others = sets[batch.own][:, None] != np.tile(sets, batch.doc_rows.shape[1])
+        known = known | torch.from_numpy(others).to(known.device)
         p = p_values(similarity, known, batch.own.start)
         observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses, p)
         self.observer(step, batch.pair_ids, *observed.T)

@@ -40,6 +40,9 @@ ADVICE = (
     f"args.batch_sampler its sampler, and callbacks hold pruning.callback; {AGAIN}"
 )
 """What to do where the trainer does not train on what was drawn."""
+LEAST_RANKED = 1 / 8
+"""The part of a batch that a document is ranked among, at least: among one or two others it is
+seldom the best."""
 
 
 class Given(NamedTuple):
@@ -110,7 +113,8 @@ class PrunedSet:
 
     def not_ranked(self, step: int) -> BoolArray:
         """Mark for each query of a batch the documents that its own is not ranked among, bool ``[m,
-        m]``: known positives, and those that were trained where its own was not, or the reverse.
+        m]``: known positives, and those that were trained where its own was not, or the reverse;
+        all where fewer than :data:`LEAST_RANKED` are left.
 
         Each training as a negative lowers a document everywhere. So a false document that was never
         trained would rank above those that were.
@@ -119,7 +123,9 @@ class PrunedSet:
         documents = pairs.pair_doc[ids]
         seen: BoolArray = self.seen[documents]
         known = self.known.contains(pairs.pair_query[ids][:, None], documents)
-        return np.asarray(known | (seen[:, None] != seen))
+        apart: BoolArray = known | (seen[:, None] != seen)
+        apart[(~apart).sum(1) < LEAST_RANKED * len(ids)] = True
+        return apart
 
     def train(
         self,
@@ -136,9 +142,10 @@ class PrunedSet:
         self.sampler.finish(step)
         self.seen[self.rows.pairs.pair_doc[pair_ids]] = True
 
-    def false_pairs(self, seed: int) -> FalsePairs | None:
+    def false_pairs(self) -> FalsePairs | None:
         """Return what first visits say of the rows; NaN for one without."""
-        found = estimate(self.rows.pairs, self.sampler.visits(), seed)
+        sampler = self.sampler
+        found = estimate(self.rows.pairs, sampler.visits(), sampler.method.kept)
         if found is None:
             return None
         rows, by_row = self.rows.row_of_pair, np.empty_like(found.probability)

@@ -166,7 +166,7 @@ class PairPruning:
             raise SettingError(f"false_pairs: name must be of {names}, got {shown(name)}")
         if not hasattr(part, "sampler"):
             raise SettingError("false_pairs: nothing is trained yet; call it after trainer.train()")
-        return part.false_pairs(self._seed)
+        return part.false_pairs()
 
     def batches(self, dataset: Any, **how: Any) -> Any:
         """Return the batch sampler of a data set: ours where it trains, the usual one for any

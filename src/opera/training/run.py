@@ -226,7 +226,7 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
             "status": "finished",
             "training": fit.record,
             "noise": fit.noise,
-            "false_pairs": None if false is None else record_of(false, visits),
+            "false_pairs": None if false is None else record_of(false, visits, fit.method.kept),
             "guard": guard,
             "matryoshka": sizes or None,
             "sets": _by_set(session, fit, moments),

@@ -235,7 +235,7 @@ class PairSampler:
 
     def visits(self) -> FirstVisits:
         """Return what first visits found, in the steps that no draw has used yet too."""
-        found = FirstVisits.none(self.pairs.n_pairs)
+        found = FirstVisits.none(self.pairs.n_pairs, self.method.visits.first_pairs)
         found.load_state_dict(self.method.visits.state_dict())
         for step in sorted(self._observed):
             for pair_ids, *_, p in self._observed[step]:

@@ -73,7 +73,6 @@ class Fit:
         record: how it went, for ``run.json``.
         times_drawn: int64 ``[N]``, how often each training pair was drawn.
         visits: what the first visit of each pair found.
-        seed: of the run.
     """
 
     training_set: TrainingSet
@@ -81,12 +80,11 @@ class Fit:
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
     visits: FirstVisits
-    seed: int
 
     @cached_property
     def false_pairs(self) -> FalsePairs | None:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
-        return label_check(self.training_set, self.visits, self.seed)
+        return label_check(self.method, self.visits)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -276,7 +274,7 @@ def train(
         measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
-    return Fit(training_set, method, record, sampler.times_drawn(), sampler.visits(), settings.seed)
+    return Fit(training_set, method, record, sampler.times_drawn(), sampler.visits())
 
 
 def make_sampler(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,7 +133,7 @@ def load_and_check(
     model_source: str,
     recipe: Recipe,
     processes: int = 1,
-    dropped: Path | None = None,
+    dropped: Sequence[Path] = (),
 ) -> Prepared:
     """Load the model and check data, model and settings against each other; writes nothing.
 
@@ -142,7 +142,7 @@ def load_and_check(
         model_source: what :func:`opera.retrieval.models.load_model` takes.
         recipe: all settings.
         processes: how many processes train together.
-        dropped: a table of pairs to leave out of train and dev.
+        dropped: tables of pairs to leave out of train and dev.
 
     Raises:
         InputError: for invalid input.

@@ -4,7 +4,7 @@ torch nor a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -99,8 +99,8 @@ class RunData:
         return bool(shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
 
 
-def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Path | None = None) -> RunData:
-    """Draw the missing splits, leave out the pairs of the table ``dropped``, and check everything
+def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = ()) -> RunData:
+    """Draw the missing splits, leave out the pairs of tables ``dropped``, and check everything
     that a run needs of its data; writes nothing.
 
     Raises:
@@ -124,7 +124,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Path | None = Non
     check_negatives(negatives, drawn, settings)
     for original, own in zip(each_set(data), each_set(drawn), strict=True):
         check_noise(original, own, settings)
-    left = None if dropped is None else drawn.training_split().pairs().fingerprint
+    left = drawn.training_split().pairs().fingerprint if dropped else None
     return RunData(data, drawn, whole, future, negatives, left)
 
 
@@ -178,7 +178,7 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
 
 
 def _drawn(
-    data: RetrievalData, settings: TrainSettings, dropped: Path | None
+    data: RetrievalData, settings: TrainSettings, dropped: Sequence[Path]
 ) -> tuple[RetrievalData, RetrievalData, Future | None]:
     """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
@@ -204,7 +204,7 @@ def _drawn(
             needs_dev=needs_dev,
         )
         # after the draw, so that runs with a list and without one have the same test
-        return own if dropped is None else without_pairs(own, dropped)
+        return without_pairs(own, dropped) if dropped else own
 
     drawn = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):

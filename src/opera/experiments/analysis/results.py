@@ -100,7 +100,8 @@ class ResultsTable:
         data: the data set, as the user named it.
         name: its short name.
         steps: optimizer steps.
-        queries: number of test queries.
+        queries: number of test queries, over all seeds.
+        own_tests: whether each seed has drawn test queries of its own.
         untrained: the untrained model's measures.
         rows: one result per method.
     """
@@ -109,8 +110,15 @@ class ResultsTable:
     name: str
     steps: int
     queries: int
+    own_tests: bool
     untrained: dict[str, float]
     rows: tuple[MethodResult, ...]
+
+    @property
+    def tested(self) -> str:
+        """Say on what the methods are measured."""
+        own = ", drawn anew for each seed (± has their difference too)" if self.own_tests else ""
+        return f"{self.queries:,} test queries{own}"
 
     def best_row(self, measure: str) -> MethodResult:
         """The method with the highest mean."""
@@ -252,11 +260,14 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         )
         for group in groups
     ]
+    tests_of_seeds = [set(table["query_id"].to_pylist()) for table in first.query_tables]
+    every = set().union(*tests_of_seeds)
     return ResultsTable(
         data=first.data,
         name=name,
         steps=first.steps,
-        queries=first.query_tables[0].num_rows,
+        queries=len(every),
+        own_tests=any(own != every for own in tests_of_seeds),
         untrained={measure: first.mean(measure, "before") for measure in DEFAULT_MEASURES},
         rows=tuple(rows),
     )

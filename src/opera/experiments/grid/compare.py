@@ -152,7 +152,8 @@ def compare(
         model: the model that all cells start from.
         out: the grid's folder.
         methods: methods, as a list or separated by commas, with settings of their own after colons:
-            ``"sp:k=0.5"``. Default: ``method`` if that is among the settings, else ``ft``, ``dp``.
+            ``"sp:k=0.5"``. Default: ``method`` if that is among the settings, else ``ft`` and
+            ``denoise``.
         seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
         steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings,
             else as many as ``epochs``, ``preset`` or the data say.

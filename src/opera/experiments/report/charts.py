@@ -278,7 +278,7 @@ def labels_chart(groups: Sequence[Group]) -> list[Chart]:
         return []
     ranks = groups[0].pair_tables[0]["first_rank"].drop_null().to_numpy()
     x = np.linspace(0, 1, 41)
-    below = (ranks[:, None] <= x).mean(axis=0).tolist()
+    below = (np.searchsorted(np.sort(ranks), x, side="right") / len(ranks)).tolist()
     lines = [
         Line(groups[0].method, x.tolist(), below),
         Line("false pairs, above the true ones", (0, 1), (1 - found.share, 1)),

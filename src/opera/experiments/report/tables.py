@@ -71,7 +71,7 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
         "seeds": str,
         **dict.fromkeys(DEFAULT_MEASURES, _value),
     }
-    caption = f"quality after {table.steps:,} steps, {table.queries:,} test queries"
+    caption = f"quality after {table.steps:,} steps, {table.tested}"
     if against is not None:
         caption += (
             f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
