@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,17 @@ import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss, TripletLoss
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    GISTEmbedLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+    TripletLoss,
+)
 
 import opera
 from opera.methods import METHODS
+from opera.training.pair_losses import chain_of
 from opera.training.pair_pruning import PairPruning
 from own_scripts import arguments, open_model, pairs_of, trainer_of
 from processes import DEADLINE, torchrun
@@ -195,8 +204,8 @@ def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, static
     pruning = PairPruning(model, several, "dp", args=args)
     losses = {"small": MultipleNegativesRankingLoss(model, scale=10), "large": MultipleNegativesRankingLoss}
     trainer = trainer_of(pruning, args, several, losses)
-    trainer.train()
     assert {name: watch.temperature for name, watch in pruning._watches.items()} == {"small": 0.1, "large": 0.05}
+    trainer.train()
     assert [part.sampler.trained_steps for part in pruning._sets] == [2 * 4, 2 * 10]
     assert [part.sampler.method.plan.max_steps for part in pruning._sets] == [2 * 4, 2 * 10]
     last = trainer.state.log_history[-2]
@@ -412,6 +421,30 @@ def test_a_second_training(dataset: Dataset, model: Any, tmp_path: Path) -> None
     assert pruning._sets[0].sampler.trained_steps == plain.state.global_step == 2
     with pytest.raises(opera.TrainingError, match=r"^PairPruning: dataset is read again, by a second training"):
         trainer.train()
+
+
+@pytest.mark.parametrize("loss_class", [MultipleNegativesRankingLoss, CachedMultipleNegativesRankingLoss])
+def test_after_training_the_loss_is_as_before_and_freed(
+    loss_class: Any, dataset: Dataset, bert_model: Path, tmp_path: Path
+) -> None:
+    """It holds the distributed model, whose process group ends a process with SIGABRT if the interpreter ends first."""
+    model = open_model(bert_model)
+    args, loss = arguments(tmp_path, max_steps=2), MatryoshkaLoss(model, loss_class(model), [8, 4])
+    before = [set(vars(part)) for part in chain_of(loss)]
+    pruning = PairPruning(model, dataset, "infobatch")
+    trainer = trainer_of(pruning, args, dataset, loss)
+    assert [set(vars(part)) for part in chain_of(loss)] != before
+    trainer.train()
+    assert [set(vars(part)) for part in chain_of(loss)] == before
+    alive = weakref.ref(loss)
+    gc.collect()
+    gc.disable()  # what is left to it may be freed too late
+    try:
+        del loss, trainer
+        assert alive() is None
+    finally:
+        gc.enable()
+    assert pruning.curves()["coverage"] > 0
 
 
 def test_saved_arguments_hold_no_model(dataset: Dataset, model: Any) -> None:

@@ -75,9 +75,10 @@ class LossWatch:
         self._embedded: list[Tensor] = []
         self._hook: Any = None
         self._weights: Tensor | None = None
-        self.weighs = let_weigh(loss, lambda: self._weights)
         if isinstance(earlier := getattr(loss, WATCH, None), LossWatch):
             earlier.end()
+        self._unweigh = let_weigh(loss, lambda: self._weights)
+        self.weighs = self._unweigh is not None
         setattr(loss, WATCH, self)
         self._handles = (
             loss.register_forward_pre_hook(self._before),
@@ -85,9 +86,18 @@ class LossWatch:
         )
 
     def end(self) -> None:
-        """Leave the loss as it was; another watch of it ends this one."""
+        """Leave the loss as it was; another watch of it ends this one.
+
+        Nothing then keeps the loss from being freed, and with it a distributed model, whose process
+        group must be gone before the interpreter is.
+        """
         for handle in self._handles:
             handle.remove()
+        if self._unweigh is not None:
+            self._unweigh()
+            self._unweigh = None
+        if getattr(self.loss, WATCH, None) is self:
+            delattr(self.loss, WATCH)
 
     def _before(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         if not (torch.is_grad_enabled() and self.model.training):  # an evaluation
@@ -160,8 +170,9 @@ def pair_losses(
         yield rows, cosines[:, first : first + len(queries)], losses
 
 
-def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> bool:
-    """Let a loss weigh its pairs where ``weights`` returns some, ``[m]``; return whether it can.
+def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> Callable[[], None] | None:
+    """Let a loss weigh its pairs where ``weights`` returns some, ``[m]``; return what undoes it, or
+    ``None`` if the loss cannot.
 
     It can where it is the mean of InfoNCE over cosines: MultipleNegativesRankingLoss and its cached
     form, alone or under a Matryoshka loss, over the documents of the batch alone.
@@ -175,24 +186,24 @@ def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> bool:
             and inner.directions == ("query_to_doc",)
             and not inner.hardness_mode
         ):
-            _weigh(part, cached, weights)
-            return True
-    return False
+            return _weigh(part, cached, weights)
+    return None
 
 
-def _weigh(loss: Any, cached: bool, weights: Callable[[], Tensor | None]) -> None:
+def _weigh(loss: Any, cached: bool, weights: Callable[[], Tensor | None]) -> Callable[[], None]:
     """Replace what makes a loss of embeddings by the mean of loss times weight; a cached loss gets
-    them in passes, and sends gradients back chunk by chunk."""
+    them in passes, and sends gradients back chunk by chunk. Return what puts it back."""
     owner, name = loss, "calculate_loss" if cached else "compute_loss_from_embeddings"
     if cached and isinstance(loss.calculate_loss, CachedLossDecorator):
         owner, name = loss.calculate_loss, "fn"
-    plain: Callable[..., Tensor] = getattr(owner, name)
+    own, plain = name in vars(owner), getattr(owner, name)
     gather = gather_embeddings if loss.gather_across_devices else None
 
     def weighted(embeddings: list[Any], labels: Tensor | None = None, **how: bool) -> Tensor:
         factors = weights()
         if factors is None:
-            return plain(embeddings, labels, **how)
+            unweighted: Tensor = plain(embeddings, labels, **how)
+            return unweighted
         columns = [torch.cat(column) for column in embeddings] if cached else embeddings
         size = loss.mini_batch_size if cached else len(factors)
         total = torch.zeros((), device=columns[0].device)
@@ -204,7 +215,16 @@ def _weigh(loss: Any, cached: bool, weights: Callable[[], Tensor | None]) -> Non
             total = total + part
         return total
 
+    def put_back() -> None:
+        if vars(owner).get(name) is not weighted:  # another has replaced it since
+            return
+        if own:
+            setattr(owner, name, plain)
+        else:
+            delattr(owner, name)
+
     setattr(owner, name, weighted)
+    return put_back
 
 
 def chain_of(loss: nn.Module) -> list[nn.Module]:

@@ -436,9 +436,9 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
             write_state(folder / STATE_FILE, self.pruning.state_dict())
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the losses as they were."""
-        for watch in self.pruning._watches.values():
-            watch.end()
+        """Leave the losses as they were, and let go of them."""
+        while self.pruning._watches:
+            self.pruning._watches.popitem()[1].end()
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
