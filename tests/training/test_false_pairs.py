@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any
 import pytest
 
 import opera
+from opera.cli.compare import print_results
+from opera.cli.screen import Screen
+from opera.experiments.analysis import analyse_runs
+from opera.runs.record import FalsePairsRecord
 from opera.training.false_pairs import take_visits
 from small_runs import assert_same_run
 from tiny_world import write_beir
@@ -34,6 +39,8 @@ def test_it_finds_the_injected_pairs_and_draws_them_less(run: opera.Run) -> None
     found, pairs = run.record.false_pairs, run.pairs().to_pandas()
     assert found is not None
     assert found.visited == pairs.first_step.notna().sum() > 800
+    assert found.unvisited == pairs.first_step.isna().sum() > 0
+    assert found.pruned == 0
     # The first visits are of a model of random vectors, to which every pair looks false: too many, not too few.
     assert 0.35 < found.low < found.share < found.high < 0.55
     listed = pairs[pairs.probability_false > 0.5]
@@ -43,6 +50,22 @@ def test_it_finds_the_injected_pairs_and_draws_them_less(run: opera.Run) -> None
     noise = run.record.noise
     assert noise is not None
     assert noise.share_of_draws < 0.85 * noise.share_of_pairs  # over all steps, the first sixth uniformly
+
+
+def test_it_says_of_which_pairs_nothing_is_known() -> None:
+    found = FalsePairsRecord(share=0.301, low=0.26, high=0.334, visited=700, suspicious=9)
+    sentence = "about 30% of the training pairs look false (26% to 33%)"
+    assert found.sentence == sentence
+    sentence += ", the 2,000 pruned ones aside; 12,345 were never drawn and are not judged"
+    assert found.model_copy(update={"pruned": 2000, "unvisited": 12345}).sentence == sentence
+
+
+def test_a_comparison_says_it_and_names_the_list(run: opera.Run) -> None:
+    file = io.StringIO()
+    print_results(Screen(file, 400), analyse_runs(run.path), Path("grid"))
+    assert run.record.false_pairs is not None
+    listed = f"{run.path / 'suspicious_pairs.csv'} lists {run.record.false_pairs.suspicious:,}"
+    assert f"A{run.record.false_pairs.sentence[1:]}; {listed}, the worst first\nWhere" in file.getvalue()
 
 
 def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:

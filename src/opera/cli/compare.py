@@ -25,6 +25,7 @@ from opera.cli.options import (
     path_option,
     settings_but,
 )
+from opera.cli.results import print_labels
 from opera.cli.screen import Screen
 from opera.core.intervals import few_queries
 from opera.core.paths import user_path
@@ -221,8 +222,10 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
         screen.heading(f"\n{conclusion.title}")
         screen.lines(*(f"- {bullet}" for bullet in conclusion.bullets))
-        if (best := results.best(PRIMARY)) != UNTRAINED:
-            screen.lines(f"- Model: {comparison.first_run(results, best).model_path}")
+        best = results.best(PRIMARY)
+        run = comparison.first_run(results, results.rows[0].method if best == UNTRAINED else best)
+        screen.lines(f"- Model: {run.model_path}" if best != UNTRAINED else None)
+        print_labels(screen, run, compared=True)
     if comparison.missing:
         cells = f"{comparison.missing} of the grid's {comparison.planned} cells"
         screen.heading(f"{cells} {'is' if comparison.missing == 1 else 'are'} not finished")

@@ -57,12 +57,15 @@ def print_before_after(screen: Screen, run: Run) -> None:
     screen.lines(few_queries(per_query.num_rows))
 
 
-def print_labels(screen: Screen, run: Run) -> None:
-    """Print how many training pairs look false, where they are listed, and what to try."""
+def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
+    """Print how many training pairs look false, where they are listed, and what to try, if methods
+    are not ``compared`` already.
+    """
     from opera.runs.folder import SUSPICIOUS_FILE
 
     if (found := run.record.false_pairs) is not None:
-        advice = "" if run.settings["method"] == "denoise" or found.low < MANY else TRY
+        advised = compared or run.settings["method"] == "denoise" or found.low < MANY
+        advice = "" if advised else TRY
         screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}{advice}")
         screen.lines(TESTED if found.low >= MANY else None)
 

@@ -108,6 +108,7 @@ class FalsePairsRecord(_Part):
         visited: how many pairs were visited; the share is of the later half of them.
         suspicious: how many of them ``suspicious_pairs.csv`` lists.
         pruned: how many pairs were pruned before training, of which nothing is known.
+        unvisited: how many others were never drawn; the share is of them too, the list is not.
     """
 
     share: float
@@ -116,13 +117,16 @@ class FalsePairsRecord(_Part):
     visited: int
     suspicious: int
     pruned: int = 0
+    unvisited: int = 0
 
     @property
     def sentence(self) -> str:
         """Say how many look false, without the full stop."""
         interval = f"{self.low:.0%} to {self.high:.0%}"
-        aside = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
-        return f"about {self.share:.0%} of the training pairs look false ({interval}){aside}"
+        pruned = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
+        never = f"; {self.unvisited:,} were never drawn and are not judged"
+        rest = pruned + (never if self.unvisited else "")
+        return f"about {self.share:.0%} of the training pairs look false ({interval}){rest}"
 
 
 class TrainingRecord(_Part):

@@ -59,6 +59,7 @@ def record_of(found: FalsePairs, visits: FirstVisits, kept: BoolArray) -> FalseP
         high=found.high,
         visited=int(visits.visited.sum()),
         pruned=int((~kept).sum()),
+        unvisited=int((kept & ~visits.visited).sum()),
         suspicious=len(found.suspicious),
     )
 
