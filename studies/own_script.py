@@ -1,11 +1,14 @@
 """Is a model trained in one's own sentence-transformers script as good as one of ``opera train``?
 
-    python studies/own_script.py ../shared/data/nfcorpus ../shared/models/potion-base-4m --seeds 0,1,2
+    python studies/own_script.py nfcorpus --seeds 0,1,2
+    python studies/own_script.py scifact --noise random:0.3 --method denoise --batch-size 32 --steps 123 --seeds 0,1,2,3
 
 Trains the same method both ways, with the same steps, batch, learning rate and temperature, without mask, negatives
 and guard, and measures both on test. The script runs the trainer and loss of sentence-transformers over two columns.
-Two more trainings are the script without OPERA, with the trainer's default sampler and with NO_DUPLICATES. Prints the
-mean of each, and the paired test of the first two over the test queries, each one's difference averaged over the seeds.
+Two more trainings are the script without OPERA, with the trainer's default sampler and with NO_DUPLICATES. False pairs
+may be added, as studies/false_labels.py does. Prints the mean of each, and the paired test of the first two over the
+test queries, each one's difference averaged over the seeds. Reads ``../shared``, and stops with a message if it is
+absent.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from sentence_transformers.base.sampler import BatchSamplers
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 import opera
+from false_labels import DATA, SETS, UNTRAINED, noisy
 from opera.experiments.analysis.significance import paired_test
+from page import ROOT, need
 
 MEASURE = "nDCG@10"
 TEMPERATURE = 0.07
@@ -74,14 +79,14 @@ def in_script(
         report_to="none",
         use_cpu=True,
     )
-    loss = MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
+    loss, callbacks = MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE), []
     if sampler is not None:
         args.batch_sampler = sampler
     else:
         pruning = opera.PairPruning(model, dataset, method=options.method, args=args)
         args.batch_sampler = pruning.sampler
-        loss = pruning.watch(loss)
-    SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train()
+        loss, callbacks = pruning.watch(loss), [pruning.callback]
+    SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss, callbacks=callbacks).train()
     model.save_pretrained(str(folder / "model"), create_model_card=False)
 
 
@@ -96,17 +101,19 @@ WAYS = {
 def main() -> None:
     """Train each way with each seed, and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
-    parser.add_argument("model")
+    parser.add_argument("data", choices=SETS)
+    parser.add_argument("--noise", default="clean")
+    parser.add_argument("--model", default=str(ROOT / UNTRAINED))
     parser.add_argument("--method", default="dp")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--lr", type=float, default=1e-2)
     options = parser.parse_args()
-    data, differences = opera.load_data(options.data), []
+    need(UNTRAINED, f"{DATA}/{options.data}")
+    differences = []
     for seed in map(int, options.seeds.split(",")):
-        measured = {}
+        data, measured = noisy(options.data, options.noise, seed), {}
         for name, train in WAYS.items():
             with TemporaryDirectory() as folder:
                 torch.manual_seed(seed)
