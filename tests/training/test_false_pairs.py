@@ -131,7 +131,7 @@ def test_a_list_leaves_the_drawn_test_as_it_was(run: opera.Run, static_model: Pa
     data = opera.RetrievalData.from_pairs([f"which {text}" for text in texts], texts)
     (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{at},d{at}\n" for at in range(40)))
     call: dict[str, Any] = {"model": static_model, "max_steps": 2, "future": "new-documents"}
-    whole = opera.adapt(data, out=tmp_path / "whole", **call)
+    whole = opera.adapt(data, out=tmp_path / "whole", drop_pairs=None, **call)
     without = opera.adapt(data, out=tmp_path / "without", drop_pairs=tmp_path / "list.csv", **call)
     assert without.per_query()["query_id"].to_pylist() == whole.per_query()["query_id"].to_pylist()
     assert without.pairs().num_rows < whole.pairs().num_rows

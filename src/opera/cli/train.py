@@ -149,7 +149,7 @@ def train(
         raise SettingError("--plan: is for a run that begins; leave --resume out")
     sources = [source, *other_sources(tables, also or [])]
     call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
-    call["drop_pairs"] = drop_pairs or []
+    call["drop_pairs"] = drop_pairs
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)

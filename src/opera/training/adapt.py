@@ -34,7 +34,7 @@ def adapt(
     method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
-    drop_pairs: str | Path | Sequence[str | Path] = (),
+    drop_pairs: str | Path | Sequence[str | Path] | None = None,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
@@ -95,7 +95,7 @@ def foresee(
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
-    drop_pairs: str | Path | Sequence[str | Path] = (),
+    drop_pairs: str | Path | Sequence[str | Path] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
@@ -147,7 +147,7 @@ def check(
     settings: Mapping[str, Any],
     resume: bool,
     overwrite: bool,
-    drop_pairs: str | Path | Sequence[str | Path],
+    drop_pairs: str | Path | Sequence[str | Path] | None,
 ) -> Checked:
     """Check the arguments of :func:`opera.adapt`, and load the data.
 
@@ -163,7 +163,7 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    lists = [drop_pairs] if isinstance(drop_pairs, str | Path) else drop_pairs
+    lists = [drop_pairs] if isinstance(drop_pairs, str | Path) else drop_pairs or ()
     dropped = tuple(user_path(path, "--drop-pairs") for path in lists)
     # a list of rows is a table, as a DataFrame is; any other list is several data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
