@@ -191,10 +191,12 @@ PAIRS = [
         for key in ("pos", "neg")
         for seen, rule in (
             *((own, f"must be a list, got {own!r}") for own in (0, "", False, {}, "a")),
-            ([None], "must not be empty; fill it or remove the row"),
             ([["a"]], "must be a text or a number, got ['a']"),
         )
     ),
+    Bad("train pairs.jsonl --model model --out run",
+        "pairs.jsonl:2: column 'pos' must not be empty; fill it or remove the row",
+        write("pairs.jsonl", FIRST + '{"query": "x", "pos": [null]}\n')),
     Bad("train pairs.jsonl --model model --out run", "pairs.jsonl: has no pairs", write("pairs.jsonl", "\n")),
     Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out
         write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "{\n" + FIRST)),

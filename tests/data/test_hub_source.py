@@ -130,7 +130,6 @@ def test_triplets(tmp_path: Path) -> None:
     assert data.given_negatives.doc_rows.tolist() == [2]
     assert data.notes == (
         f"hf:{folder}, train and 1 more: read 'anchor' as query, 'positive' as document, 'negative' as negative",
-        "left out 1 empty texts and the pairs they are in",
         "1 negatives of other splits than train are not used",
         "1 negatives are also positives of their query and were dropped as negatives",
     )

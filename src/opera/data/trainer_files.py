@@ -24,7 +24,7 @@ from opera.data.tables.rows import JsonTable
 
 Kind = Literal["corpus", "queries", "flagembedding", "tevatron", "qrels"]
 
-READING = "5"  # part of the cache's key, not of fingerprints: change it when what is read changes
+READING = "6"  # part of the cache's key, not of fingerprints: change it when what is read changes
 SUFFIXES = (".jsonl", ".json")
 _TELLING: tuple[Kind, ...] = ("flagembedding", "tevatron", "qrels")
 """Kinds of which one file shows what its folder is."""

@@ -62,6 +62,42 @@ def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
     assert RetrievalData.from_pairs(QUERIES, documents, pairs).fingerprint == data.fingerprint
 
 
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("q", 1, 2), (5, "2", "1")],
+        [{"query": "q", "document": 1, "grade": "2"}, {"query": np.int64(5), "document": "2", "grade": 1}],
+        {"query": ["q", 5.0], "document": [1, "2"], "grade": [2, 1]},
+        pd.DataFrame({"query_id": ["q", 5], "doc_id": [1, "2"], "grade": ["2", 1.0]}),
+        np.array([["q", 1, 2], [5, "2", 1]], dtype=object),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {1: "a", "2": "b"},
+        pd.Series(["a", "b"], index=[1, "2"]),
+        pd.DataFrame({"id": [1, "2"], "text": ["a", "b"]}),
+        [{"id": 1, "text": "a"}, {"id": "2", "text": "b"}],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_numbers_and_texts_in_one_column_are_texts(documents: Any, pairs: Any) -> None:
+    data = RetrievalData.from_pairs({"q": "one", 5: "two"}, documents, pairs)
+    assert (data.queries.ids(), data.corpus.ids()) == (["q", "5"], ["1", "2"])
+    assert data.split("train").doc_rows.tolist() == [0, 1]
+    assert data.split("train").grades.tolist() == [2, 1]
+
+
+def test_texts_and_lists_in_one_column_are_lists() -> None:
+    frame = pd.DataFrame({"query": ["a", "b"], "document": ["c", 7], "negative": [["x", None, np.nan, ""], "y"]})
+    data = RetrievalData.from_pairs(pairs=frame)
+    assert data.corpus.texts() == ["c", "7", "x", "y"]
+    assert data.given_negatives is not None
+    assert data.given_negatives.doc_rows.tolist() == [2, 3]
+
+
 def test_a_table_of_texts_with_columns() -> None:
     frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
     for columns in ({"document": "said"}, {"document": ["said"]}, "document=said", ["document=said"]):
@@ -113,7 +149,7 @@ def test_a_table_of_texts_with_columns() -> None:
         ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream whose columns are not known; read it"),
         (
             {"pairs": pd.DataFrame([["a", "b"]], columns=["query"] * 2)},
-            r"^pairs: cannot be read .*Duplicate column names",
+            r"^pairs: two columns are called 'query'; rename one$",
         ),
         ({"pairs": {1: ["a"], "1": ["b"]}}, r"^pairs: two columns are called '1'; rename one$"),
         ({"pairs": [{1: "a", "1": "b"}]}, r"^pairs: two columns are called '1'; rename one$"),
@@ -127,7 +163,10 @@ def test_a_table_of_texts_with_columns() -> None:
         ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, as the first is, got \('c',\)$"),
         ({"pairs": [("a", "b"), ("c", " ")]}, r"^pairs\[1\]: column 'document' must not be empty"),
         ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is no id in"),
-        ({"pairs": pd.DataFrame({"query": [1, "x"], "document": ["a", "b"]})}, r"^pairs: cannot be read as a table"),
+        (
+            {"pairs": pd.DataFrame({"query": [True, "x"], "document": ["a", "b"]})},
+            r"^pairs\[0\]: column 'query' must be a text or a number, got True$",
+        ),
         ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: no column has a name known for the document"),
     ],
 )

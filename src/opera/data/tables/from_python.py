@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Integral
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from opera.data.tables.problems import Problems
 from opera.data.tables.rows import BATCH_ROWS, ListedTable, Rows, TableFile
 
 PAIR = ("query", "document", "grade")
+_LISTS = (list, tuple, np.ndarray)
 
 
 class MemoryTable(ListedTable):
@@ -207,15 +209,13 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
         return pa.table(dict(zip(columns, map(pa.array, value.T), strict=False)))
     value = _as_list(value)
     if type(value).__module__.partition(".")[0] == "pandas" and not _is_series(value):
-        return pa.Table.from_pandas(value, preserve_index=False)
+        return _from_columns(((key, value.iloc[:, at]) for at, key in enumerate(value)), name)
     if hasattr(value, "__arrow_c_stream__") and not _is_series(value):
         return pa.table(value)
     if isinstance(value, Mapping):
         for key, column in value.items():
             _check_ordered(column, f"{name}[{shown(key)}]")
-        return pa.table(
-            [pa.array(own) for own in value.values()], names=[str(key) for key in value]
-        )
+        return _from_columns(value.items(), name)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise DataError(
             f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns "
@@ -227,8 +227,7 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     rows = [row._asdict() if hasattr(row, "_asdict") else row for row in value]
     if all(isinstance(row, Mapping) for row in rows):
         keys = dict.fromkeys(key for row in rows for key in row)
-        arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
-        return pa.table(arrays, names=[str(key) for key in keys])
+        return _from_columns(((key, [row.get(key) for row in rows]) for key in keys), name)
     width = _width(rows, name, columns)
     for at, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != width:
@@ -236,8 +235,41 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
                 f"{name}[{at}]: must be a tuple of {width} values, as the first is, got "
                 f"{shown(row)}"
             )
-    by_column = zip(columns, zip(*rows, strict=True), strict=False)
-    return pa.table({column: pa.array(list(own)) for column, own in by_column})
+    return _from_columns(zip(columns, zip(*rows, strict=True), strict=False), name)
+
+
+def _from_columns(columns: Iterable[tuple[Any, Any]], name: str) -> pa.Table:
+    """Make a table of names and values; a column of texts and numbers becomes texts."""
+    names, arrays = [], []
+    for key, values in columns:
+        names.append(str(key))
+        try:
+            arrays.append(pa.array(values, from_pandas=True))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            mixed = list(values)
+            with_lists = any(isinstance(value, _LISTS) for value in mixed)
+            kind = pa.list_(pa.string()) if with_lists else pa.string()
+            texts = [
+                _as_text(value, with_lists, f"{name}[{row}]: column {shown(str(key))}")
+                for row, value in enumerate(mixed)
+            ]
+            arrays.append(pa.array(texts, kind))
+    return pa.table(arrays, names=names)
+
+
+def _as_text(value: Any, as_list: bool, place: str) -> Any:
+    """A value of a mixed column as a text, or as a list of texts; nothing and NaN are ``None``."""
+    if as_list and isinstance(value, _LISTS):
+        return [_as_text(part, False, place) for part in value]
+    if value is None or (isinstance(value, Real) and math.isnan(value)):
+        text = None
+    elif isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+        text = str(int(value)) if value % 1 == 0 else str(value)
+    elif isinstance(value, str):
+        text = value
+    else:
+        raise DataError(f"{place} must be a text or a number, got {shown(value)}")
+    return [text] if as_list else text
 
 
 def _width(rows: Sequence[Any], name: str, columns: Sequence[str]) -> int:

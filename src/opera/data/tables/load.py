@@ -25,7 +25,7 @@ from opera.data.tables.rows import TREC_COLUMNS, DelimitedTable, JsonTable, Tabl
 from opera.data.tables.values import EMPTY, Column, is_list
 from opera.data.texts import TextRow, TextTable, blank
 
-RULES = "5"  # part of every key: change it when what is read from tables changes
+RULES = "6"  # part of every key: change it when what is read from tables changes
 
 PASSAGE = pa.struct([(name, pa.string()) for name in ("docid", "title", "text")])
 """A document of Tevatron's; without a text, other files hold it."""
@@ -324,9 +324,9 @@ class PairReader:
     ) -> tuple[Texts, NDArray[np.int64], NDArray[np.float64] | None]:
         """The documents of a column, lists opened, the row of each, and a teacher's scores."""
         opened, score = own.opened(), None
-        if opened is own and negative:
-            opened = own.without_nulls()
-        elif opened is not own and filled and not negative:
+        for column in scores:
+            score = column.aligned(own)
+        if opened is not own and filled and not negative:
             own.refuse(own.lengths() == 0, EMPTY)
         empty = np.asarray(opened.values.is_null())
         if opened.values.type == PASSAGE:
@@ -337,12 +337,13 @@ class PairReader:
             empty = np.where(missing, identifier.values.is_null(), nothing & (not negative))
         else:
             texts = Texts(opened.texts())
-            if not (negative and self.lines):
-                empty = blank(texts.text)
+            empty = blank(texts.text)
+        if negative:  # an empty negative is missing
+            there = np.flatnonzero(~empty)
+            score = None if score is None else score[there]
+            return texts.take(there), opened.rows[there], score
         if filled:
             opened.refuse(empty, EMPTY)
-        for each in scores:
-            score = each.aligned(own)
         return texts, opened.rows, score
 
     def _numbers(self, table: PairTable, part: Part, role: str) -> NDArray[np.float64] | None:

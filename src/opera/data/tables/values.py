@@ -64,11 +64,6 @@ class Column:
         lengths = pc.fill_null(pc.list_value_length(self.values), 0)
         return np.asarray(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)
 
-    def without_nulls(self) -> Column:
-        """The values that are there."""
-        there = np.asarray(self.values.is_valid())
-        return replace(self, values=self.values.drop_null(), row=self.rows[there])
-
     def part(self, name: str) -> Column:
         """A field of values that have several."""
         values = pc.struct_field(self.values, name)
@@ -89,7 +84,7 @@ class Column:
     def texts(self) -> pa.StringArray:
         """The values as texts: numbers are their digits, and nothing is an empty text."""
         values = _decoded(self.values)
-        kind, valid = values.type, np.asarray(values.is_valid())
+        kind, valid = values.type, np.asarray(pc.invert(values.is_null(nan_is_null=True)))
         wrong = np.zeros(len(values), dtype=bool)
         if pa.types.is_floating(kind):
             numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
