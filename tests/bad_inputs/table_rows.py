@@ -27,6 +27,19 @@ def in_file(name: str) -> Callable[[str], Make]:
     return lambda lines: write(name, lines + "\n")
 
 
+FRACTION = "write fractions as weights into a table with the columns query_id, document_id and weight"
+
+
+def trec(lines: str) -> Make:
+    """Write lines behind a comment into a file of TREC's judgements, and the texts beside it."""
+
+    def make(folder: Path) -> None:
+        for part in (DOCS, QUERIES, write("qrels.txt", f"# judged by hand\n{lines}\n")):
+            part(folder)
+
+    return make
+
+
 TABLES = [
     *table("", """
 evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: not beside a data set (data);
@@ -156,6 +169,15 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
         "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'", DOCS,
         QUERIES, write("qrels.txt", "1 0 007 1\n2 0 8\n")),
+    *table(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv", """
+1 0 007 0.5 => qrels.txt:2: grade must be a whole number, got 0.5; {FRACTION}
+1 1st 007 5e-1 => qrels.txt:2: grade must be a whole number, got 5e-1; {FRACTION}
+1 1st 007 high => qrels.txt:2: column 'grade' must be a number, got 'high'
+1 0 007 1,0 => qrels.txt:2: column 'grade' must be a number, got '1,0'
+1 0 007 4e3 => qrels.txt:2: grade must lie between -1000 and 1000, got 4000; counts, as of clicks, are weights:
+    --columns weight=COLUMN
+# 0 007 1⏎1 0 9 1 => qrels.txt:3: document '9' is no id in the table of documents; add it there, or remove such pairs
+    """.replace("{FRACTION}", FRACTION), trec),
     Bad(f"{ON} --pairs qrels.txt --documents docs.tsv --queries queries.csv",
         f"docs.tsv: {UNKNOWN} id and the text; its columns are 'D1', 'http://x', 'Body'; say which to take, "
         "as in --columns documents.id=D1,documents.text=http://x; if the first line is no header: --columns "

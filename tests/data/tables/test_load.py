@@ -199,6 +199,32 @@ def test_negatives_in_columns_and_lists(tmp_path: Path) -> None:
     assert listed.given_negatives.doc_rows.tolist() == [2]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "1 0 7 1.0\n2 0 8 2",
+        "1 0 7 +1\n2 0 8 2e0",
+        "1 1st 7 1\n2 second 8 2.",
+        "1\t1st\t7\t1\n2\tQ0\t8\t2",
+        "# judged by hand\n1 0 7 1\n#\n# in 2024, twice\n2 0 8 2\n## end ##",
+    ],
+)
+@pytest.mark.parametrize("suffix", [".txt", ".qrels", ".trec", ".tsv", ""])
+def test_forms_of_trec_qrels(lines: str, suffix: str, tmp_path: Path) -> None:
+    docs = write(tmp_path, "docs.csv", "id,text\n7,a\n8,b\n")
+    queries = write(tmp_path, "queries.csv", "id,text\n1,c\n2,d\n")
+    data = load_data(pairs=write(tmp_path, f"qrels{suffix}", lines), documents=docs, queries=queries)
+    assert judged(data, "train") == [("1", "7", 1), ("2", "8", 2)]
+
+
+def test_a_table_of_four_words_is_not_trec_qrels(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.tsv", "red tea\tsteep 4\n")
+    data = load_data(pairs=path, columns="query=1,document=2")
+    assert data.queries.texts() == ["red tea"]
+    with pytest.raises(DataError, match=r"--columns query=1,document=2$"):
+        load_data(path)
+
+
 def test_ms_marco_style(tmp_path: Path) -> None:
     write(tmp_path, "collection.tsv", '7\tthe "first" passage\n8\t"another" one\n')
     write(tmp_path, "queries.tsv", "1\twhat is it\n2\tand then\n")

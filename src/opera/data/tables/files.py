@@ -328,7 +328,8 @@ def _open(
         encoding = None
     if suffix in (".jsonl", ".ndjson"):
         return JsonTable(file, encoding=encoding)
-    if kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES) and is_qrels(file, encoding):
+    trec = kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES)
+    if trec and is_qrels(file, encoding, numbered=given.numbered(kind)):
         notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
         return DelimitedTable(file, None, encoding=encoding)
     if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):

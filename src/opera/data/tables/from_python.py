@@ -263,10 +263,10 @@ def _as_text(value: Any, as_list: bool, place: str) -> Any:
         return [_as_text(part, False, place) for part in value]
     if value is None or (isinstance(value, Real) and math.isnan(value)):
         text = None
-    elif isinstance(value, Real) and not isinstance(value, bool | np.bool_):
-        text = str(int(value)) if value % 1 == 0 else str(value)
-    elif isinstance(value, str):
-        text = value
+    elif isinstance(value, float | np.floating) and value.is_integer():
+        text = f"{value:.0f}"
+    elif isinstance(value, str | Real) and not isinstance(value, bool):
+        text = str(value)
     else:
         raise DataError(f"{place} must be a text or a number, got {shown(value)}")
     return [text] if as_list else text

@@ -23,6 +23,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.encodings import advice_on
 from opera.data.lines import HALF_CHARACTER, BadRow, json_object, text_lines
 from opera.data.tables.problems import At, Problems
+from opera.data.tables.values import NUMBER
 from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
@@ -358,6 +359,8 @@ class DelimitedTable(TextFile):
             elif fields[-1] in header and sorted(own.lstrip("\ufeff") for own in fields) == header:
                 rule = "is a header again ({}), as where files were joined; remove it, or pass the "
                 problem = BadRow(rule + "files one by one", self._joined(fields))
+            elif self.delimiter is None and _is_number(fields[3]) and float(fields[3]) % 1:
+                problem = BadRow(NO_FRACTION, fields[3])
             if problem is None:
                 yield record
             else:
@@ -377,7 +380,10 @@ class DelimitedTable(TextFile):
         """Yield the rows; where quotation marks do not fit, each line that was read as one."""
         if not self._csv:
             for number, line in enumerate(self._lines(""), start=1):
-                if (text := line.rstrip("\r\n")) and (fields := text.split(self.delimiter)):
+                text = line.rstrip("\r\n")
+                if not text or not (fields := text.split(self.delimiter)):
+                    continue
+                if self.delimiter is not None or not _is_comment(fields):
                     yield _Record(number, fields, line, self._problem_of(line))
             return
         csv.field_size_limit(LONGEST_TEXT)
@@ -419,24 +425,42 @@ class DelimitedTable(TextFile):
         return max(",;\t|", key=line.count)
 
 
-def is_qrels(path: Path, encoding: str | None = None) -> bool:
-    """Whether a file begins as TREC's qrels: four columns, the second Q0 or a digit, then a grade.
+NO_FRACTION = (
+    "grade must be a whole number, got {}; write fractions as weights into a table with the "
+    "columns query_id, document_id and weight"
+)
+
+
+def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:
+    """Whether a file begins as TREC's qrels: four columns, the last a grade.
+
+    If the user gives columns by number (``numbered``), the second must also be Q0 or a digit.
 
     Raises:
         DataError: for a ranking, TREC's run.
     """
-    lines = text_lines(path, encoding=encoding, strict=False)
-    fields = next((line for line in lines if line.strip()), "").split()
+    lines = (line.strip() for line in text_lines(path, encoding=encoding, strict=False))
+    line = next((line for line in lines if line and not _is_comment(line.split())), "")
+    fields = line.split()
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
             f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
             "judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE"
         )
-    return (
-        len(fields) == 4
-        and fields[1].upper() in (*"0123456789", "Q0")
-        and fields[3].removeprefix("-").isdigit()
-    )
+    tabs = line.count("\t")  # a line without tabs is not of a table
+    if len(fields) != 4 or not (tabs == 0 or _is_number(fields[3])):
+        return False
+    return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
+
+
+def _is_comment(fields: Sequence[str]) -> bool:
+    """Whether a line of TREC's qrels is a comment: it begins with # and is not a judgement."""
+    judgement = len(fields) == 4 and fields[0] != "#" and _is_number(fields[3])
+    return fields[0].startswith("#") and not judgement
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(NUMBER, text) is not None
 
 
 def _arrays(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:

@@ -17,7 +17,7 @@ from opera.data.tables.problems import Place, Problems
 from opera.data.texts import blank
 
 EMPTY = "must not be empty; fill it or remove the row"
-_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
+NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _LEAST, _LARGEST = 1e-37, 1e28
 """Sizes of numbers that are not 0: they are kept in 32 bits, and so is the sum of 2^31 of them."""
 
@@ -127,7 +127,7 @@ class Column:
         fits = np.ones(len(values), dtype=bool)
         if _is_text(kind):
             values = values.cast(pa.string())  # no search knows string views
-            matches = pc.fill_null(pc.match_substring_regex(values, _NUMBER), True)
+            matches = pc.fill_null(pc.match_substring_regex(values, NUMBER), True)
             fits = np.asarray(matches.to_numpy(zero_copy_only=False))
             self.refuse(~fits, "must be a number, got {}", lambda at: shown(values[at].as_py()))
             plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+")
