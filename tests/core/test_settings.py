@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -57,3 +58,10 @@ def test_each_setting_is_documented_in_order() -> None:
 )
 def test_kinds_are_named_in_a_word_or_two(annotation: Any, kind: str) -> None:
     assert kind_of(annotation) == kind
+
+
+def test_a_path_is_its_text() -> None:
+    class Files(Settings):
+        file: str | None = setting(None, "a file", "our own")
+
+    assert Files.parse({"file": Path("some/where.tsv")}).file == "some/where.tsv"

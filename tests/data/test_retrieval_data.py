@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data
 
 MakeBeir = Callable[..., Path]
@@ -30,6 +30,16 @@ def test_round_trip(beir: Path, tmp_path: Path) -> None:
     again = load_data(tmp_path / "copy")
     assert again.corpus.texts() == data.corpus.texts()
     assert np.array_equal(again.split("test").grades, data.split("test").grades)
+
+
+def test_write_beir_takes_what_every_path_takes(beir: Path, tmp_path: Path) -> None:
+    data = load_data(beir)
+    data.write_beir(f"{tmp_path}/copy")
+    assert load_data(tmp_path / "copy").counts() == data.counts()
+    (tmp_path / "file").touch()
+    for wrong, message in ((tmp_path / "file", "is a file; pass a folder"), ("", "must not be empty"), (7, "a path")):
+        with pytest.raises(InputError, match=message):
+            data.write_beir(wrong)  # type: ignore[arg-type]
 
 
 def test_what_a_beir_folder_cannot_hold_is_listed(beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

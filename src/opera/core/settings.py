@@ -3,6 +3,7 @@ reported at once."""
 
 from __future__ import annotations
 
+import os
 import re
 import types
 from collections.abc import Mapping
@@ -122,8 +123,10 @@ class Settings(BaseModel):
     @classmethod
     def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse what pydantic would take for a number: true, and digits with spaces, underscores,
-        of other scripts.
+        of other scripts. A path is its text.
         """
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
         kinds = leaves(cls.model_fields[info.field_name or ""].annotation)
         words = [word for kind in kinds for word in get_args(kind)]
         if not kinds & {int, float} or kinds & {bool, str} or value in words:

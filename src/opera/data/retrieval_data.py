@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from opera.core.arguments import whole_number
 from opera.core.errors import DataError
+from opera.core.files import check_folder
+from opera.core.paths import user_path
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.combined import for_each
@@ -270,12 +272,18 @@ class RetrievalData:
             )
         return counts
 
-    def write_beir(self, folder: Path) -> None:
+    def write_beir(self, folder: str | Path) -> None:
         """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``.
 
         The format has no place for weights of pairs, given negatives, a teacher's scores or a query
         prompt: where the data have any, a warning lists what is not written.
+
+        Raises:
+            SettingError: for what is not a path.
+            RunFolderError: if there is no folder at the path and none can be made.
         """
+        home = user_path(folder, "folder")
+        check_folder(home, "folder")
         lost = {
             "weights of pairs": any(qrels.weights is not None for qrels in self.splits.values()),
             "given negatives": self.given_negatives is not None,
@@ -285,10 +293,10 @@ class RetrievalData:
         if any(lost.values()):
             listed = ", ".join(what for what, there in lost.items() if there)
             place = "a BEIR folder has no place for all of"
-            log.warning("%s: %s %s; not written: %s", folder, place, self.name, listed)
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+            log.warning("%s: %s %s; not written: %s", home, place, self.name, listed)
+        (home / "qrels").mkdir(parents=True, exist_ok=True)
         for name, table in (("corpus", self.corpus), ("queries", self.queries)):
-            with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+            with (home / f"{name}.jsonl").open("w", encoding="utf-8") as file:
                 for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
                     for row in batch.to_pylist():
                         title = {"title": row["title"]} if name == "corpus" else {}
@@ -296,7 +304,7 @@ class RetrievalData:
                         file.write(json.dumps(fields, ensure_ascii=False) + "\n")
         query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
         for name, qrels in self.splits.items():
-            path = folder / "qrels" / f"{name}.tsv"
+            path = home / "qrels" / f"{name}.tsv"
             with path.open("w", encoding="utf-8", newline="") as file:
                 file.write("\t".join(BEIR_HEADER) + "\n")
                 query_rows = qrels.query_rows[qrels.query_index]
