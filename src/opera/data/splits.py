@@ -327,6 +327,7 @@ def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows,
         relevant.query_index[np.argsort(index, kind="stable")], np.cumsum(pairs_of)
     )
     held, room = np.zeros(len(documents), dtype=bool), MOST_PAIRS_LEFT_OUT * len(index)
+    n_inside = 0
     for query in order:
         own = index[relevant.offsets[query] : relevant.offsets[query + 1]]
         new = own[~held[own]]
@@ -337,7 +338,8 @@ def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows,
         held[new] = True
         for document in new:
             outside[queries_of[document]] -= 1
-        if (outside == 0).sum() >= count:
+            n_inside += int((outside[queries_of[document]] == 0).sum())
+        if n_inside >= count:
             break
     inside = np.flatnonzero(outside == 0)
     if len(inside) < relevant.n_queries:  # else nothing would be left to train on
