@@ -101,6 +101,14 @@ def test_listed_pairs_leave_train_and_dev_and_never_test(make_beir: Callable[...
     )
 
 
+def test_ids_that_begin_or_end_with_white_space_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs.csv").write_text("id,text\n d1,a\nd1 ,b\nd1,c\n")
+    (tmp_path / "pairs.csv").write_text("query,doc_id\nq, d1\nr,d1 \ns,d1\n")
+    data = load_data(pairs=tmp_path / "pairs.csv", documents=tmp_path / "docs.csv")
+    (tmp_path / "list.csv").write_text("query_id,doc_id\n q0, d1\nq1,d1 \n")
+    assert judged(without_pairs(data, [tmp_path / "list.csv"]), "train") == {("q2", "d1")}
+
+
 def test_a_list_that_leaves_out_nothing_or_everything_is_refused(
     make_beir: Callable[..., Path], tmp_path: Path
 ) -> None:

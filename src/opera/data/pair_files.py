@@ -127,11 +127,9 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
                 value = {"score": own.numbers, **dict.fromkeys(TEXTS, own.texts)}
                 read[name].append(value.get(name, own.ids)())
     problems.check()
-    queries, documents = (
-        pc.utf8_trim_whitespace(pa.chunked_array(read[name], pa.string())) for name in IDS
-    )
+    queries, documents = (pa.chunked_array(read[name], pa.string()) for name in IDS)
     scores = np.concatenate([np.empty(0), *(read["score"] or [np.zeros(len(queries))])])
-    rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
+    rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
     of_query, of_document = (
         np.searchsorted(firsts, own, side="right")
         for firsts, own in zip(first_rows(data), rows, strict=True)
@@ -160,6 +158,12 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
             ((rows[0][here] - first_query, rows[1][here] - first_document), scores[here])
         )
     return _Found(of_sets, len(known), int((~known).sum()))
+
+
+def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
+    """The row of each id, -1 where there is none; white space around an id may be an editor's."""
+    rows, trimmed = table.find_rows(ids), table.find_rows(pc.utf8_trim_whitespace(ids))
+    return np.where(rows < 0, trimmed, rows)
 
 
 def _check_texts(
