@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import opera
+from opera.config.training import TrainSettings
 from opera.core.rng import generator
 from opera.data import Qrels
 from opera.retrieval.measures import FULL_MEASURES
@@ -17,6 +18,7 @@ from opera.training_set.documents import DocumentPool, Lists
 from opera.training_set.noise import (
     add_false_positives,
     false_positive_count,
+    inject_noise,
     listed_candidates,
     random_candidates,
 )
@@ -58,6 +60,18 @@ def test_candidates_run_out_or_go_to_other_queries(clean: Qrels) -> None:
     uneven = Lists.of([np.array([20]), np.array([], dtype=int), np.arange(30, 60)])
     _, injected = add_false_positives(clean, 0.5, 0, *listed_candidates(uneven))
     assert (injected.sum(), injected.mean()) == (12, 0.5)
+
+
+def test_random_noise_is_not_a_held_out_positive(beir: Path) -> None:
+    data = opera.load_data(beir)
+    clean = data.training_split()
+    query, documents = clean.query_rows[:1].repeat(len(data.corpus)), np.arange(len(data.corpus))
+    every = Qrels.from_arrays(query, documents, np.ones(len(documents), dtype=int))
+    left = every.select_judgements(~clean.contains(every))
+    settings = TrainSettings.parse({"noise": "random", "noise_share": 0.5})
+    noisy, injected = inject_noise(data, replace(data, held_out=left), settings, None)  # type: ignore[arg-type]
+    assert injected.sum() == len(clean.doc_rows)
+    assert not (left.contains(noisy) & injected).any()
 
 
 @pytest.mark.parametrize("kind", ["random", "hard"])

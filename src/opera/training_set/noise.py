@@ -68,7 +68,9 @@ def inject_noise(
         noisy = _judged_below(original, data, settings)
     elif settings.noise == "random":
         pool = DocumentPool.of(data, settings.corpus_text)
-        noisy = add_false_positives(clean, share, seed, *random_candidates(clean, pool))
+        true = clean if data.held_out is None else clean.union(data.held_out.relevant())
+        true = true.select_queries(np.isin(true.query_rows, clean.query_rows))
+        noisy = add_false_positives(clean, share, seed, *random_candidates(true, pool))
     else:
         pairs = clean.pairs()
         known = KnownPositives.of(pairs, clean.query_rows, data.held_out)
@@ -113,15 +115,15 @@ def false_positive_count(n_pairs: int, share: float) -> int:
     return math.floor(share / (1 - share) * n_pairs + 1e-9)
 
 
-def random_candidates(clean: Qrels, pool: DocumentPool) -> tuple[NDArray[np.int64], Draw]:
-    """All documents but the query's own positives: how many there are for each, and their draw."""
-    own = clean.query_index[pool.holds(clean.doc_rows)]
+def random_candidates(true: Qrels, pool: DocumentPool) -> tuple[NDArray[np.int64], Draw]:
+    """All documents but the query's true positives: how many there are for each, and their draw."""
+    own = true.query_index[pool.holds(true.doc_rows)]
 
     def draw(query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        others = pool.without(clean.doc_rows[clean.offsets[query] : clean.offsets[query + 1]])
+        others = pool.without(true.doc_rows[true.offsets[query] : true.offsets[query + 1]])
         return others.rows(rng.choice(len(others), count, replace=False))
 
-    return len(pool) - np.bincount(own, minlength=clean.n_queries), draw
+    return len(pool) - np.bincount(own, minlength=true.n_queries), draw
 
 
 def listed_candidates(mined: Lists) -> tuple[NDArray[np.int64], Draw]:
