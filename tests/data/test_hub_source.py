@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pytest
 
@@ -260,11 +262,46 @@ def test_an_id_twice_is_an_error(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    assert HubName.parse("mteb/nfcorpus") == ("mteb/nfcorpus", None, None, False)
-    assert HubName.parse("a/b/triplet-hard:dev") == ("a/b", "triplet-hard", "dev", False)
-    for wrong in ("", "nfcorpus", "a/b/c/d", "a/b:", "a b/c", "/etc/passwd"):
+    assert HubName.parse("mteb/nfcorpus") == ("mteb/nfcorpus", None, None, False, None)
+    assert HubName.parse("a/b/triplet-hard:dev") == ("a/b", "triplet-hard", "dev", False, None)
+    assert HubName.parse("a/b@1f2e/hard:dev") == ("a/b", "hard", "dev", False, "1f2e")
+    assert HubName.parse("a/b@refs/pr/3") == ("a/b", None, None, False, "refs/pr/3")
+    assert HubName.parse("a/b@refs/convert/parquet/hard") == ("a/b", "hard", None, False, "refs/convert/parquet")
+    for wrong in ("", "nfcorpus", "a/b/c/d", "a/b:", "a b/c", "/etc/passwd", "a/b@", "a@x/b", "a/b@../x", "a/b@x/y/z"):
         with pytest.raises(DataError, match=r"must be OWNER/NAME, OWNER/NAME/CONFIG or a folder"):
             HubName.parse(wrong)
+
+
+def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"_id": ["1"], "text": ["a"]}
+    columns = {"corpus": texts, "queries": texts, "default": {"query-id": ["1"], "corpus-id": ["1"], "score": [1]}}
+    asked = []
+
+    def configs(place: str, revision: str | None = None) -> list[str]:
+        return ["default"] if place.endswith("-qrels") else ["corpus", "queries"]
+
+    def load(place: str, config: str, cache_dir: str, revision: str | None) -> datasets.DatasetDict:
+        asked.append((place, config, revision))
+        return datasets.DatasetDict(train=datasets.Dataset.from_dict(columns[config]))
+
+    monkeypatch.setattr("datasets.get_dataset_config_names", configs)
+    monkeypatch.setattr("datasets.load_dataset", load)
+    pinned = load_data("hf:o/n@v1")
+    assert judged(pinned, "train") == [("1", "1", 1)]
+    assert asked == [("o/n", "corpus", "v1"), ("o/n", "queries", "v1"), ("o/n-qrels", "default", None)]
+    assert load_data("hf:o/n").fingerprint != pinned.fingerprint
+
+
+def test_the_libraries_are_as_loud_as_before(tmp_path: Path) -> None:
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    before = [logger.level for logger in loggers]
+    folder = write_mteb(tmp_path / "loud")
+    load_data(f"hf:{folder}")
+    (folder / "corpus.jsonl").write_text("{")
+    with pytest.raises(DataError):
+        load_data(f"hf:{folder}")
+    assert [logger.level for logger in loggers] == before
+    assert not datasets.are_progress_bars_disabled()
 
 
 def test_offline_it_says_what_to_fetch() -> None:
@@ -274,3 +311,5 @@ def test_offline_it_says_what_to_fetch() -> None:
     assert message.startswith("hf:nobody/nothing:train: cannot be fetched (")
     fetch = "hf download --repo-type dataset nobody/nothing --local-dir FOLDER"
     assert message.endswith(f"where there is a network: {fetch}; then pass hf:FOLDER")
+    with pytest.raises(DataError, match="nobody/nothing --revision v1 --local-dir"):
+        load_data("hf:nobody/nothing@v1")

@@ -84,7 +84,8 @@ def test_only_a_model_of_the_hub_is_a_base_model(source: str, expected: str | No
     assert hub_id(source) == expected
 
 
-def test_a_dataset_of_the_hub_is_named(run: Run) -> None:
-    data = run.record.data.model_copy(update={"source": "hf:mteb/nfcorpus"})
+@pytest.mark.parametrize("source", ["hf:mteb/nfcorpus", "hf:mteb/nfcorpus@1f2e"])
+def test_a_dataset_of_the_hub_is_named(source: str, run: Run) -> None:
+    data = run.record.data.model_copy(update={"source": source})
     found = metadata(run.record.model_copy(update={"data": data}), {"nDCG@10": 0.5})
     assert found.datasets == ["mteb/nfcorpus"]

@@ -1,4 +1,5 @@
-"""``hf:OWNER/NAME[/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder like one.
+"""``hf:OWNER/NAME[@REVISION][/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder
+like one.
 
 Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``,
 and judgements in ``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And
@@ -15,6 +16,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +34,9 @@ from opera.data.tables.load import RULES, store_tables
 
 log = logging.getLogger("opera")
 
-_HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
+_HUB = re.compile(
+    r"([\w.-]+/[\w.-]+)(?:@(refs/\w+/[\w.-]+|\w[\w.-]*))?(?:/([\w.-]+))?(?::([\w.-]+))?"
+)
 _OUTSIDE = re.compile(r"[/~]|.*(://|::)|(.*/)?\.[^/]")
 """Paths that lead out of a folder, or to what is hidden in it."""
 
@@ -44,12 +49,14 @@ class HubName(NamedTuple):
         config: the configuration of a data set of pairs, or ``None``.
         split: the only split to read, or ``None``.
         local: whether it is a folder.
+        revision: the commit, tag or branch of ``OWNER/NAME`` to read, or ``None``: the newest.
     """
 
     place: str
     config: str | None
     split: str | None
     local: bool
+    revision: str | None = None
 
     @classmethod
     def parse(cls, name: str) -> HubName:
@@ -67,7 +74,8 @@ class HubName(NamedTuple):
             raise DataError(
                 f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
             )
-        return cls(found[1], found[2], found[3], False)
+        place, revision, config, split = found.groups()
+        return cls(place, config, split, False, revision)
 
     @property
     def folders(self) -> tuple[Path, Path]:
@@ -112,7 +120,8 @@ def load_hub(
         # the library's own copy is not needed afterwards
         with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
             try:
-                _store(builder, place, parsed, Columns(columns), cache)
+                with _quiet_libraries():
+                    _store(builder, place, parsed, Columns(columns), cache)
             except (OperaError, MemoryError):
                 raise
             except Exception as error:
@@ -164,20 +173,38 @@ def _check_card(name: HubName, source: str) -> None:
             )
 
 
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Let ``datasets`` and ``huggingface_hub`` report errors alone, until the end."""
+    import datasets
+
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    levels = [logger.level for logger in loggers]
+    bars = datasets.are_progress_bars_disabled()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)  # what is raised is reported once, by OPERA
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if not bars:
+            datasets.enable_progress_bars()
+
+
 def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cache: str) -> None:
     """Read the layout that is there, by the library ``datasets``; ``cache`` is for its copies."""
     import datasets
 
-    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs each of its tries twice
     if not name.local:
         log.info("asking the hub for %s", name.place)
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+    revision = name.revision
 
     def tables(place: str, config: str) -> dict[str, DatasetTable]:
         """The splits of a configuration, memory-mapped; the commit that was read is noted."""
-        splits = datasets.load_dataset(place, config, cache_dir=cache)
+        splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
         commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
         notes = [f"read at commit {commit}" for commit in commits[:1]]
@@ -191,14 +218,14 @@ def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cac
     if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
         raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
     place = str(folder.absolute()) if name.local else name.place
-    configs = datasets.get_dataset_config_names(place)
+    configs = datasets.get_dataset_config_names(place, revision=revision)
     texts: dict[TableKind, list[DatasetTable]] = {}
     if {"corpus", "queries"} <= set(configs) and name.config is None:
         texts["documents"] = list(tables(place, "corpus").values())
         texts["queries"] = list(tables(place, "queries").values())
         judged = [config for config in configs if config in ("qrels", "default")]
         if not judged:
-            place = f"{place}-qrels"
+            place, revision = f"{place}-qrels", None  # a repository with commits of its own
             judged = datasets.get_dataset_config_names(place)
         config = judged[0]
     else:
@@ -244,7 +271,8 @@ def _explained(error: Exception, source: str, name: HubName, cache: str) -> Oper
     reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
     if name.local:
         return DataError(f"{source}: cannot be read ({reason})")
-    fetch = f"hf download --repo-type dataset {name.place} --local-dir FOLDER"
+    pinned = "" if name.revision is None else f"--revision {name.revision} "
+    fetch = f"hf download --repo-type dataset {name.place} {pinned}--local-dir FOLDER"
     return DataError(
         f"{source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass "
         "hf:FOLDER"

@@ -150,7 +150,7 @@ def write_model_card(
 def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
     """Describe a run's model for the hub, with its measures ``after`` on test."""
     data = _short_data(record)
-    dataset = data.removeprefix("hf:") if data.startswith("hf:") else ""
+    dataset = data.removeprefix("hf:").partition("@")[0] if data.startswith("hf:") else ""
     known = dataset if HUB_ID.fullmatch(dataset) else None
     results = [
         EvalResult(
