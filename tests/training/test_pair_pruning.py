@@ -82,6 +82,39 @@ def test_a_loss_is_watched_once_and_auto_is_a_method(dataset: Dataset, model: An
     assert watch.temperature == 0.1
 
 
+@pytest.mark.parametrize("column", ["label", "score"])
+@pytest.mark.parametrize("kind", [int, float, bool])
+def test_rows_with_label_0_do_not_train(
+    column: str, kind: type, dataset: Dataset, model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = [kind(row % 3 > 0) for row in range(len(dataset))]
+    rows = dataset.add_column(column, labels)
+    args = arguments(tmp_path, per_device_train_batch_size=4, num_train_epochs=3)
+    pruning = PairPruning(model, rows, "ft", args=args)
+    trainer = trainer_of(pruning, args, rows, MultipleNegativesRankingLoss(model))
+    assert caplog.messages == ["dataset: 16 of 48 rows are not relevant, by their label 0, and do not train"]
+    trainer.train()
+    (part,) = pruning._sets
+    assert trainer.state.max_steps == 3 * 32 / 4
+    assert set(part.rows.row_of_pair) == {row for row, label in enumerate(labels) if label}
+    assert part.sampler.trained.shape == (32,)
+
+
+@pytest.mark.parametrize("labels", [[0] * 48, [1] * 48, [0.0, 0.5] * 24, [None, "no"] * 24, [[0.0, 1.0]] * 48])
+def test_other_labels_leave_no_row_out(labels: list[Any], dataset: Dataset, model: Any) -> None:
+    (part,) = PairPruning(model, dataset.add_column("label", labels), "ft")._sets
+    assert sorted(part.rows.row_of_pair) == list(range(48))
+
+
+def test_a_wrong_row_behind_rows_left_out_is_named(dataset: Dataset, model: Any) -> None:
+    rows = {"query": ["a", "b", "c"], "document": ["d", "e", " "], "negatives": [["x"], ["y", "z"], ["x"]]}
+    with pytest.raises(opera.DataError, match=r"^dataset: row 2, column 'document': must be a text that is not empty"):
+        PairPruning(model, Dataset.from_dict({**rows, "label": [0, 1, 1]}), "ft")
+    rows["document"][2], rows["negatives"][2] = "f", [None]
+    with pytest.raises(opera.DataError, match=r"^dataset: row 2, column 'negatives': must be a text, got None"):
+        PairPruning(model, Dataset.from_dict({**rows, "label": [0, 1, 1]}), "ft")
+
+
 def train(dataset: Any, model: Path, out: Path, stop: int | None = None, resume: bool = False, **changed: Any) -> Any:
     """Train; ``stop`` breaks off when that step's checkpoint is saved."""
     args = arguments(out, **{"save_strategy": "steps", "save_steps": 5, **changed})
@@ -530,7 +563,7 @@ def test_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
 
 
 def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> None:
-    """Of 500 rows about 12 topics, 200 have the answer of another row."""
+    """Of 500 rows about 12 topics, 200 have the answer of another row. 20 rows before them are not relevant."""
     rng = np.random.default_rng(0)
     topics, false = rng.integers(12, size=500), np.arange(500) % 5 < 2
     answered = np.where(false, rng.permutation(topics), topics)
@@ -538,7 +571,8 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
         [" ".join(f"t{topic}w{word}" for word in rng.choice(words, 3, replace=False)) for topic in own]
         for own, words in ((topics, range(4, 8)), (answered, range(4)))
     )
-    data, own = Dataset.from_dict({"question": question, "answer": answer}), open_model(static_model)
+    columns = {"question": ["t0w4"] * 20 + question, "answer": ["t1w0"] * 20 + answer, "label": [0] * 20 + [1] * 500}
+    data, own = Dataset.from_dict(columns), open_model(static_model)
     args = arguments(tmp_path, max_steps=80, per_device_train_batch_size=32, learning_rate=0.1)
     pruning = PairPruning(own, data, "denoise", args=args)
     with pytest.raises(opera.SettingError, match=r"^false_pairs: nothing is trained yet"):
@@ -554,8 +588,9 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     listed = found.probability[found.suspicious]
     assert (np.diff(listed) <= 0).all()
     assert len(listed) == (found.probability > 0.5).sum() > 100
-    wrong = topics != answered
-    assert np.nanmean(found.probability[wrong]) > np.nanmean(found.probability[~wrong]) + 0.2
+    assert np.isnan(found.probability[:20]).all()
+    wrong, probability = topics != answered, found.probability[20:]
+    assert np.nanmean(probability[wrong]) > np.nanmean(probability[~wrong]) + 0.2
 
 
 def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_model: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset, IterableDataset, IterableDatasetDict
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -148,7 +149,8 @@ class PrunedSet:
         found = estimate(self.rows.pairs, sampler.visits(), sampler.method.kept)
         if found is None:
             return None
-        rows, by_row = self.rows.row_of_pair, np.empty_like(found.probability)
+        rows = self.rows.row_of_pair
+        by_row = np.full(len(self.rows.dataset), np.nan, dtype=found.probability.dtype)
         by_row[rows] = found.probability
         return replace(found, probability=by_row, suspicious=rows[found.suspicious])
 
@@ -247,8 +249,8 @@ class PairRows:
         columns: the text columns, in the order the loss gets them.
         lists: of the columns that hold lists of negatives, the texts of the shortest list.
         data: the distinct queries and the distinct positives.
-        pairs: the N pairs of the rows, sorted by query. Rows with the same two texts stay pairs of
-            their own.
+        pairs: the N pairs of the rows that are relevant, sorted by query. Rows with the same two
+            texts stay pairs of their own.
         row_of_pair: int64 ``[N]``.
     """
 
@@ -322,19 +324,25 @@ def read(name: str, dataset: Any) -> PairRows:
         )
     if len(dataset) == 0:
         raise DataError(f"{place}: has no row: nothing to train on")
+    rows = _relevant_rows(dataset, label)
+    if left_out := len(dataset) - len(rows):
+        rule = "%d of %d rows are not relevant, by their label 0, and do not train"
+        log.warning(f"%s: {rule}", place, left_out, len(dataset))
     numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
     lists: dict[str, int] = {}
-    pair_query, pair_doc = pair = np.empty((2, len(dataset)), dtype=np.int64)
+    pair_query, pair_doc = pair = np.empty((2, len(rows)), dtype=np.int64)
     digest = hashlib.sha256()
-    for start in range(0, len(dataset), ROWS_AT_ONCE):  # the data set may be larger than memory
-        batch = dataset[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
+        of_batch = rows[start : start + ROWS_AT_ONCE]
+        batch = dataset[of_batch]
         for column in columns:
-            values = batch[column]
+            values, of_values = batch[column], of_batch
             if column not in columns[:2] and isinstance(values[0], list):
-                values = _opened(values, place, column, start)
-                least = min(len(own) for own in batch[column])
-                lists[column] = min(lists.get(column, least), least)
-            _refuse_no_texts(values, place, column, start, column in columns[:2])
+                values = _opened(values, place, column, of_batch)
+                counts = [len(own) for own in batch[column]]
+                of_values = np.repeat(of_batch, counts)
+                lists[column] = min(lists.get(column, min(counts)), min(counts))
+            _refuse_no_texts(values, place, column, of_values, column in columns[:2])
         for into, column, known in zip(pair, columns, numbers, strict=False):
             texts = batch[column]
             into[start : start + len(texts)] = [known.setdefault(x, len(known)) for x in texts]
@@ -349,12 +357,30 @@ def read(name: str, dataset: Any) -> PairRows:
         for known in numbers
     )
     data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
-    return PairRows(name, dataset, columns, lists, data, pairs, order.astype(np.int64))
+    return PairRows(name, dataset, columns, lists, data, pairs, rows[order])
 
 
-def _opened(values: list[Any], place: str, column: str, first: int) -> list[Any]:
-    """The texts of the lists of a column, from row ``first`` on."""
-    for row, value in enumerate(values, start=first):
+def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
+    """The rows that are relevant pairs: all but those whose label is 0 or less.
+
+    All rows are relevant if no label is above 0, as sentence-transformers' own examples have it, or
+    if labels have fractions: those are scores for the loss, and so are lists.
+    """
+    rows = np.arange(len(dataset))
+    if label is None:
+        return rows
+    labels = dataset.select_columns([label]).with_format("arrow")[:][label].combine_chunks()
+    kind = labels.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return rows
+    values = np.asarray(labels.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    relevant = ~(values <= 0)
+    return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
+
+
+def _opened(values: list[Any], place: str, column: str, rows: IntArray) -> list[Any]:
+    """The texts of the lists of a column in some rows."""
+    for row, value in zip(rows, values, strict=True):
         if not isinstance(value, list) or not value:
             raise DataError(
                 f"{place}: row {row}, column {shown(column)}: must be a list of one text or more, "
@@ -403,11 +429,13 @@ class ListsOpened:
         return {name: self.prompts(prompt) for name, prompt in given.items()} | named
 
 
-def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_pair: bool) -> None:
-    """Refuse what is no text in a column, and in those of the pair what is empty, from row
-    ``first`` on.
+def _refuse_no_texts(
+    values: list[Any], place: str, column: str, rows: IntArray, of_pair: bool
+) -> None:
+    """Refuse what is no text in a column, and in those of the pair what is empty; ``rows`` are
+    where the values stand.
     """
-    for row, value in enumerate(values, start=first):
+    for row, value in zip(rows, values, strict=True):
         if not isinstance(value, str) or (of_pair and not value.strip()):
             rule = "a text that is not empty" if of_pair else "a text"
             advice = (

@@ -59,9 +59,11 @@ class PairPruning:
         callbacks=[pruning.callback])
 
     A row of the data set is a pair: the first text column is the query, the second its positive
-    document; rows with the same query belong together. A batch of the trainer is one step of the
-    method. The tokens of its queries are compared with those drawn, and a difference stops
-    training. See docs/coming-from-sentence-transformers.md.
+    document; rows with the same query belong together. Rows with a label of 0 do not train; labels
+    that are all 0 say nothing, and those with fractions are scores for the loss.
+
+    A batch of the trainer is one step of the method. The tokens of its queries are compared with
+    those drawn, and a difference stops training. See docs/coming-from-sentence-transformers.md.
 
     Args:
         model: the model, before it trains; where the method starts from its scores, it encodes the
@@ -193,7 +195,7 @@ class PairPruning:
                 "less"
             )
         part.batch_size, self._seed, whole = size, how.get("seed") or 0, size * process_count()
-        steps = len(dataset) / whole
+        steps = part.rows.pairs.n_pairs / whole
         part.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
         return part
 
