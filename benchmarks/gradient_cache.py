@@ -52,11 +52,11 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     training, size = data.training_split(), batch or 64
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
-    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 0, size)
+    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool.of(data, "title_text")), 0, size)
     items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(sampler)))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
-    known = KnownPositives.of(pairs)
+    known = KnownPositives.of(data, training.query_rows, pairs)
     loss = InfoNCELoss(model, sampler, 0.05, known, lambda *_: None, gradient_cache=texts or None)
     start = time.perf_counter()
     if batch:

@@ -92,7 +92,13 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
     cls = METHODS["dp"]
     method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
     assert isinstance(method, DynamicPruning)
-    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(DOCUMENTS)), 1, BATCH)
+    sampler = PairSampler(
+        method,
+        pairs,
+        RandomNegatives(DocumentPool(np.arange(DOCUMENTS))),
+        1,
+        BATCH,
+    )
     rng, seen = np.random.default_rng(1), None
     direct, other = Direct(pairs, scores, method), np.ones(64 * 2**20 // 8)
     both = 10 if n_pairs < 50_000_000 else 4

@@ -48,7 +48,7 @@ def test_only_missing_splits_are_drawn(beir: Path) -> None:
     alone = RetrievalData.from_dicts(
         "mine",
         corpus={"d": "a"},
-        queries={f"q{n}": "b" for n in range(20)},
+        queries={f"q{n}": f"query {n}" for n in range(20)},
         qrels={"train": {f"q{n}": {"d": 1} for n in range(20)}},
     )
     both = draw_missing_splits(alone, seed=0, test_fraction=0.2, needs_dev=True, dev_fraction=0.25)
@@ -58,7 +58,7 @@ def test_only_missing_splits_are_drawn(beir: Path) -> None:
 
 def test_queries_without_a_relevant_document_are_not_drawn() -> None:
     qrels = {"train": {f"q{n}": {"d": int(n < 2)} for n in range(50)}}
-    queries = {f"q{n}": "b" for n in range(50)}
+    queries = {f"q{n}": f"query {n}" for n in range(50)}
     data = RetrievalData.from_dicts("mine", corpus={"d": "a"}, queries=queries, qrels=qrels)
     held = hold_out(data, "test", 0.9, seed=0)
     assert held.split("test").n_queries == 1
@@ -89,7 +89,10 @@ def make_data(positives: list[set[int]], test: list[set[int]] | None = None) -> 
         qrels["test"] = {f"t{n}": {f"d{d}": 1 for d in docs} for n, docs in enumerate(test)}
     names = [name for split in qrels.values() for name in split]
     return RetrievalData.from_dicts(
-        "mine", corpus={f"d{d}": "a" for d in range(12)}, queries=dict.fromkeys(names, "b"), qrels=qrels
+        "mine",
+        corpus={f"d{d}": f"document {d}" for d in range(12)},
+        queries={name: name for name in names},
+        qrels=qrels,
     )
 
 
@@ -160,7 +163,7 @@ def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> N
 
 def test_both_halves_are_drawn() -> None:
     held = hold_out(make_data([{n % 6} for n in range(60)] + [{6 + n} for n in range(6)]), "dev", 0.2, 0, "both")
-    known = asks_about_known(held.judged_qrels("dev"), held.training_split(), 12)
+    known = asks_about_known(held, held.judged_qrels("dev"), held.training_split())
     assert 5 <= known.sum() <= 8
     assert 5 <= (~known).sum() <= 8
 
@@ -178,8 +181,8 @@ def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leav
 
 def test_without_a_test_split_train_says_what_is_assumed() -> None:
     known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
-    assert (recurring_share(known.training_split()), assumed_future(known)) == (1.0, "same-documents")
-    assert (recurring_share(new.training_split()), assumed_future(new)) == (0.0, "new-documents")
+    assert (recurring_share(known, known.training_split()), assumed_future(known)) == (1.0, "same-documents")
+    assert (recurring_share(new, new.training_split()), assumed_future(new)) == (0.0, "new-documents")
     drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
     assert drawn.notes[0] == (
         "no test split is given: assumed that tomorrow's queries ask about these documents, since 100% of the train "

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
+from distinct import pool_of
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.quality import (
     Quality,
@@ -21,7 +22,6 @@ from opera.diagnostics.quality import (
 from opera.diagnostics.retentions import RETENTIONS, dynamic_gain, retention_table
 from opera.methods.selection import keep_highest
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 
 
@@ -34,7 +34,7 @@ def test_the_share_of_random_documents_is_found(share: float) -> None:
     false = rng.random(3000) < share
     docs[false] = rng.normal(size=(false.sum(), 32))
     queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
-    pairs, pool = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000)), DocumentPool(3000)
+    pairs, pool = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000)), pool_of(3000)
     cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0, pool)
     queries, docs = queries.astype(np.float32), docs.astype(np.float32)
     similarity, random = pair_similarities(pairs, queries, docs), random_similarities(pairs, queries, docs, 0, pool)
@@ -70,7 +70,7 @@ def test_too_few_to_rank_among_give_no_estimate() -> None:
     pairs = TrainingPairs.from_arrays(np.zeros(2, dtype=int), np.arange(2))
     lone = CBSRanks(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32))
     labelled, random, documents = np.array([0.3, 0.4]), np.array([0.1, 0.2]), np.eye(2, dtype=np.float32)
-    found = estimate_quality(pairs, lone, labelled, random, documents, DocumentPool(2))
+    found = estimate_quality(pairs, lone, labelled, random, documents, pool_of(2))
     assert found.noise is None
     assert np.isfinite([found.auc, found.pooled_auc, found.cosine]).all()
 

@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
 from torch.nn import functional as F
 
 import opera
+from distinct import known_of
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import TeacherScores
@@ -22,7 +23,6 @@ from opera.methods.first_visits import FirstVisits
 from opera.training.distillation import DistillationLoss, divergences
 from opera.training.loss import info_nce_losses
 from opera.training.sampler import Batch
-from opera.training_set.documents import KnownPositives
 from small_runs import SMALL
 
 ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])
@@ -40,12 +40,17 @@ def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values:
     method = SimpleNamespace(visits=FirstVisits.none(PAIRS.n_pairs))
     sampler: Any = SimpleNamespace(pairs=PAIRS, method=method, batch_at=lambda step, position: batch)
     model: Any = None
-    known = KnownPositives.of(PAIRS)
+    known = known_of(PAIRS)
     loss = DistillationLoss(
         model, sampler, 0.1, known, lambda *found: seen is not None and seen.append(found), masks=False
     )
+    groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
-        data=SimpleNamespace(teacher=teacher), query_rows=QUERIES, pairs=PAIRS, listed=None, negatives_kind="random"
+        data=SimpleNamespace(teacher=teacher, **groups),
+        query_rows=QUERIES,
+        pairs=PAIRS,
+        listed=None,
+        negatives_kind="random",
     )
     loss.use(training_set, TrainSettings.parse({"temperature": 0.1, **values}))
     loss.teacher_temperature = 2

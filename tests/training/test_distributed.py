@@ -85,10 +85,9 @@ import numpy as np, torch
 import torch.distributed as dist
 from opera.data import load_data
 from opera.methods import METHODS, Plan
-from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
+from distinct import known_of, pool_of
 from opera.retrieval.models import load_model
-from opera.training_set.documents import KnownPositives
 from opera.training.sampler import PairSampler
 from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss
@@ -101,14 +100,14 @@ data, model = load_data(folder), load_model(model_folder, "cpu").eval().double()
 training = data.training_split()
 pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
-sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 2, 12 // world, 1, rank, world)
+sampler = PairSampler(method, pairs, RandomNegatives(pool_of(len(data.corpus))), 2, 12 // world, 1, rank, world)
 rows = next(iter(sampler))
 items = text_dataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
 columns = [name for name in items[0] if name != "label"]
 features = [model.preprocess([item[name] for item in items]) for name in columns]
 labels = torch.tensor([item["label"] for item in items])
 seen = []
-known, cache = KnownPositives.of(pairs), int(os.environ.get("CACHE", 0)) or None
+known, cache = known_of(pairs), int(os.environ.get("CACHE", 0)) or None
 loss = InfoNCELoss(model, sampler, 0.05, known, lambda *a: seen.append(a), gradient_cache=cache, sizes=(8,))
 value = loss(features, labels)
 value.backward()

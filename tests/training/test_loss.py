@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor
 
 import opera
+from distinct import known_of, pool_of
 from opera.core.errors import SettingError, TrainingError
 from opera.data import load_data
 from opera.methods import METHODS, Plan
@@ -20,7 +21,6 @@ from opera.retrieval.models import load_model
 from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler
-from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
 from small_runs import SMALL
 
@@ -35,9 +35,9 @@ class Step:
         data, self.model = load_data(beir), load_model(bert_model, "cpu").double().train()
         training = data.training_split()
         self.pairs = training.pairs()
-        self.known = KnownPositives.of(self.pairs)
+        self.known = known_of(self.pairs)
         method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
-        negatives = RandomNegatives(DocumentPool(len(data.corpus)))
+        negatives = RandomNegatives(pool_of(len(data.corpus)))
         self.sampler = PairSampler(method, self.pairs, negatives, n_negatives, BATCH)
         dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
         items = dataset.__getitems__(next(iter(self.sampler)))

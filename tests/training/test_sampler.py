@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from distinct import pool_of
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
@@ -18,7 +19,6 @@ from opera.training import sampler as sampler_module
 from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import text_dataset
 from opera.training.sampler import NotObservedError, PairSampler, Row, SamplingRecorder
-from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
@@ -30,11 +30,11 @@ def pairs() -> TrainingPairs:
 
 def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
     scores, _ = pretrained_scores(
-        pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, DocumentPool(12)
+        pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
     )
     method = METHODS["dp"]
     made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
-    return PairSampler(made, pairs, RandomNegatives(DocumentPool(12)), 2, micro, lag, rank, world)
+    return PairSampler(made, pairs, RandomNegatives(pool_of(12)), 2, micro, lag, rank, world)
 
 
 def trained(sampler: PairSampler) -> list[list[Row]]:
@@ -146,7 +146,7 @@ def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
     pairs = training.pairs()
     method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
     method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
-    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 1, 16)
+    sampler = PairSampler(method, pairs, RandomNegatives(pool_of(len(data.corpus))), 1, 16)
     dataset = text_dataset(data, training.query_rows, 1, "title_text")
     seen = set()
     for step in range(4):

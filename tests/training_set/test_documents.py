@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
+from distinct import known_of, pool_of
 from opera.config.recipe import make_recipe
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
 from opera.training.guard.dev_corpus import reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 from tiny_world import write_beir
@@ -55,17 +55,17 @@ def training_set(data: RetrievalData, model: Path, **settings: object) -> Traini
 
 
 def test_a_pool_is_the_corpus_without_what_is_left_out() -> None:
-    pool = DocumentPool(8, np.array([0, 3, 4]))
+    pool = pool_of(8, [0, 3, 4])
     assert pool.rows(np.arange(len(pool))).tolist() == [1, 2, 5, 6, 7]
     assert pool.holds(np.array([[0, 1], [4, 7]])).tolist() == [[False, True], [False, True]]
     assert pool.without(np.array([7, 3])).rows(np.arange(4)).tolist() == [1, 2, 5, 6]
-    assert DocumentPool(3).rows(np.array([2, 0])).tolist() == [2, 0]
+    assert pool_of(3).rows(np.array([2, 0])).tolist() == [2, 0]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.sets(st.integers(0, 9), min_size=1))
 def test_known_positives_are_exactly_the_pairs(counts: list[int], some: set[int]) -> None:
     pairs = make_pairs(counts, n_docs=10)
-    known = KnownPositives.of(pairs)
+    known = known_of(pairs)
     expected = {*zip(pairs.pair_query.tolist(), pairs.pair_doc.tolist(), strict=True)}
     table = known.contains(np.arange(len(counts))[:, None], np.arange(10))
     assert {*zip(*(rows.tolist() for rows in np.nonzero(table)), strict=True)} == expected

@@ -24,7 +24,7 @@ def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any
     miner = Miner(open_encoder(str(model)), data, "title_text", MiningSettings(**settings), reranker)
     train = data.training_split()
     pairs = train.pairs()
-    return miner.mine(train.query_rows, pairs, KnownPositives.of(pairs), keep, seed=0)
+    return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), keep, seed=0)
 
 
 @pytest.mark.parametrize("ranks", [(3, 20), (4, 20), (1, 120)])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import opera
+from distinct import pool_of
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.training_set.build import build_training_set
-from opera.training_set.documents import DocumentPool, Lists
+from opera.training_set.documents import Lists
 from opera.training_set.negatives import ListedNegatives, RandomNegatives
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL, assert_same_run
@@ -59,14 +60,14 @@ def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model
 def test_draws() -> None:
     lists = Lists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
     assert lists.queries_without == 1
-    listed = ListedNegatives(lists, DocumentPool(10))
+    listed = ListedNegatives(lists, pool_of(10))
     for step in range(50):
         drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
         assert set(drawn[0]) <= {3, 5, 8}
         assert len(set(drawn[0])) == 2
         assert (drawn[1] < 10).all()
         assert drawn[2].tolist() == [2, 2]
-    random = RandomNegatives(DocumentPool(10))
+    random = RandomNegatives(pool_of(10))
     assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
     assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import opera
+from distinct import pool_of
 from opera.config.training import TrainSettings
 from opera.core.rng import generator
 from opera.data import Qrels
 from opera.retrieval.measures import FULL_MEASURES
-from opera.training_set.documents import DocumentPool, Lists
+from opera.training_set.documents import Lists
 from opera.training_set.noise import (
     add_false_positives,
     false_positive_count,
@@ -33,24 +34,24 @@ def clean() -> Qrels:
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_random_false_positives_make_up_the_share(clean: Qrels, share: float) -> None:
-    noisy, injected = add_false_positives(clean, share, 0, *random_candidates(clean, DocumentPool(500)))
+    noisy, injected = add_false_positives(clean, share, 0, *random_candidates(clean, pool_of(500)))
     assert injected.sum() == false_positive_count(12, share)
     assert injected.mean() == pytest.approx(share, abs=1 / 12)
     assert len(np.unique(noisy.keys)) == len(noisy.keys)
     assert noisy.select_judgements(~injected).keys.tolist() == clean.keys.tolist()
-    again, _ = add_false_positives(clean, share, 0, *random_candidates(clean, DocumentPool(500)))
+    again, _ = add_false_positives(clean, share, 0, *random_candidates(clean, pool_of(500)))
     assert np.array_equal(noisy.doc_rows, again.doc_rows)
 
 
 def test_drawn_ones_have_the_mean_weight(clean: Qrels) -> None:
     weighted = replace(clean, weights=np.arange(12, dtype=np.float32))
-    noisy, injected = add_false_positives(weighted, 0.5, 0, *random_candidates(weighted, DocumentPool(50)))
+    noisy, injected = add_false_positives(weighted, 0.5, 0, *random_candidates(weighted, pool_of(50)))
     assert noisy.weights is not None
     assert noisy.weights[injected].tolist() == [5.5] * 12
 
 
 def test_candidates_run_out_or_go_to_other_queries(clean: Qrels) -> None:
-    available, draw = random_candidates(clean, DocumentPool(9))
+    available, draw = random_candidates(clean, pool_of(9))
     for query, own in ((0, {0, 1, 2, 3}), (1, {7}), (2, set(range(7)))):
         drawn = draw(query, generator(0, "test"), int(available[query]))
         assert set(drawn.tolist()) == set(range(9)) - own, "every other document"

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from distinct import known_of, pool_of
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.pretrained_scores import pretrained_losses, pretrained_scores, rank_among_random
 from small_runs import unit_vectors
 
@@ -21,8 +21,8 @@ def test_similarity_and_loss_are_the_plain_formulas() -> None:
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 12, 6)
     similarity = pair_similarities(PAIRS, queries, corpus)
-    for masked in (None, KnownPositives.of(PAIRS)):
-        losses = pretrained_losses(PAIRS, queries, corpus, similarity, 0.1, 12, 0, masked, DocumentPool(12))
+    for masked in (None, known_of(PAIRS)):
+        losses = pretrained_losses(PAIRS, queries, corpus, similarity, 0.1, 12, 0, masked, pool_of(12))
         for pair, (query, doc) in enumerate(zip(PAIRS.pair_query, PAIRS.pair_doc, strict=True)):
             own = PAIRS.pair_doc[PAIRS.pair_query == query] if masked else [doc]
             others = [d for d in range(12) if d != doc and d not in own]
@@ -35,9 +35,7 @@ def test_similarity_and_loss_are_the_plain_formulas() -> None:
 def test_the_random_set_is_as_large_as_asked_and_depends_on_the_seed() -> None:
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 200, 6)
-    made = [
-        pretrained_scores(PAIRS, queries, corpus, 0.1, 8, seed, None, DocumentPool(200))[0].loss for seed in (0, 0, 1)
-    ]
+    made = [pretrained_scores(PAIRS, queries, corpus, 0.1, 8, seed, None, pool_of(200))[0].loss for seed in (0, 0, 1)]
     assert np.array_equal(made[0], made[1])
     assert not np.array_equal(made[0], made[2])
     assert (made[0] < math.log(8 + 1) + 2 / 0.1).all()
@@ -48,7 +46,7 @@ def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size: int) -> Non
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
     queries, corpus = unit_vectors(rng, 6, 5), unit_vectors(rng, 20, 5)
-    found = rank_among_random(pairs, queries, corpus, pool_size, 3, DocumentPool(20))
+    found = rank_among_random(pairs, queries, corpus, pool_size, 3, pool_of(20))
     in_order = generator(3, "score.consistency").permutation(np.unique(pairs.pair_doc))
     for pair, query in enumerate(pairs.pair_query):
         own = set(pairs.pair_doc[pairs.pair_query == query].tolist())
@@ -59,12 +57,12 @@ def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size: int) -> Non
 
 
 def test_copies_and_empty_positives_push_none_down() -> None:
-    pairs, whole = TrainingPairs.from_arrays(np.arange(3), np.arange(3)), DocumentPool(3)
+    pairs, whole = TrainingPairs.from_arrays(np.arange(3), np.arange(3)), pool_of(3)
     copies = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
     queries = unit_vectors(np.random.default_rng(3), 3, 300)
     assert rank_among_random(pairs, queries, copies, 10, 0, whole).rank.tolist() == [1] * 3
     unit = np.eye(3, dtype=np.float32)
     for left_out, pools in (([], [2, 2, 2]), ([1], [1, 2, 1]), ([0, 1, 2], [0, 0, 0])):
-        pool = DocumentPool(3, np.array(left_out, dtype=np.int64))
+        pool = pool_of(3, left_out)
         found = rank_among_random(pairs, unit, unit, 10, 0, pool)
         assert (found.rank.tolist(), found.pool.tolist()) == ([1] * 3, pools)

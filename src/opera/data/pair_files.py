@@ -15,6 +15,7 @@ from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import printable, shortened, shown
 from opera.data.combined import each_set, first_rows, with_sets
+from opera.data.identity import judges_texts_of
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.columns import Columns
@@ -82,11 +83,11 @@ def without_pairs(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
         listed = Qrels.from_arrays(rows[0], rows[1], np.ones(len(rows[0]), dtype=np.int64))
         left = dict(own.splits)
         for split in set(LEFT) & left.keys():
-            false = listed.contains(left[split])
+            false = judges_texts_of(own, listed, left[split])
             dropped += int((left[split].grades[false] > 0).sum())
             left[split] = left[split].select_judgements(~false)
         if (test := own.splits.get("test")) is not None:
-            tested += int((test.grades[listed.contains(test)] > 0).sum())
+            tested += int((test.grades[judges_texts_of(own, listed, test)] > 0).sum())
         sets.append(replace(own, splits=left))
     if (listed_pairs and not dropped) or not any(
         own.splits["train"].has_relevant.any() for own in sets

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from opera.core.arguments import whole_number
 from opera.core.errors import DataError
@@ -174,6 +175,17 @@ class RetrievalData:
         return " + ".join(source_title(own.source) for own in self.sets) or source_title(
             self.source
         )
+
+    @property
+    def query_group(self) -> NDArray[np.int32]:
+        """The first row with the same text as each query: int32, by row of the query table."""
+        return self.queries.group
+
+    @property
+    def document_group(self) -> NDArray[np.int32]:
+        """The first row with the same title and text as each document: int32, by row of the
+        corpus."""
+        return self.corpus.group
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.data.combined import for_each
-from opera.data.pairs import TrainingPairs
+from opera.data.identity import by_text, text_keys
+from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
@@ -37,55 +38,56 @@ def seen_share(data: RetrievalData, split: str) -> float:
     Raises:
         DataError: if the split is missing, or train has no pair.
     """
-    return named_share(data.split(split), data.training_split(), len(data.corpus))
+    return named_share(data, data.split(split), data.training_split())
 
 
-def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
+def named_share(data: RetrievalData, qrels: Qrels, train: Qrels) -> float:
     """Compute the share of the relevant pairs of ``qrels`` whose document is relevant in ``train``.
 
     Args:
+        data: the texts: a copy of a document is the same document.
         qrels: the judgements of a split.
         train: the judgements that train.
-        n_documents: size of the corpus.
     """
-    return float(_named(train, n_documents)[qrels.relevant().doc_rows].mean())
+    return float(_named(data, train)[qrels.relevant().doc_rows].mean())
 
 
-def recurring_share(train: Qrels) -> float:
-    """Compute the share of the relevant pairs whose document another query names too (issue 23).
+def recurring_share(data: RetrievalData, train: Qrels) -> float:
+    """Compute the share of the relevant pairs whose document another query names too.
 
     It is what random queries held out of train find: how often tomorrow's queries ask about a
     document that training names, if they come as today's did. Reads nothing but train.
     """
-    return float(recurring(train.relevant()).mean())
+    return float(recurring(data, train.relevant()).mean())
 
 
-def recurring(relevant: Qrels) -> NDArray[np.bool_]:
+def recurring(data: RetrievalData, relevant: Qrels) -> NDArray[np.bool_]:
     """Whether another query names the document of each relevant judgement too: bool ``[M]``."""
-    _, index, counts = np.unique(relevant.doc_rows, return_inverse=True, return_counts=True)
-    return np.asarray(counts[index] > 1)
+    _, documents = split_keys(np.unique(text_keys(data, relevant)))
+    queries_of = np.bincount(documents, minlength=len(data.corpus))
+    return np.asarray(queries_of[data.document_group[relevant.doc_rows]] > 1)
 
 
-def asks_about_known(qrels: Qrels, train: Qrels, n_documents: int) -> NDArray[np.bool_]:
+def asks_about_known(data: RetrievalData, qrels: Qrels, train: Qrels) -> NDArray[np.bool_]:
     """Whether ``train`` names at least half of each query's relevant documents: bool ``[n]``.
 
     Args:
+        data: the texts: a copy of a document is the same document.
         qrels: the judgements of a split, each query with a relevant document.
         train: the judgements that train.
-        n_documents: size of the corpus.
     """
-    relevant, named = qrels.relevant(), _named(train, n_documents)
+    relevant, named = qrels.relevant(), _named(data, train)
     return np.asarray(
         np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2
         >= np.diff(relevant.offsets)
     )
 
 
-def _named(train: Qrels, n_documents: int) -> NDArray[np.bool_]:
-    """Which documents ``train`` judges relevant: bool, by row of the corpus."""
-    named = np.zeros(n_documents, dtype=bool)
-    named[train.relevant().doc_rows] = True
-    return named
+def _named(data: RetrievalData, train: Qrels) -> NDArray[np.bool_]:
+    """Which documents ``train`` judges relevant, copies included: bool, by row of the corpus."""
+    named = np.zeros(len(data.corpus), dtype=bool)
+    named[data.document_group[train.relevant().doc_rows]] = True
+    return named[data.document_group]
 
 
 def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
@@ -148,7 +150,7 @@ def draw_missing_splits(
                     f"{own.title}: has no split 'test' to be like; pass another --future"
                 )
             if future is None:
-                own = replace(own, notes=(*own.notes, _assumption(own.training_split(), chosen)))
+                own = replace(own, notes=(*own.notes, _assumption(own, chosen)))
             own = hold_out(own, "test", test_fraction, seed, chosen)
         if not needs_dev or "dev" in own.splits:
             return own
@@ -169,7 +171,7 @@ def assumed_future(data: RetrievalData) -> Future:
         return "like-test"
     return (
         "same-documents"
-        if recurring_share(data.training_split()) >= MOSTLY_RECURRING
+        if recurring_share(data, data.training_split()) >= MOSTLY_RECURRING
         else "new-documents"
     )
 
@@ -192,29 +194,32 @@ def hold_out(
     """Move some of the train queries to a new split, and add a note.
 
     Only queries with a relevant document are drawn. At least one is drawn, and at least one stays
-    in train. Training pairs that name a held-out document leave train for ``data.held_out``. Where
-    a drawn query has held-out documents, its judgements of documents that stay in train leave too.
+    in train. Training pairs that name a held-out document leave train for ``data.held_out``. If a
+    drawn query has held-out documents, its judgements of documents that stay in train leave too.
+    All queries, and all documents, with the same text go the same way.
 
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
     """
     whole = train = data.split("train")
-    candidates = np.flatnonzero(train.has_relevant)
-    if len(candidates) < 2:
-        few = f"{len(candidates)} train queries are too few to draw one"
+    relevant = by_text(data, train.relevant())
+    if relevant.n_queries < 2:
+        few = f"{relevant.n_queries} train queries are too few to draw one"
         advice = "; the guard needs one, so pass guard=false" if split == "dev" else ""
         raise DataError(f"{data.title}: has no split '{split}', and {few}{advice}")
-    count = dev_count(len(candidates), fraction)
-    relevant, rng = train.relevant(), generator(seed, f"data.{split}")
+    count = dev_count(relevant.n_queries, fraction)
+    rng = generator(seed, f"data.{split}")
     new, documents, known = _drawn(data, relevant, count, future, rng)
     queries = np.union1d(new, known)
-    drawn = np.isin(train.query_rows, relevant.query_rows[queries])
+    query_group, document_group = data.query_group, data.document_group
+    drawn = np.isin(query_group[train.query_rows], relevant.query_rows[queries])
     moved, left = train.select_queries(drawn), train.select_queries(~drawn)
-    gone = np.isin(left.doc_rows, documents) & (left.grades > 0)
+    gone = np.isin(document_group[left.doc_rows], documents) & (left.grades > 0)
     unjudged = np.zeros(len(moved.doc_rows), dtype=bool)
     if len(documents):
-        of_new = np.isin(moved.query_rows, relevant.query_rows[new])[moved.query_index]
-        unjudged = of_new & ~np.isin(moved.doc_rows, documents) & (moved.grades > 0)
+        of_new = np.isin(query_group[moved.query_rows], relevant.query_rows[new])
+        unjudged = ~np.isin(document_group[moved.doc_rows], documents) & (moved.grades > 0)
+        unjudged &= of_new[moved.query_index]
     held_out = left.select_judgements(gone).union(moved.select_judgements(unjudged))
     if data.held_out is not None:
         held_out = held_out.union(data.held_out)
@@ -224,14 +229,13 @@ def hold_out(
         splits={**data.splits, "train": train, split: moved},
         held_out=held_out if len(held_out.doc_rows) else None,
     )
-    note = f"drew {len(queries)} of the {len(candidates)} train queries as {split} ({future}, "
+    counts = moved.relevant().n_queries, whole.relevant().n_queries
+    note = f"drew {counts[0]} of the {counts[1]} train queries as {split} ({future}, "
     note += (
         f"seed {seed}); {(seen := seen_share(data, split)):.0%} of their documents stay in train"
     )
     if future == "like-test":
-        note += (
-            f", which had {named_share(data.split('test'), whole, len(data.corpus)):.0%} of test's"
-        )
+        note += f", which had {named_share(data, data.split('test'), whole):.0%} of test's"
     elif future == "same-documents" and seen < 1:
         note += ": no query left in train asks about the rest"
     if gone.any():
@@ -273,9 +277,7 @@ def _drawn(
     random, known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
     if future == "like-test":
         drawn = np.isin(np.arange(relevant.n_queries), random)
-        natural = named_share(
-            relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus)
-        )
+        natural = named_share(data, relevant.select_queries(drawn), relevant.select_queries(~drawn))
         wanted = seen_share(data, "test")
         known = count if wanted > natural - ALIKE else round(wanted / natural * count)
     if future == "same-documents" or known == count:
@@ -369,14 +371,14 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[
     return np.sort(np.array(taken, dtype=np.int64)), documents[held].astype(np.int64)
 
 
-def _assumption(train: Qrels, future: Future) -> str:
+def _assumption(data: RetrievalData, future: Future) -> str:
     """Say what is assumed of tomorrow's queries without a test split, why, and how to change it."""
-    same = future == "same-documents"
+    same, shared = future == "same-documents", recurring_share(data, data.training_split())
     assumed, other = ("these", "new") if same else ("new", "these")
     return (
         f"no test split is given: assumed that tomorrow's queries ask about {assumed} documents, "
         "since "
-        f"{recurring_share(train):.0%} of the train pairs name one that another query names too; "
+        f"{shared:.0%} of the train pairs name one that another query names too; "
         "if they ask about "
         f"{other} documents, pass --future {'new-documents' if same else 'same-documents'}"
     )

@@ -9,7 +9,6 @@ from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
@@ -18,7 +17,6 @@ from opera.retrieval.nearest import exact_search
 
 MAX_CHECKED = 10_000
 NEIGHBOURS = 5
-CHUNK_ROWS = 50_000
 NEAR_DUPLICATE_OVERLAP = 0.8
 WORD = re.compile(r"\w+")
 
@@ -53,7 +51,7 @@ class Duplicates:
         total: number of texts.
         checked: number of texts checked for near-duplicates: all, or a random 10,000.
         near_duplicates: number of checked texts with a near-duplicate.
-        copies: number of texts, of all, that are exact copies of an earlier one.
+        copies: number of texts, of all, that repeat an earlier one, whatever their white space.
         examples: some near-duplicates.
     """
 
@@ -133,7 +131,8 @@ def count_duplicates(
     best = {row: max(others, key=others.__getitem__) for row, others in near.items() if others}
     once = (row for row, other in best.items() if not (other < row and best.get(other) == row))
     examples = [_example(table, row, table, near[row]) for row in islice(once, max_examples)]
-    return Duplicates(len(table), len(rows), len(best), _count_copies(table), examples)
+    copies = len(np.setdiff1d(table.copies, table.empty_rows()))
+    return Duplicates(len(table), len(rows), len(best), copies, examples)
 
 
 def find_leak(
@@ -159,9 +158,9 @@ def find_leak(
     leaked = {query: candidates for query, candidates in enumerate(found) if candidates}
     leaked_pairs = 0
     for query, candidates in leaked.items():
-        labelled = np.concatenate([_documents(train, row) for row in candidates])
-        leaked_pairs += int(np.isin(_documents(held_out, query), labelled).sum())
-    documents = np.unique(held_out.doc_rows)
+        labelled = np.concatenate([_documents(data, train, row) for row in candidates])
+        leaked_pairs += int(np.isin(_documents(data, held_out, query), labelled).sum())
+    documents = np.unique(data.document_group[held_out.doc_rows])
     examples = [
         _example(data.queries, int(held_out.query_rows[query]), train_queries, leaked[query])
         for query in islice(leaked, max_examples)
@@ -172,14 +171,14 @@ def find_leak(
         pairs=len(held_out.doc_rows),
         leaked_pairs=leaked_pairs,
         documents=len(documents),
-        shared_documents=int(np.isin(documents, train.doc_rows).sum()),
+        shared_documents=int(np.isin(documents, data.document_group[train.doc_rows]).sum()),
         examples=examples,
     )
 
 
-def _documents(qrels: Qrels, query: int) -> NDArray[np.integer]:
-    """The documents labelled for a query."""
-    return np.asarray(qrels.doc_rows[qrels.offsets[query] : qrels.offsets[query + 1]])
+def _documents(data: RetrievalData, qrels: Qrels, query: int) -> NDArray[np.integer]:
+    """The groups of the documents labelled for a query."""
+    return data.document_group[qrels.doc_rows[qrels.offsets[query] : qrels.offsets[query + 1]]]
 
 
 def _example(
@@ -199,14 +198,3 @@ def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:
     if total <= MAX_CHECKED:
         return np.arange(total)
     return np.sort(generator(seed, "inspect.looked_up").choice(total, MAX_CHECKED, replace=False))
-
-
-def _count_copies(table: TextTable) -> int:
-    """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes;
-    empty ones are none.
-    """
-    starts = range(0, len(table), CHUNK_ROWS)
-    texts = (text for start in starts for text in table.texts(slice(start, start + CHUNK_ROWS)))
-    digests = (xxh3_64_intdigest(" ".join(text.lower().split()).encode()) for text in texts)
-    full = np.delete(np.fromiter(digests, np.uint64, len(table)), table.empty_rows())
-    return len(full) - len(np.unique(full))

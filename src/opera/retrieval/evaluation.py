@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from opera.core.arguments import text
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.combined import each_set, first_rows
+from opera.data.identity import documents_that_are_queries
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
@@ -32,7 +33,7 @@ from opera.retrieval.measures import (
     ranking_depth,
 )
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.search import rank_by_size, search_corpus
+from opera.retrieval.search import rank_by_size, search_corpus, without_own_documents
 
 log = logging.getLogger("opera")
 
@@ -171,21 +172,32 @@ def evaluate_encoder(
             for own in each_set(data, split)
         }
         return _joined(data, split, sets)
+    own_documents = documents_that_are_queries(data, qrels)
+    one_more = int((own_documents >= 0).any())
     if sizes:
         whole = [encoder.dimension, *sizes]
-        by_size = rank_by_size(encoder, data, rows, depth, whole, corpus_text)
-        ranking = by_size.pop(encoder.dimension)
+        by_size = rank_by_size(encoder, data, rows, depth + one_more, whole, corpus_text)
     else:
-        by_size, ranking = {}, search_corpus(encoder, data, rows, depth, corpus_text)
-    top = ranking.doc_rows[:, :TOP_DOCUMENTS]
+        ranking = search_corpus(encoder, data, rows, depth + one_more, corpus_text)
+        by_size = {encoder.dimension: ranking}
+    if one_more:
+        for size, ranking in by_size.items():
+            by_size[size] = without_own_documents(ranking, own_documents, depth)
+    ranking = by_size.pop(encoder.dimension)
     return Evaluation(
         split=split,
         query_ids=data.queries.ids(rows),
         per_query=per_query(ranking, qrels, parsed),
         ranking=ranking,
-        top_documents=np.array(data.corpus.ids(top.ravel()), object).reshape(top.shape).tolist(),
+        top_documents=_ids_of(data, ranking.doc_rows[:, :TOP_DOCUMENTS]),
         by_size={size: means(per_query(found, qrels, parsed)) for size, found in by_size.items()},
     )
+
+
+def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]:
+    """The ids of ranked documents ``[n, depth]``, without missing places."""
+    ids = iter(data.corpus.ids(doc_rows[doc_rows >= 0]))
+    return [list(islice(ids, count)) for count in (doc_rows >= 0).sum(axis=1).tolist()]
 
 
 def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:

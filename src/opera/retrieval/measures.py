@@ -287,8 +287,9 @@ def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
 
     def lines() -> Iterable[str]:
         for at, query in enumerate(result.query_ids):
-            docs = data.corpus.ids(result.ranking.doc_rows[at])
-            scored = zip(docs, result.ranking.scores[at], strict=True)
+            there = result.ranking.doc_rows[at] >= 0
+            docs = data.corpus.ids(result.ranking.doc_rows[at][there])
+            scored = zip(docs, result.ranking.scores[at][there], strict=True)
             for rank, (doc, score) in enumerate(scored, start=1):
                 yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
 

@@ -120,6 +120,22 @@ def search_corpus(
         return Ranking(arrays["doc_rows"], arrays["scores"])
 
 
+def without_own_documents(ranking: Ranking, own_documents: IntArray, depth: int) -> Ranking:
+    """Leave out of each query's ranking the document that is the query, and keep ``depth`` places.
+
+    Args:
+        ranking: at least one place deeper than ``depth`` where the corpus has as many documents.
+        own_documents: int ``[n]``, the row of that document; -1 where there is none.
+        depth: how many documents to keep per query.
+    """
+    others = (ranking.doc_rows != own_documents[:, None]) | (own_documents[:, None] < 0)
+    order = np.argsort(~others, axis=1, kind="stable")[:, :depth]  # what is left out goes last
+    stays = np.take_along_axis(others, order, axis=1)
+    doc_rows = np.take_along_axis(ranking.doc_rows, order, axis=1)
+    scores = np.take_along_axis(ranking.scores, order, axis=1)
+    return Ranking(np.where(stays, doc_rows, -1), np.where(stays, scores, -np.inf))
+
+
 @dataclass(frozen=True)
 class FoundDocument:
     """One document that a search returned.

@@ -7,13 +7,15 @@ import logging
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
+from opera.core.arrays import IntArray
 from opera.core.settings import resolved
-from opera.data.qrels import TeacherScores
+from opera.data.identity import teacher_by_text
 from opera.training.loss import InBatchLoss, info_nce_losses
 from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
@@ -77,13 +79,15 @@ class DistillationLoss(InBatchLoss):
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Take the teacher's scores; log how many pairs have one."""
-        teacher, self.query_rows = training_set.data.teacher, training_set.query_rows
-        assert teacher is not None
-        self.teacher = teacher
+        data = training_set.data
+        assert data.teacher is not None
+        self.teacher = teacher_by_text(data, data.teacher)
+        self.query_group = data.query_group[training_set.query_rows]
+        self.document_group = data.document_group
         self.weight = settings.distill_weight
         cosines = is_cosines(self.teacher)
         self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0
-        _log_coverage(training_set, self.teacher)
+        self._log_coverage(training_set)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
@@ -112,21 +116,23 @@ class DistillationLoss(InBatchLoss):
     def _scores(self, batch: Batch) -> Tensor:
         """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``,
         NaN where absent."""
-        queries = self.query_rows[self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]]
-        return torch.from_numpy(self.teacher.lookup(queries[:, None], batch.doc_rows[batch.own]))
+        queries = self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]
+        return torch.from_numpy(self._lookup(queries[:, None], batch.doc_rows[batch.own]))
 
+    def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
+        return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
 
-def _log_coverage(training_set: TrainingSet, teacher: TeacherScores) -> None:
-    pairs, query_rows, listed = training_set.pairs, training_set.query_rows, training_set.listed
-    kinds = {"training pairs": (query_rows[pairs.pair_query], pairs.pair_doc)}
-    if listed is not None:
-        kinds[f"{training_set.negatives_kind} negatives"] = (
-            query_rows[listed.queries],
-            listed.doc_rows,
-        )
-    for kind, (queries, documents) in kinds.items():
-        scored = ~np.isnan(teacher.lookup(queries, documents))
-        log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
+    def _log_coverage(self, training_set: TrainingSet) -> None:
+        pairs, listed = training_set.pairs, training_set.listed
+        kinds: dict[str, tuple[IntArray, IntArray]] = {
+            "training pairs": (pairs.pair_query, pairs.pair_doc)
+        }
+        if listed is not None:
+            kind = f"{training_set.negatives_kind} negatives"
+            kinds[kind] = (listed.queries, listed.doc_rows)
+        for kind, (queries, doc_rows) in kinds.items():
+            scored = ~np.isnan(self._lookup(queries, doc_rows))
+            log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
 
 
 LOSSES.ship(distill=DistillationLoss)

@@ -38,7 +38,11 @@ def take_visits(
 
 
 def _keys(made: TrainingSet) -> NDArray[np.int64]:
-    return pair_keys(made.query_rows[made.pairs.pair_query], made.pairs.pair_doc)
+    """One number per pair, by its texts."""
+    query_group = made.data.query_group[made.query_rows]
+    return pair_keys(
+        query_group[made.pairs.pair_query], made.data.document_group[made.pairs.pair_doc]
+    )
 
 
 def label_check(method: Method[Any], visits: FirstVisits) -> FalsePairs | None:

@@ -25,6 +25,7 @@ from opera.core.errors import DataError, SettingError, TrainingError
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.texts import without_extra_space
 from opera.encoder.embeddings import Vectors
 from opera.methods.first_visits import FalsePairs, estimate
 from opera.retrieval.encoder import Encoder
@@ -78,7 +79,8 @@ class PrunedSet:
         self, rows: PairRows, vectors: tuple[Vectors, Vectors] | None, waiting: deque[Given]
     ) -> None:
         self.rows, self.vectors, self._waiting = rows, vectors, waiting
-        self.known = KnownPositives.of(rows.pairs)
+        query_rows = np.arange(rows.pairs.n_queries)
+        self.known = KnownPositives.of(rows.data, query_rows, rows.pairs)
         self.seen = np.zeros(len(rows.data.corpus), dtype=bool)
 
     def __len__(self) -> int:
@@ -248,7 +250,7 @@ class PairRows:
         dataset: the rows, as the trainer reads them.
         columns: the text columns, in the order the loss gets them.
         lists: of the columns that hold lists of negatives, the texts of the shortest list.
-        data: the distinct queries and the distinct positives.
+        data: the distinct queries and the distinct positives; white space makes no difference.
         pairs: the N pairs of the rows that are relevant, sorted by query. Rows with the same two
             texts stay pairs of their own.
         row_of_pair: int64 ``[N]``.
@@ -329,6 +331,7 @@ def read(name: str, dataset: Any) -> PairRows:
         rule = "%d of %d rows are not relevant, by their label 0, and do not train"
         log.warning(f"%s: {rule}", place, left_out, len(dataset))
     numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    distinct: tuple[list[str], list[str]] = ([], [])
     lists: dict[str, int] = {}
     pair_query, pair_doc = pair = np.empty((2, len(rows)), dtype=np.int64)
     digest = hashlib.sha256()
@@ -343,9 +346,12 @@ def read(name: str, dataset: Any) -> PairRows:
                 of_values = np.repeat(of_batch, counts)
                 lists[column] = min(lists.get(column, min(counts)), min(counts))
             _refuse_no_texts(values, place, column, of_values, column in columns[:2])
-        for into, column, known in zip(pair, columns, numbers, strict=False):
+        for into, column, known, first in zip(pair, columns, numbers, distinct, strict=False):
             texts = batch[column]
-            into[start : start + len(texts)] = [known.setdefault(x, len(known)) for x in texts]
+            for row, text in enumerate(texts, start):
+                into[row] = known.setdefault(without_extra_space(text), len(known))
+                if into[row] == len(first):
+                    first.append(text)
             digest.update(json.dumps(texts).encode())
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
@@ -353,8 +359,8 @@ def read(name: str, dataset: Any) -> PairRows:
         note = "%d rows repeat the query and positive of another row; each counts as a pair"
         log.info(f"note: %s: {note}", place, repeated)
     queries, corpus = (
-        TextTable.from_texts({str(number): text for text, number in known.items()})
-        for known in numbers
+        TextTable.from_texts({str(number): text for number, text in enumerate(texts)})
+        for texts in distinct
     )
     data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
     return PairRows(name, dataset, columns, lists, data, pairs, rows[order])

@@ -20,7 +20,7 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows
-from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.methods import PairScores
 from opera.methods.mixed import Mixture
 from opera.runs.record import NegativesRecord
@@ -48,8 +48,9 @@ class TrainingSet:
             ``None`` without weights.
         loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
             ``None`` for nothing.
-        known: the same pairs, to look up; injected ones count, since a trainer cannot know better.
-            With ``prune_before_mining`` only those that the method keeps.
+        known: the same pairs by their texts, what is held out, and documents that have a query's
+            own text; injected ones count, since a trainer cannot know better. With
+            ``prune_before_mining`` only the pairs that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
         pruned_positives: how many listed negatives were pruned as positives of their query, among
@@ -139,7 +140,7 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
         kind = "random"  # another data set has them
     noisy, injected = inject_noise(original, data, settings, encoder)
     query_rows, pairs, weights = noisy.query_rows, noisy.pairs(), noisy.weights
-    known = KnownPositives.of(pairs, query_rows, data.held_out)
+    known = KnownPositives.of(data, query_rows, pairs)
     scores, smallest_pool = _scores(prepared, data, query_rows, pairs, known)
     similarity = None if scores is None else scores.similarity.copy()
     start_scores = None
@@ -283,6 +284,19 @@ class _NegativesOfSets:
         return rows
 
 
+def _known_of_sets(data: RetrievalData, sets: Sequence[TrainingSet]) -> KnownPositives:
+    """Put the known positives of all sets together; a text that several sets have is one."""
+    first_queries, first_documents = first_rows(data)
+    keys, query_rows = [], []
+    for own, first_query, first_document in zip(sets, first_queries, first_documents, strict=False):
+        queries, documents = split_keys(own.known.keys)
+        query_group = data.query_group[queries + first_query]
+        keys.append(pair_keys(query_group, data.document_group[documents + first_document]))
+        query_rows.append(own.query_rows + first_query)
+    query_group = data.query_group[np.concatenate(query_rows)]
+    return KnownPositives(np.unique(np.concatenate(keys)), query_group, data.document_group)
+
+
 def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared) -> TrainingSet:
     """Put the training sets of several data sets one after another, in the rows of all."""
     first_queries = np.cumsum([0, *(own.pairs.n_queries for own in sets)])
@@ -307,10 +321,6 @@ def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared
         shifted([own.pairs.pair_query for own in sets], first_queries),
         shifted([own.pairs.pair_doc for own in sets], first_documents),
     )
-    keys = [
-        own.known.keys + pair_keys(query, document)
-        for own, query, document in zip(sets, first_queries, first_documents, strict=False)
-    ]
     scores = [own.scores for own in sets if own.scores is not None]
     pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
     pools = [own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None]
@@ -323,7 +333,7 @@ def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared
         injected=together([own.injected for own in sets]),
         pair_weights=together([own.pair_weights for own in sets]),
         loss_weights=together([own.loss_weights for own in sets]),
-        known=KnownPositives(np.sort(np.concatenate(keys))),
+        known=_known_of_sets(data, sets),
         negatives=_NegativesOfSets(sets, first_queries, first_documents),
         negatives_kind=prepared.data.negatives,
         pruned_positives=sum(pruned) if pruned else None,

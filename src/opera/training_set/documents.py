@@ -1,50 +1,53 @@
-"""Which documents may be drawn for which training query: those with a text that are no known
-positive of it; and lists of them.
+"""Which documents may be drawn for which training query: those with a text that are not known to be
+relevant to it; and lists of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, IntArray
-from opera.data import Qrels, RetrievalData
+from opera.data import RetrievalData
+from opera.data.identity import equal_places, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.data.texts import CorpusText
 
 
 @dataclass(frozen=True)
 class DocumentPool:
-    """The rows of a corpus without some of them.
+    """The texts of a corpus without some of them; each is drawn by the first row that has it.
 
     Attributes:
-        n_docs: size of the corpus.
-        left_out: int64, ascending, the rows that are not drawn.
+        group: int ``[documents]``, the first row with each row's text.
+        left_out: int64, ascending, the rows that are not drawn, copies among them.
     """
 
-    n_docs: int
+    group: IntArray
     left_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
     def of(cls, data: RetrievalData, corpus_text: CorpusText) -> DocumentPool:
-        """All documents of a data set that ``corpus_text`` leaves a text."""
-        return cls(len(data.corpus), data.corpus.empty_rows(corpus_text))
+        """All texts of a data set that ``corpus_text`` does not leave empty."""
+        empty = data.corpus.empty_rows(corpus_text)
+        return cls(data.document_group, np.union1d(empty, data.corpus.copies))
 
     def __len__(self) -> int:
-        return self.n_docs - len(self.left_out)
+        return len(self.group) - len(self.left_out)
 
     def without(self, rows: IntArray) -> DocumentPool:
-        """The same without more rows."""
-        return DocumentPool(self.n_docs, np.union1d(self.left_out, rows).astype(np.int64))
+        """The same without the texts of more rows."""
+        left_out = np.union1d(self.left_out, self.group[rows]).astype(np.int64)
+        return DocumentPool(self.group, left_out)
 
     def holds(self, rows: IntArray) -> BoolArray:
-        """Whether each row may be drawn: bool of the same shape."""
+        """Whether the text of each row may be drawn: bool of the same shape."""
         if len(self.left_out) == 0:
             return np.ones(np.shape(rows), dtype=bool)
-        return np.isin(rows, self.left_out, invert=True)
+        return np.isin(self.group[rows], self.left_out, invert=True)
 
     def rows(self, places: IntArray) -> NDArray[np.int64]:
         """Return the corpus rows at 0-based places of the pool, of the same shape."""
@@ -103,58 +106,68 @@ CHUNK_KEYS = 2**16
 
 @dataclass(frozen=True)
 class KnownPositives:
-    """All labelled positives of the training queries.
+    """The positives of the training queries, and the documents that have a query's own text.
+
+    Queries and documents are compared by their texts: a copy of a positive is one too.
 
     Attributes:
-        keys: int64, ascending, one of ``pair_keys`` per pair: 8 bytes.
+        keys: int64, ascending, one of ``pair_keys`` per pair of a query's and a document's group.
+        query_group: int32 ``[n]``, the group of each training query.
+        document_group: int32 ``[documents]``, the group of each row of the corpus.
     """
 
     keys: NDArray[np.int64]
+    query_group: NDArray[np.int32]
+    document_group: NDArray[np.int32]
 
     @classmethod
-    def of(
-        cls,
-        pairs: TrainingPairs,
-        query_rows: IntArray | None = None,
-        held_out: Qrels | None = None,
-    ) -> KnownPositives:
-        """The training pairs; and more positives of the same queries, which do not train.
+    def of(cls, data: RetrievalData, query_rows: IntArray, pairs: TrainingPairs) -> KnownPositives:
+        """Collect the training pairs, and judgements of the same queries that are held out.
 
-        ``query_rows``, int ``[n]``, ascending, are the query table's rows of the training queries;
-        ``held_out`` needs them.
+        Args:
+            data: the texts, and what is held out.
+            query_rows: int ``[n]``, the query table's row of each training query.
+            pairs: the training pairs.
         """
-        keys = pair_keys(pairs.pair_query, pairs.pair_doc)
-        if held_out is not None and query_rows is not None:
-            left = held_out.select_queries(np.isin(held_out.query_rows, query_rows))
-            queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
-            keys = np.concatenate([keys, pair_keys(queries, left.doc_rows)])
-        return cls(np.sort(keys))
+        query_group, document_group = data.query_group[query_rows], data.document_group
+        place, document = query_documents(data, query_rows)
+        keys = [
+            pair_keys(query_group[pairs.pair_query], document_group[pairs.pair_doc]),
+            pair_keys(query_group[place], document_group[document]),
+        ]
+        if data.held_out is not None:
+            held_out = text_keys(data, data.held_out)
+            keys.append(held_out[np.isin(split_keys(held_out)[0], query_group)])
+        return cls(np.unique(np.concatenate(keys)), query_group, document_group)
 
     def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
         """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""
-        return KnownPositives(np.setdiff1d(self.keys, pair_keys(queries, docs)))
+        return replace(self, keys=np.setdiff1d(self.keys, self._keys_of(queries, docs)))
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries; the two arrays are broadcast
         together.
         """
-        wanted = pair_keys(queries, docs)
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.asarray(self.keys[at] == wanted)
+        wanted = self._keys_of(queries, docs)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.asarray(self.keys[place] == wanted)
 
     def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the known positives among a few documents ``[c]``, ascending, going through all
-        pairs once.
+        """Find the known positives among a few documents ``[c]``, going through all pairs once.
 
         Returns:
-            The query of each one found, ascending, and the place of its document in ``docs``: both
-            int64 ``[m]``.
+            The query of each known positive, ascending, and the place of its document in ``docs``:
+            both int64 ``[m]``.
         """
-        found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
+        groups = self.document_group[docs]
+        places, positives = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for start in range(0, len(self.keys), CHUNK_KEYS):
-            queries, documents = split_keys(self.keys[start : start + CHUNK_KEYS])
-            places = np.minimum(np.searchsorted(docs, documents), len(docs) - 1)
-            hit = docs[places] == documents
-            found.append((queries[hit], places[hit]))
-        queries, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return queries, places
+            query_group, document_group = split_keys(self.keys[start : start + CHUNK_KEYS])
+            key, place = equal_places(document_group, groups)
+            places.append(place)
+            positives.append(query_group[key])
+        query, positive = equal_places(self.query_group, np.concatenate(positives))
+        return query, np.concatenate(places)[positive]
+
+    def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
+        return pair_keys(self.query_group[queries], self.document_group[docs])

@@ -148,7 +148,7 @@ def _score_pairs(
         temperature=resolved(defaults.temperature),
         set_size=defaults.documents_per_pass(processes=1),
         seed=seed,
-        known=KnownPositives.of(pairs),
+        known=KnownPositives.of(loaded, qrels.query_rows, pairs),
         pool=DocumentPool.of(loaded, corpus_text),
         cbs_pool=cbs_pool,
     )
@@ -217,7 +217,8 @@ def mine(
     judge = None if reranker is None else open_reranker(reranker)
     encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
-    mined = miner.mine(qrels.query_rows, pairs, KnownPositives.of(pairs), keep, seed)
+    known = KnownPositives.of(loaded, qrels.query_rows, pairs)
+    mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
     if mined.queries_without:
         log.info(
             "note: %d of %d queries have no negative at these ranks",
@@ -286,7 +287,7 @@ def _score_by_teacher(
     if inputs.model is not None:
         encoder = open_encoder(inputs.model, **with_data_prompt(prompts, data, inputs.model))
         text = run_corpus_text(inputs.model)
-    known = KnownPositives.of(qrels.pairs())
+    known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     negatives = None
     if isinstance(inputs.negatives, int):
         assert encoder is not None

@@ -77,8 +77,8 @@ class Miner:
     ) -> Lists:
         """Keep the documents at ranks LO to HI of each training query that are not its positives.
 
-        Positives and documents without a text count as ranks. Where more than ``keep`` documents
-        are left, a random ``keep`` of them stay (the release).
+        Positives, copies and documents without a text count as ranks. If more than ``keep``
+        documents are left, a random ``keep`` of them stay (the release).
 
         Args:
             query_rows: int ``[n]``, the query table's row of each training query.
@@ -94,6 +94,7 @@ class Miner:
         ranking = self.rank(query_rows, last)
         candidates = ranking.doc_rows[:, first - 1 : last]
         allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
+        allowed &= first_of_copies(data.document_group[candidates])
         margins = (self.settings.relative_margin, self.settings.absolute_margin)
         if any(value is not None for value in (*margins, self.settings.max_score)):
             queries = self.encoder.encode_queries(data, query_rows)
@@ -128,6 +129,18 @@ def may_be_negative(
         positive = known.contains(np.arange(start, start + len(some))[:, None], some)
         allowed[start : start + len(some)] = pool.holds(some) & ~positive
     return allowed
+
+
+def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
+    """Whether each place of a row ``[n, depth]`` is the first with its text: bool, likewise."""
+    if groups.size == 0:
+        return np.ones(groups.shape, dtype=bool)
+    order = np.argsort(groups, axis=1, kind="stable")
+    ordered = np.take_along_axis(groups, order, axis=1)
+    first = np.empty(groups.shape, dtype=bool)
+    repeats = np.diff(ordered, axis=1, prepend=ordered[:, :1] - 1) == 0
+    np.put_along_axis(first, order, ~repeats, axis=1)
+    return first
 
 
 def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:

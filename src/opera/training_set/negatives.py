@@ -21,10 +21,11 @@ from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.data import GivenNegatives, RetrievalData
+from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.measures import Ranking
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
-from opera.training_set.mining import Miner, check_range
+from opera.training_set.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
 
@@ -131,9 +132,10 @@ def _given(inputs: NegativeInputs) -> Negatives:
 
 
 def _scored(inputs: NegativeInputs) -> Negatives:
-    teacher = inputs.data.teacher
-    assert teacher is not None
-    bounds = np.searchsorted(teacher.query_rows, [inputs.query_rows, inputs.query_rows + 1])
+    data = inputs.data
+    assert data.teacher is not None
+    teacher, queries = teacher_by_text(data, data.teacher), data.query_group[inputs.query_rows]
+    bounds = np.searchsorted(teacher.query_rows, [queries, queries + 1])
     lists = [teacher.doc_rows[start:stop] for start, stop in bounds.T]
     return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
 
@@ -144,11 +146,15 @@ NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
 def given_negatives(
     data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
 ) -> Lists:
-    """Return the negatives that came with the data, but for documents without a text and known
-    positives; log how many these are.
+    """Return the negatives that came with a query or with another of the same text, but for
+    documents without a text and known positives; log how many these are.
     """
     given = _given_of(data)
-    lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
+    query, rows = equal_places(data.query_group[query_rows], data.query_group)
+    lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
+    for number, row in zip(query.tolist(), rows.tolist(), strict=True):
+        more = given.doc_rows[given.offsets[row] : given.offsets[row + 1]]
+        lists[number] = np.concatenate([lists[number], more])
     return _allowed(lists, known, pool, "given negatives")
 
 
@@ -167,7 +173,8 @@ def _allowed(
     """Leave out documents without a text and known positives; log how many of ``what``."""
     full = [rows[pool.holds(rows)] for rows in lists]
     kept = [
-        rows[~known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)
+        rows[first_of_copies(pool.group[rows][None])[0] & ~known.contains(query, rows)]
+        for query, rows in zip(np.arange(len(full))[:, None], full, strict=True)
     ]
     sizes = [sum(map(len, each)) for each in (lists, full, kept)]
     for at, reason in enumerate(("have no text", "are positives of their query")):

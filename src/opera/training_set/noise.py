@@ -73,7 +73,7 @@ def inject_noise(
         noisy = add_false_positives(clean, share, seed, *random_candidates(true, pool))
     else:
         pairs = clean.pairs()
-        known = KnownPositives.of(pairs, clean.query_rows, data.held_out)
+        known = KnownPositives.of(data, clean.query_rows, pairs)
         miner = Miner(encoder, data, settings.corpus_text, MiningSettings())
         mined = miner.mine(clean.query_rows, pairs, known, len(data.corpus), seed)
         noisy = add_false_positives(clean, share, seed, *listed_candidates(mined))

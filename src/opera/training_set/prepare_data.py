@@ -17,6 +17,12 @@ from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
+from opera.data.identity import (
+    copy_notes,
+    documents_that_are_queries,
+    judges_texts_of,
+    merge_copies,
+)
 from opera.data.pair_files import with_teacher, without_pairs
 from opera.data.qrels import Qrels
 from opera.data.splits import Future, assumed_future, draw_missing_splits, recurring
@@ -69,7 +75,7 @@ class RunData:
         def back(whole: RetrievalData, drawn: RetrievalData) -> RetrievalData:
             held_out, train = drawn.held_out, whole.split("train")
             if held_out is not None:
-                train = train.select_judgements(~held_out.contains(train))
+                train = train.select_judgements(~judges_texts_of(whole, held_out, train))
             return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
 
         return for_each(back, self.whole, self.drawn)
@@ -95,7 +101,7 @@ class RunData:
         back = np.isin(again.query_rows, self.drawn.split("dev").query_rows)[again.query_index]
         if back.all() or not back.any():
             return False
-        shared = recurring(again)
+        shared = recurring(self.again, again)
         return bool(shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
 
 
@@ -110,6 +116,9 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
     drawn, whole, future = _drawn(data, settings, dropped)
+    merged = for_each(merge_copies, drawn)
+    whole = merged if whole is drawn else for_each(merge_copies, whole)
+    data, drawn = for_each(merge_copies, data), merged
     for own in each_set(drawn):
         train = own.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -225,7 +234,7 @@ def _drawn(
 
 def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
     """Note what may make the scores of a data set's own splits, or its training, a surprise."""
-    train, notes = data.training_split(), []
+    train, notes = data.training_split(), copy_notes(data)
     untitled = np.setdiff1d(data.corpus.empty_rows(settings.corpus_text), data.corpus.empty_rows())
     if len(untitled):
         notes.append(
@@ -242,9 +251,17 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
             f"{shared:,} of test's {data.split('test').relevant().n_queries:,} queries train too, "
             "with the same document: its scores may be optimistic"
         )
+    for split in (name for name in ("test", "dev") if name in data.splits):
+        own_documents = documents_that_are_queries(data, data.split(split).relevant())
+        if count := int((own_documents >= 0).sum()):
+            notes.append(
+                f"{count:,} {split} queries are documents too, with the same id and text: such a "
+                "document is left out of its query's ranking, as in BEIR"
+            )
     if settings.needs_dev and "dev" in data.splits:
         dev = data.split("dev")
-        if shared := int(np.isin(dev.query_rows, train.query_rows).sum()):
+        in_train = np.isin(data.query_group[dev.query_rows], data.query_group[train.query_rows])
+        if shared := int(in_train.sum()):
             notes.append(
                 f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may "
                 "promise too much"
@@ -263,18 +280,6 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
 
 
 def _queries_in_both(data: RetrievalData, train: Qrels) -> int:
-    """How many test queries train too, with a document that is relevant in both.
-
-    Queries are compared by their texts, since a file of each split may number them anew.
-    """
+    """How many test queries train too, with a document that is relevant in both."""
     test = data.split("test").relevant()
-
-    def named(qrels: Qrels) -> list[tuple[str, int]]:
-        texts = list(data.queries.texts_by_turns(qrels.query_rows))
-        return [
-            (texts[query], document)
-            for query, document in zip(qrels.query_index, qrels.doc_rows.tolist(), strict=True)
-        ]
-
-    known = set(named(train.select_judgements(np.isin(train.doc_rows, test.doc_rows))))
-    return len({q for q, pair in zip(test.query_index, named(test), strict=True) if pair in known})
+    return len(np.unique(test.query_index[judges_texts_of(data, train, test)]))

@@ -72,7 +72,8 @@ def rank_among_random(
         seed: seed of the sample.
         pool: the documents that have a text; no other is ranked among.
     """
-    positives = np.unique(pairs.pair_doc)
+    documents = pool.group[pairs.pair_doc]
+    positives = np.unique(documents)
     in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
     place = np.full(len(document_embeddings), -1, dtype=np.int64)
@@ -89,7 +90,7 @@ def rank_among_random(
             seen = query_embeddings[start:stop] @ candidates.T
             for query in range(start, stop):
                 own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-                own_places = place[pairs.pair_doc[own]]
+                own_places = place[documents[own]]
                 others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
                 others.sort()
                 rank[own] = (
@@ -150,7 +151,7 @@ def pretrained_losses(
         part = slice(start, start + CHUNK_PAIRS)
         query, own = pairs.pair_query[part], similarity[part] / temperature
         logits = query_embeddings[query] @ random_set.T / temperature
-        logits[pairs.pair_doc[part][:, None] == rows] = -np.inf
+        logits[pool.group[pairs.pair_doc[part]][:, None] == rows] = -np.inf
         if found is not None:
             first, stop = int(query[0]), int(query[-1]) + 1
             own_part = slice(*np.searchsorted(found[0], [first, stop]))

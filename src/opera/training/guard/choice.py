@@ -275,7 +275,7 @@ def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
     if future == "new-documents":
         return {"new documents": Kind(every, 0.0)}
     if future == "both":
-        known = asks_about_known(dev, data.training_split(), len(data.corpus))
+        known = asks_about_known(data, dev, data.training_split())
         return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
     return {"like test": Kind(every, seen_share(prepared.data.whole, "test"))}
 

@@ -13,12 +13,13 @@ from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.combined import combine
+from opera.data.identity import documents_that_are_queries
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.measures import parse_measures, per_query, ranking_depth
 from opera.retrieval.models import is_static
 from opera.retrieval.nearest import exact_search
-from opera.retrieval.search import search_corpus
+from opera.retrieval.search import search_corpus, without_own_documents
 
 GUARD_DOCUMENTS = 10_000
 """Documents that a transformer's dev queries are ranked among, where the corpus has more."""
@@ -105,7 +106,9 @@ def untrained_values(
     documents = np.asarray(encoder.encode_corpus(data, settings.corpus_text)[dev.rows])
     parsed = parse_measures([measure])
     depth = ranking_depth(parsed)
-    ranking = exact_search(queries, documents, dev.data.corpus, depth, encoder.device)
+    ranking = exact_search(queries, documents, dev.data.corpus, depth + 1, encoder.device)
+    own_documents = documents_that_are_queries(dev.data, qrels)
+    ranking = without_own_documents(ranking, own_documents, depth)
     return per_query(ranking, qrels, parsed)[measure]
 
 

@@ -1,0 +1,147 @@
+"""Which documents and which queries are the same: those with the same text, whatever their ids.
+
+White space is normalised, and a document's title belongs to its text. Ids stay what qrels, measures
+and files speak of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import IntArray
+from opera.core.terminal import shown
+from opera.data.pairs import pair_keys, split_keys
+from opera.data.qrels import Qrels, TeacherScores
+from opera.data.retrieval_data import RetrievalData
+from opera.data.texts import digests_of
+
+
+def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
+    """One number per judgement, equal for judgements of the same two texts: int64 ``[M]``."""
+    query_rows = qrels.query_rows[qrels.query_index]
+    return pair_keys(data.query_group[query_rows], data.document_group[qrels.doc_rows])
+
+
+def by_text(data: RetrievalData, qrels: Qrels) -> Qrels:
+    """Return qrels by the groups of queries and documents, each pair once, with grade 1."""
+    queries, documents = split_keys(np.unique(text_keys(data, qrels)))
+    return Qrels.from_arrays(queries, documents, np.ones(len(documents), dtype=np.int32))
+
+
+def judges_texts_of(data: RetrievalData, qrels: Qrels, other: Qrels) -> NDArray[np.bool_]:
+    """Whether ``qrels`` judge the texts of each judgement of ``other``: bool ``[M of other]``."""
+    return np.asarray(np.isin(text_keys(data, other), text_keys(data, qrels)))
+
+
+def query_documents(
+    data: RetrievalData, query_rows: IntArray
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the documents whose text, with the title or without it, is a query's own text.
+
+    Args:
+        data: the data set.
+        query_rows: int ``[n]``, rows of the query table.
+
+    Returns:
+        Places in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
+    """
+    queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
+    by_text = digests_of(data.corpus.texts_by_turns(titled), len(titled))
+    place, document = equal_places(queries, data.corpus.digests)
+    place_by_text, document_by_text = equal_places(queries, by_text)
+    return (
+        np.concatenate([place, place_by_text]),
+        np.concatenate([document, titled[document_by_text]]),
+    )
+
+
+def equal_places(
+    left: NDArray[Any], right: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all i and j with ``left[i] == right[j]``: both int64, i ascending."""
+    order = np.argsort(right, kind="stable")
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
+    first, end = (np.searchsorted(right, left, side, order) for side in sides)
+    counts = end - first
+    shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return np.repeat(np.arange(len(left)), counts), order[shift + np.arange(len(shift))]
+
+
+def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
+    """Find the document that *is* a query, by id and text, as in ArguAna and Quora.
+
+    BEIR leaves that document out of the query's ranking. A document that the qrels call relevant
+    to the query stays.
+
+    Returns:
+        int64 ``[n]``, a row of the corpus for each judged query; -1 where there is none.
+    """
+    rows = data.corpus.find_rows(data.queries.id_column(qrels.query_rows))
+    candidates = np.flatnonzero(rows >= 0)
+    texts = zip(
+        data.queries.texts(qrels.query_rows[candidates], "text"),
+        data.corpus.texts(rows[candidates]),
+        data.corpus.texts(rows[candidates], "text"),
+        strict=True,
+    )
+    same = [query.split() in (titled.split(), text.split()) for query, titled, text in texts]
+    judged = np.isin(pair_keys(qrels.query_rows, rows), qrels.relevant().keys)
+    is_query = np.zeros(len(rows), dtype=bool)
+    is_query[candidates] = same
+    return np.where(is_query & ~judged, rows, -1)
+
+
+def copy_notes(data: RetrievalData) -> list[str]:
+    """Count the documents and queries that repeat the text of another: a note each."""
+    notes = []
+    for kind, table in (("documents", data.corpus), ("queries", data.queries)):
+        copies = np.setdiff1d(table.copies, table.empty_rows())
+        if len(copies):
+            first = table.ids(table.group[copies[:1]])[0]
+            notes.append(
+                f"{len(copies):,} {kind} repeat the text of another, such as "
+                f"{shown(table.ids(copies[:1])[0])} that of {shown(first)}: they count as the same "
+                "in training, negatives and splits; measures keep the ids apart"
+            )
+    return notes
+
+
+def merge_copies(data: RetrievalData) -> RetrievalData:
+    """Merge the training pairs of equal texts: a query trains once, with all of its positives.
+
+    The pair has the ids of the first of its rows in train, the highest grade, and the sum of the
+    weights. Other splits stay as they are.
+    """
+    train = data.split("train")
+    query_rows = first_in(data.query_group, train.query_rows[train.query_index])
+    doc_rows = first_in(data.document_group, train.doc_rows)
+    keys, pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
+    if len(keys) == len(train.doc_rows):
+        rows_stay = np.array_equal(query_rows, train.query_rows[train.query_index])
+        if rows_stay and np.array_equal(doc_rows, train.doc_rows):
+            return data
+    grades = np.full(len(keys), np.iinfo(np.int32).min, dtype=np.int32)
+    np.maximum.at(grades, pair, train.grades)
+    weights = None
+    if train.weights is not None:
+        weights = np.bincount(pair, train.weights).astype(np.float32)
+    merged = Qrels.from_arrays(*split_keys(keys), grades, weights)
+    return replace(data, splits={**data.splits, "train": merged})
+
+
+def teacher_by_text(data: RetrievalData, teacher: TeacherScores) -> TeacherScores:
+    """Return a teacher's scores by the groups of queries and documents, instead of their rows."""
+    groups = data.query_group[teacher.query_rows], data.document_group[teacher.doc_rows]
+    return TeacherScores.from_arrays(*groups, teacher.scores)
+
+
+def first_in(group: NDArray[np.int32], rows: IntArray) -> NDArray[np.int64]:
+    """Return, for each of ``rows``, the smallest of them with the same text: int64."""
+    groups, place = np.unique(group[rows], return_inverse=True)
+    first = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, rows)
+    return first[place]
