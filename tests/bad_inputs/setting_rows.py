@@ -48,9 +48,14 @@ got 'num_train_epochs=3'
 trainer=3: must be fields and values, such as adam_beta2=0.98, got 3
 save_steps=0 => trainer: save_steps: must be a whole number above 0, got 0
 eval_steps=0.5 => trainer: eval_steps: must be a whole number above 0, got 0.5
-weight_decay=.nan => trainer: weight_decay: must be a finite number, got nan
-weight_decay=many => --trainer weight_decay: must be float, got 'many'
-trainer=adam_betta2=0.9 => --trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?
+weight_decay=.nan => trainer: weight_decay: must be a finite number, a text, or a list or mapping of these, got nan
+weight_decay=nan => trainer: weight_decay: must be a number, got 'nan'
+weight_decay=many => trainer: weight_decay: must be a number, got 'many'
+max_grad_norm=inf => trainer: max_grad_norm: must be a number, got 'inf'
+adam_beta1=-0.1 => trainer: adam_beta1: must be greater than or equal to 0, got -0.1
+logging_strategy=often => trainer: logging_strategy: must be 'no', 'steps' or 'epoch', got 'often'
+trainer=adam_betta2=0.9 => trainer: adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?, got \
+'adam_betta2=0.9'
 snapshots=3 => unknown setting 'snapshots' (opera train --help-settings --all lists all)
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True

@@ -25,7 +25,16 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
     assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
     whole = settings.queries_per_pass(processes)
     assert whole < min(defaults.queries_per_batch, queries) + processes
-    assert make_recipe({name: flat[name] for name in AUTOMATIC if name != "epochs"})  # each within its own bounds
+    for name in AUTOMATIC:  # each within its own bounds, as resuming checks it
+        assert TrainSettings.parse({name: flat[name]})
+
+
+@given(counts, st.integers(1, 1000), st.integers(1, 512))
+def test_given_steps_are_some_epochs_however_few(queries: int, steps: int, batch: int) -> None:
+    given_settings = TrainSettings.parse({"max_steps": steps, "per_device_train_batch_size": batch})
+    epochs = resolve(given_settings, Situation(queries, "static", "cpu")).epochs
+    assert TrainSettings.parse({"epochs": epochs}).epochs == epochs
+    assert epochs == steps / math.ceil(queries / batch)
 
 
 @given(counts, st.floats(0.01, 50), st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))

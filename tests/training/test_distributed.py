@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,40 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
     said = (tmp_path / "log").read_text()
     assert "exitcode" in said
     assert "another process ended; see its message" in said
+
+
+SPOILT = """
+import os
+import torch
+from opera.training.loss import InfoNCELoss
+
+pair_losses, calls = InfoNCELoss.pair_losses, []
+
+
+def spoilt(self, *arguments):
+    calls.append(arguments)
+    losses = pair_losses(self, *arguments)
+    return losses * torch.nan if os.environ["RANK"] == "1" and len(calls) == 2 else losses
+
+
+InfoNCELoss.pair_losses = spoilt
+from opera.cli import main
+
+main()
+"""
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_all_and_its_pairs_are_written(
+    beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "spoilt.py", tmp_path / "run"
+    script.write_text(SPOILT)
+    command = [str(script), *train_command(beir, static_model, out, "--steps", "4", "--set", "guard=false")]
+    for child in launched(command, tmp_path / "log"):
+        assert child.wait() == 1, child.log.read_text()
+        assert "step 2: the loss of 8 of 16 pairs, among them" in child.log.read_text()
+    written = json.loads((out / "not_finite.json").read_text())
+    assert [row["finite"] for row in written["pairs"]] == [True] * 8 + [False] * 8
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +19,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.config.trainer import OURS, READ, WITHOUT_EFFECT
+from opera.config.trainer import OURS, READ, WITHOUT_EFFECT, is_trainer_field
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, SettingError, TrainingError
 from opera.retrieval.models import load_model
@@ -106,8 +108,26 @@ def test_a_run_takes_and_records_them(beir: Path, static_model: Path, tmp_path: 
     [
         ({"num_train_epochs": 3}, "trainer: num_train_epochs: OPERA sets this itself"),
         ({"max_steps": 3}, "trainer: max_steps: is a setting: give it as max_steps"),
-        ({"adam_betta2": 0.9}, "--trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?"),
-        ("adam_beta2=many", "--trainer adam_beta2: must be float, got 'many'"),
+        ({"adam_betta2": 0.9}, "trainer: adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?"),
+        ({"use_liger_kernel": True}, "trainer: use_liger_kernel: OPERA sets this itself"),
+        ("adam_beta2=many", "trainer: adam_beta2: must be a number, got 'many'"),
+        ("weight_decay=nan", "trainer: weight_decay: must be a number, got 'nan'"),
+        ({"max_grad_norm": "inf"}, "trainer: max_grad_norm: must be a number, got 'inf'"),
+        ({"max_grad_norm": -1}, "trainer: max_grad_norm: must be greater than or equal to 0, got -1"),
+        ({"weight_decay": 1e30}, "trainer: weight_decay: must be less than or equal to 100, got 1e+30"),
+        ({"adam_epsilon": 0}, "trainer: adam_epsilon: must be greater than 0, got 0"),
+        ({"adam_beta1": 1}, "trainer: adam_beta1: must be less than 1, got 1"),
+        ({"adam_beta1": True}, "trainer: adam_beta1: must be a number, got True"),
+        ({"lr_scheduler_type": "cosin"}, "trainer: lr_scheduler_type: must be 'linear', 'cosine', "),
+        ({"optim": "adam"}, "trainer: optim: must be 'adamw_torch', "),
+        ({"log_level": "loud"}, "trainer: log_level: must be 'detail', "),
+        ({"report_to": ["wanbd"]}, "trainer: report_to: must be 'all', 'none', "),
+        ({"report_to": None}, "trainer: report_to: must be 'all', 'none', "),
+        ({"save_steps": None}, "trainer: save_steps: must be a number, got None"),
+        ({"eval_steps": 10**30}, f"trainer: eval_steps: must be a whole number above 0, got {10**30}"),
+        ({"lr_scheduler_kwargs": {"num_cycles": float("nan")}}, "trainer: lr_scheduler_kwargs: must be a finite number"),
+        ({"deepspeed": {"a": {1}}}, "trainer: deepspeed: must be a finite number, a text, or a list or mapping of these"),
+        ({"weight_decay": -1, "adam_beta1": 2}, "got -1\ntrainer: adam_beta1: must be less than 1, got 2"),
         ("adam_beta2", "trainer adam_beta2: must be key=value"),
         ([1], "must be fields and values, such as adam_beta2=0.98"),
     ],
@@ -118,10 +138,32 @@ def test_wrong_fields_are_refused(given: object, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_the_names_of_the_fields_are_read_from_the_source() -> None:
+    assert {name for name in FIELDS if is_trainer_field(name)} >= {"adam_beta2", "optim", "deepspeed"}
+    assert {name for name in FIELDS if not name.startswith(OURS)} == set(filter(is_trainer_field, FIELDS))
+
+
+def test_a_mistyped_name_is_refused_before_large_libraries_are_imported() -> None:
+    script = """
+import sys
+from opera.config.recipe import make_recipe
+from opera.core.errors import SettingError
+for name in ("temprature", "adam_betta2"):
+    for values in ({name: 1}, {"trainer": {name: 1}}):
+        try:
+            make_recipe(values)
+        except SettingError:
+            print({"torch", "transformers", "sentence_transformers"} & sys.modules.keys())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n" * 4
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"adam_beta2": 1.5}, "--trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5"),
+        ({"torch_compile_mode": "fast"}, "--trainer torch_compile_mode: the trainer refuses it: Unrecognized mode=fast"),
+        ({"optim_args": "fast"}, "transformers refuses the settings: not enough values to unpack"),
         ({"fsdp": "full_shard"}, "--trainer fsdp: the trainer refuses it: Using fsdp only works in distributed"),
         ({"lr_scheduler_kwargs": {"no_such": 1}}, "--trainer lr_scheduler_kwargs: the trainer refuses it: "),
         ({"deepspeed": "x.json"}, "transformers refuses the settings: "),
@@ -135,6 +177,21 @@ def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
     assert not is_deepspeed_zero3_enabled(), "which loading the next model would ask"
+
+
+@pytest.mark.parametrize("model", ["static_model", "bert_model"])
+def test_a_compiled_model_trains_like_one_that_is_not(
+    model: str, beir: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Compiled, texts are padded and not packed, which adds the same numbers in another order."""
+    more = {"gradient_cache": 4} if model == "bert_model" else {}
+    settings = {**SMALL, "max_steps": 3, "guard": False, "dropout": 0.0, "precision": "fp32", **more}
+    plain, compiled = (
+        opera.adapt(beir, model=request.getfixturevalue(model), out=tmp_path / name, trainer=fields, **settings)
+        for name, fields in {"plain": {}, "compiled": {"torch_compile_backend": "eager"}}.items()
+    )
+    losses = [run.trace()["loss"].to_pylist() for run in (plain, compiled)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_the_pairs_of_a_loss_that_is_no_number_are_named(

@@ -114,7 +114,7 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
     return settings.with_values(
         {
             "max_steps": steps,
-            "epochs": settings.epochs or round(steps / per_epoch, 2),
+            "epochs": settings.epochs or steps / per_epoch,
             "learning_rate": settings.learning_rate or automatic_rate(situation),
             "warmup_ratio": defaults.warmup_ratio if warmup is None else warmup,
             "temperature": settings.temperature or defaults.temperature,

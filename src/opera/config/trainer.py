@@ -4,15 +4,21 @@ own name.
 
 from __future__ import annotations
 
-import math
+import json
+import re
 from collections.abc import Mapping
+from enum import EnumType
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BeforeValidator, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, create_model
 
 from opera.config.yaml import parse_assignments
+from opera.core.arguments import MOST
 from opera.core.errors import SettingError, nearest
+from opera.core.settings import Settings, leaves, setting
 from opera.core.terminal import shortened, shown
 
 PRIMARY = "nDCG@10"
@@ -43,11 +49,12 @@ OURS = (
     "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy",
     "eval_use_gather",
     "fp16", "gradient_checkpointing_kwargs", "greater_is_better", "hub_", "ignore_data_skip",
-    "include_for_metrics", "label_", "length_column_name", "local_rank", "multi_dataset", "neftune",
+    "include_for_metrics", "label_", "length_column_name", "liger", "local_rank", "multi_dataset",
+    "neftune",
     "num_train_epochs", "output_dir", "parallelism_config", "prediction_loss_only", "prompts",
     "push_to_hub", "remove_unused_columns", "restore_callback", "resume_from_checkpoint",
     "router_mapping", "save_only_model", "save_strategy", "train_sampling_strategy", "use_cpu",
-    "warmup_steps",
+    "use_liger", "warmup_steps",
 )  # fmt: skip
 """How fields begin that OPERA sets by itself, or that would do nothing or harm in its runs."""
 
@@ -64,8 +71,21 @@ WITHOUT_EFFECT = (
 """How fields begin that change no result, and so are no part of a run's identity."""
 
 
+BOUNDS: Mapping[str, Mapping[str, float]] = {
+    "adam_beta1": {"ge": 0, "lt": 1},
+    "adam_beta2": {"ge": 0, "lt": 1},
+    "adam_epsilon": {"gt": 0, "le": 1},
+    "max_grad_norm": {"ge": 0},
+    "weight_decay": {"ge": 0, "le": 100},
+}
+"""Outside these bounds torch refuses a field, or the optimizer spoils the weights."""
+
+
 def as_fields(value: Any) -> dict[str, Any]:
-    """Read ``name=value,name=value`` or a mapping; a ``ValueError`` says what is wrong."""
+    """Read ``name=value,name=value`` or a mapping; a ``ValueError`` says what is wrong.
+
+    This imports no library, so that a mistyped name is reported at once.
+    """
     if isinstance(value, str):
         try:
             value = parse_assignments(value.split(","), "trainer", "adam_beta2=0.98")
@@ -73,54 +93,75 @@ def as_fields(value: Any) -> dict[str, Any]:
             raise ValueError("; ".join(error.lines)) from None
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ValueError("must be fields and values, such as adam_beta2=0.98")
-    for name, given in value.items():
+    for name, item in value.items():
         if name.startswith(OURS):
             raise ValueError(f"{name}: OPERA sets this itself; see opera train --help-settings")
+        if not is_trainer_field(name):
+            hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
+            raise ValueError(f"{shortened(name)}: the trainer has no such field{hint}")
         counts = name in READ and not isinstance(READ[name], bool | str)
-        if counts and given is not None and (type(given) is not int or given < 1):
-            raise ValueError(f"{name}: must be a whole number above 0, got {shown(given)}")
-        if isinstance(given, float) and not math.isfinite(given):
-            raise ValueError(f"{name}: must be a finite number, got {given}")
+        if counts and item is not None and (type(item) is not int or not 1 <= item <= MOST):
+            raise ValueError(f"{name}: must be a whole number above 0, got {shown(item)}")
+        try:
+            json.dumps(item, allow_nan=False)
+        except (TypeError, ValueError):
+            rule = "must be a finite number, a text, or a list or mapping of these"
+            raise ValueError(f"{name}: {rule}, got {shown(item)}") from None
     return dict(value)
 
 
 TrainerFields = Annotated[dict[str, Any], BeforeValidator(as_fields)]
 
 
-@cache
-def _hints() -> Mapping[str, Any]:
-    """The fields and their types; imports the trainer's library, which takes seconds."""
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
-    hints = get_type_hints(SentenceTransformerTrainingArguments)
-    return {name: hint for name, hint in hints.items() if not name.startswith("_")}
-
-
 def is_trainer_field(name: str) -> bool:
     """Whether the trainer has a field of this name that OPERA passes on."""
-    return name in READ or (not name.startswith(OURS) and name in _hints())
+    return name in READ or (not name.startswith(OURS) and name in _names())
 
 
 def check_trainer_fields(values: Mapping[str, Any]) -> None:
-    """Check names and types of the fields, and report every mistake."""
-    mistakes = []
-    for name, value in values.items():
-        if not is_trainer_field(name):
-            hint = nearest(name, _hints()) or "; see SentenceTransformerTrainingArguments"
-            mistakes.append(f"--trainer {shortened(name)}: the trainer has no such field{hint}")
-        elif not _fits(value, _hints()[name]):
-            kind = str(getattr(_hints()[name], "__name__", _hints()[name])).replace("typing.", "")
-            mistakes.append(f"--trainer {name}: must be {kind}, got {shown(value)}")
-    if mistakes:
-        raise SettingError(*mistakes)
-
-
-def _fits(value: Any, hint: Any) -> bool:
+    """Check types and bounds of the fields, and report every mistake."""
     try:
-        TypeAdapter(hint).validate_python(value)
-    except (
-        PydanticSchemaGenerationError,
-        ValidationError,
-    ):  # the first: an object, which no text holds
-        return False
-    return True
+        _declared().parse(values)
+    except SettingError as error:
+        raise SettingError(*(f"trainer: {line}" for line in error.lines)) from None
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Read the names of the trainer's fields from the source: importing its library takes
+    seconds."""
+    names: list[str] = []
+    for library in ("transformers", "sentence_transformers"):
+        spec = find_spec(library)
+        folder = Path(spec.origin).parent if spec and spec.origin else Path()
+        for file in (*folder.glob("training_args.py"), *folder.glob("*/training_args.py")):
+            names += re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return frozenset(names)
+
+
+class _PassedOn(Settings):
+    """Settings whose values must have their type already, since they are passed on as they are."""
+
+    model_config = ConfigDict(strict=True, validate_default=False)
+
+
+@cache
+def _declared() -> type[Settings]:
+    """Declare the trainer's fields as settings; this imports its library."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+    kinds = get_type_hints(SentenceTransformerTrainingArguments)
+    services = Literal["all", "none", *INTEGRATION_TO_CALLBACK]
+    kinds["report_to"] = services | list[services]
+    for name, field in SentenceTransformerTrainingArguments.__dataclass_fields__.items():
+        choices = list(field.metadata.get("choices", ()))
+        for kind in leaves(kinds[name]):
+            choices += [item.value for item in kind] if isinstance(kind, EnumType) else []
+        kinds[name] = Literal[*choices] if choices else kinds[name]
+    declared = {
+        name: (kind, setting(None, "", "", **BOUNDS.get(name, {})))
+        for name, kind in kinds.items()
+        if is_trainer_field(name)
+    }
+    return create_model("TrainerFields", __base__=_PassedOn, **declared)

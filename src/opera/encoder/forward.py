@@ -96,7 +96,7 @@ def embed_columns(
         columns: the columns.
         may_pack: whether texts may be packed: not where the model is compiled.
     """
-    bare: SentenceTransformer = extract_model_from_parallel(model)
+    bare: SentenceTransformer = extract_model_from_parallel(model, keep_torch_compile=False)
     on_cpu, padded = bare.device.type == "cpu", pads(bare) or not (may_pack or is_table(bare))
     embed = partial(embed_tokens, bare, packed=not padded, run=model)
     if padded and not on_cpu:

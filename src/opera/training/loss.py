@@ -190,7 +190,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         columns = list(sentence_features)
         if not _are_token_ids(columns):
             return columns
-        bare: SentenceTransformer = extract_model_from_parallel(self.model)
+        bare: SentenceTransformer = extract_model_from_parallel(
+            self.model, keep_torch_compile=False
+        )
         packed = self.packs and not pads(bare)
         made = [token_features(bare, *_column(features), packed=packed) for features in columns]
         return [
@@ -269,7 +271,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         others = sets[batch.own][:, None] != np.tile(sets, batch.doc_rows.shape[1])
         known = known | torch.from_numpy(others).to(known.device)
         p = p_values(similarity, known, batch.own.start)
-        observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses, p)
+        observed = observed_everywhere(step, batch.pair_ids, of_positives, losses, p)
         self.observer(step, batch.pair_ids, *observed.T)
 
 
@@ -304,19 +306,20 @@ def observed_everywhere(
 
     Args:
         step: the step, from 0.
-        pair_ids: int64 ``[m]``, the pairs of this process.
+        pair_ids: int64 ``[W·m]``, the pairs of all processes.
         similarity: float ``[m]``.
         losses: float ``[m]``.
         p: float ``[m]``.
 
     Raises:
-        TrainingError: if a loss is not a finite number.
+        TrainingError: in every process, if a loss of any process is not a finite number.
     """
-    finite = torch.isfinite(losses)
-    if not finite.all():
-        raise NotFiniteError("the loss", step, pair_ids, finite.cpu().numpy())
     seen = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
-    return gather_values(seen).cpu().numpy()
+    observed = gather_values(seen).cpu().numpy()
+    finite = np.isfinite(observed[:, 1])
+    if not finite.all():
+        raise NotFiniteError("the loss", step, pair_ids, finite)
+    return observed
 
 
 def at_least_float32(embeddings: Tensor) -> Tensor:

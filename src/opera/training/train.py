@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from transformers import PrinterCallback, ProgressCallback
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.errors import TrainingError
-from opera.core.processes import from_main
+from opera.core.processes import everywhere, from_main
 from opera.core.settings import resolved
 from opera.core.terminal import shown
 from opera.data import RetrievalData
@@ -256,8 +256,9 @@ def train(
             loading(checkpoint, lambda: trace.begun),
         ):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except NotFiniteError as error:
-        raise with_pairs(error, training_set, run, last_complete_checkpoint(run.path)) from None
+    except NotFiniteError as error:  # in every process; none ends before the file is written
+        newest = last_complete_checkpoint(run.path)
+        raise everywhere(partial(with_pairs, error, training_set, run, newest))[0] from None
     finally:
         stopper.close()
     state, metric = trainer.state, f"eval_{measure}"

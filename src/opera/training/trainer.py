@@ -145,7 +145,7 @@ def training_arguments(
         own = {"output_dir": str(checkpoints.resolve()), **_own(settings, model)}
         arguments = SentenceTransformerTrainingArguments(**{**passed, **own})
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
-    except (ValueError, ImportError, RuntimeError) as error:
+    except (TypeError, ValueError, ImportError, RuntimeError) as error:
         unset_hf_deepspeed_config()  # half made, it would be in the way of the next model
         raise SettingError(f"transformers refuses the settings: {error}") from None
     if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
@@ -230,6 +230,9 @@ def check_trainer(
             tried.eval_strategy = IntervalStrategy.NO
             trainer = OperaTrainer(model=model, args=tried, loss=torch.nn.Identity())
             trainer.create_optimizer_and_scheduler(resolved(settings.max_steps))
+            if arguments.torch_compile:
+                backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
+                torch.compile(torch.nn.Identity(), backend=backend, mode=mode)
     except Exception as error:  # whatever the libraries raise
         reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
         raise SettingError(
