@@ -91,6 +91,25 @@ def test_the_command_and_what_it_starts_load_torch_with_these_kernels() -> None:
     assert done.stdout.split() == ["AVX2", "1", "False"]
 
 
+def test_a_program_that_imports_opera_is_left_as_it_was(tmp_path: Path) -> None:
+    """Also one that is called opera; the command line changes both."""
+    program = tmp_path / "opera"
+    look = "state = [os.environ.get('OMP_WAIT_POLICY'), os.environ['PYTHONPATH'], list(sys.path)]"
+    program.write_text(
+        f"import os, sys\n{look}\nbefore = state\nimport opera\nopera.SettingError\n{look}\nprint(state == before)\n"
+        f"import opera.cli\n{look}\nprint(state[0], '' in state[1].split(os.pathsep), os.getcwd() in state[2])"
+    )
+    source = Path(environment.__file__).parents[2]
+    variables = {name: value for name, value in os.environ.items() if name not in WAITING}
+    variables["PYTHONPATH"] = os.pathsep.join([str(source), ""])
+    (tmp_path / "elsewhere").mkdir()
+    command = [sys.executable, str(program)]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=variables, cwd=tmp_path / "elsewhere"
+    )
+    assert done.stdout.split("\n")[:2] == ["True", "PASSIVE False False"]
+
+
 class TestCores:
     @pytest.fixture(autouse=True)
     def quota(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

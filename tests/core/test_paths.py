@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user, kind_of_place, user_path
+from opera.core.paths import expand_user, kind_of_place, user_path, without_parents
 
 
 def test_a_tilde_is_expanded_and_names_that_are_no_paths_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +39,13 @@ def test_what_no_path_may_be_is_refused(
     with pytest.raises(SettingError) as caught:
         user_path(value, "--out")
     assert str(caught.value) == message
+
+
+def test_a_folder_above_is_that_of_a_links_target(tmp_path: Path) -> None:
+    (tmp_path / "far" / "target").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("far/target")
+    assert without_parents(tmp_path / "link" / ".." / "run") == tmp_path.resolve() / "far" / "run"
+    assert without_parents(Path("link/run")) == Path("link/run")
 
 
 def test_what_is_at_a_path_is_said_in_words(tmp_path: Path) -> None:

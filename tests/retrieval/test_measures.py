@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -168,6 +170,32 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
         "qé Q0 b 1 2e-10 opera",
         "qé Q0 c 2 -1 opera",
     ]
+
+
+def test_scores_of_a_run_file_are_those_of_float32(tmp_path: Path) -> None:
+    """Eight digits do not tell these two apart."""
+    scores = np.array([[0.1, np.nextafter(np.float32(0.1), np.float32(0))]], dtype=np.float32)
+    result = Evaluation("test", ["q"], {}, Ranking(np.array([[0, 1]]), scores), [])
+    write_trec_run(tmp_path / "run.trec", result, data_of(["a", "b"]))
+    written = [np.float32(line.split()[4]) for line in (tmp_path / "run.trec").read_text().splitlines()]
+    assert written == scores[0].tolist()
+
+
+def test_places_without_a_document_are_left_out_of_a_run_file(tmp_path: Path) -> None:
+    result = Evaluation("test", ["q"], {}, Ranking(np.array([[1, -1]]), np.array([[0.5, -np.inf]], np.float32)), [])
+    write_trec_run(tmp_path / "run.trec", result, data_of(["a", "b"]))
+    assert (tmp_path / "run.trec").read_text() == "q Q0 b 1 0.5 opera\n"
+
+
+def test_a_measure_is_checked_without_assertions() -> None:
+    """As in ``python -O``."""
+    code = (
+        "from opera.retrieval.measures import Measure\n"
+        "from opera.core.errors import SettingError\n"
+        "try:\n    Measure.parse('nDCG@0')\nexcept SettingError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
+    assert "the cutoff must be 1 or more" in done.stdout
 
 
 @pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])

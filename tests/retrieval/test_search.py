@@ -90,6 +90,17 @@ def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, l
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 
 
+def test_a_place_that_nothing_has_taken_holds_no_document() -> None:
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 1, 4), unit_vectors(rng, 3, 4)
+    nearest = NearestDocuments(queries, table(["a", "b", "c"]), 3)
+    nearest.add_some(0, np.array([1]), docs[1:2])
+    ranking = nearest.ranking()
+    assert ranking.doc_rows.dtype == np.int32
+    assert ranking.doc_rows.tolist() == [[1, -1, -1]]
+    assert np.isneginf(ranking.scores[0, 1:]).all()
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_and_a_deep_ranking_change_nothing(threads: int) -> None:
     rng = np.random.default_rng(0)

@@ -82,6 +82,12 @@ def test_a_run_killed_at_any_moment_ends_like_one_never_killed(beir: Path, bert_
         assert_same_run(Run.open(killed.out), Run.open(whole.out))
 
 
+def test_the_seconds_of_an_interrupted_session_are_kept(cut: Path, resume: Callable[..., Run]) -> None:
+    seconds = Run.open(cut).record.seconds
+    assert seconds["train"] > 0
+    assert resume(cut).record.seconds["train"] > seconds["train"]
+
+
 def test_an_unfinished_run_says_what_can_be_done(cut: Path, beir: Path, resume: Callable[..., Run]) -> None:
     assert Run.open(cut).record.status == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):

@@ -35,6 +35,25 @@ def test_timing_leaves_the_model_and_the_disk_as_they_were(
     assert not list(tmp_path.iterdir())
 
 
+def test_memory_of_a_gpu_is_counted_from_the_first_step_on(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading has taken 9 GB, of which 1 is left; the steps take 3."""
+    peaks = [9 * 10**9]
+    monkeypatch.setattr(costs.torch.cuda, "reset_peak_memory_stats", lambda: peaks.append(10**9))
+    monkeypatch.setattr(costs.torch.cuda, "max_memory_allocated", lambda: peaks[-1])
+    monkeypatch.setattr(
+        costs, "train", lambda *arguments, callbacks, **more: (peaks.append(3 * 10**9), train(callbacks))
+    )
+    prepared = prepared_run(beir, static_model, per_device_train_batch_size=8)
+
+    def train(callbacks: list[Any]) -> None:
+        callbacks[0]._all = [1.0, 1.0]
+
+    monkeypatch.setattr(type(prepared.model.encoder), "device", "cuda")
+    assert costs._time_steps(prepared, 0.001, tmp_path)[1] == 3 * 10**9
+
+
 def test_what_a_run_does_is_what_it_is_foreseen_to_do(
     beir: Path, bert_model: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

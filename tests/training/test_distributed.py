@@ -181,8 +181,20 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
 
 SPOILT = """
 import os
+from unittest.mock import patch
 import torch
+from opera.training.callbacks import Stopper
 from opera.training.loss import InfoNCELoss
+
+on_step_end = Stopper.on_step_end
+
+
+def without_objects(self, *arguments, **more):
+    with patch("torch.distributed.all_gather_object", side_effect=AssertionError):  # pickles, in every step
+        on_step_end(self, *arguments, **more)
+
+
+Stopper.on_step_end = without_objects
 
 pair_losses, calls = InfoNCELoss.pair_losses, []
 

@@ -6,6 +6,9 @@ Exit status: 0 success, 2 wrong input (one message, no traceback), 3 no gain wit
 
 from __future__ import annotations
 
+import opera.cli.start  # noqa: F401
+
+# isort: split
 import io
 import logging
 import os

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from enum import EnumType
+from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,7 +71,7 @@ WITHOUT_EFFECT = (
 """How fields begin that change no result, and so are no part of a run's identity."""
 
 
-BOUNDS: Mapping[str, Mapping[str, float]] = {
+BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "adam_beta1": {"ge": 0, "lt": 1},
     "adam_beta2": {"ge": 0, "lt": 1},
     "adam_epsilon": {"gt": 0, "le": 1},
@@ -151,15 +151,16 @@ def _declared() -> type[Settings]:
     from sentence_transformers import SentenceTransformerTrainingArguments
     from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-    kinds = get_type_hints(SentenceTransformerTrainingArguments)
-    services = Literal["all", "none", *INTEGRATION_TO_CALLBACK]
-    kinds["report_to"] = services | list[services]
+    kinds: dict[str, Any] = get_type_hints(SentenceTransformerTrainingArguments)
     for name, field in SentenceTransformerTrainingArguments.__dataclass_fields__.items():
         choices = list(field.metadata.get("choices", ()))
         for kind in leaves(kinds[name]):
-            choices += [item.value for item in kind] if isinstance(kind, EnumType) else []
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                choices += [item.value for item in kind]
         kinds[name] = Literal[*choices] if choices else kinds[name]
-    declared = {
+    services = ["all", "none", *INTEGRATION_TO_CALLBACK]
+    kinds["report_to"] = Literal[*services] | list[Literal[*services]]  # type: ignore[valid-type]
+    declared: dict[str, Any] = {
         name: (kind, setting(None, "", "", **BOUNDS.get(name, {})))
         for name, kind in kinds.items()
         if is_trainer_field(name)

@@ -43,7 +43,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def share_cores() -> None:
-    """Let threads wait asleep, and start no more than a container may use; ``import opera`` calls
+    """Let threads wait asleep, and start no more than a container may use; the command line calls
     this.
 
     Child processes inherit it. Where torch was imported first, it has made its choice, and nothing

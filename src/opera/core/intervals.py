@@ -16,38 +16,56 @@ FEW_QUERIES = 50
 LEAST_QUERIES = 20
 """With fewer dev queries no verdict is given: intervals of so few hold less than they say (the
 simulation in docs/when-fine-tuning-hurts.md)."""
-OF_ONE_QUERY = (-1.0, 1.0)
-"""The interval of a single value, which nothing prints: it holds every measure, and every
-difference of two."""
+MEASURE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
+"""The bounds of a measure, and of the difference of two."""
+OF_ONE_QUERY = DIFFERENCE
+"""The interval of values that say nothing, such as a single one, which nothing prints: it holds
+every measure, and every difference of two."""
 EQUAL = 1e-12
 """Values that differ by less are equal: their mean has no error to speak of."""
 
 
-def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+def mean_interval(
+    values: NDArray[np.float64], level: float = LEVEL, bounds: tuple[float, float] | None = None
+) -> tuple[float, float]:
     """Student's t interval of the mean of values, float64 ``[n]``: what the paired t-test does not
     reject.
 
-    Of a single value it is :data:`OF_ONE_QUERY`.
+    Equal values have no variance to test by. Their interval is their mean if :func:`equal_values_p`
+    rejects every other mean, else :data:`OF_ONE_QUERY`.
+
+    The interval is cut at the bounds. The mean lies within them, so a cut interval holds the mean
+    as often, and holds 0 if and only if the test does not reject 0. An interval of the logit
+    promises neither, and has no value for a mean of 0 or 1. If a value lies outside the bounds,
+    such as a count of documents, nothing is cut.
 
     Args:
         values: one per query, or the difference of two models on it.
         level: the confidence.
+        bounds: :data:`MEASURE` or :data:`DIFFERENCE`.
     """
-    mean, count = float(values.mean()), len(values)
-    if count == 1:
-        return OF_ONE_QUERY
-    if values.max() - values.min() < EQUAL:
-        return mean, mean
+    mean, count, least, most = float(values.mean()), len(values), values.min(), values.max()
+    if most - least < EQUAL:
+        return (mean, mean) if equal_values_p(count) < 1 - level else OF_ONE_QUERY
     from scipy.special import stdtrit  # here, since a search needs no scipy
 
     half = float(stdtrit(count - 1, (1 + level) / 2) * values.std(ddof=1) / count**0.5)
-    return mean - half, mean + half
+    if bounds is None or least < bounds[0] or most > bounds[1]:
+        return mean - half, mean + half
+    return max(bounds[0], mean - half), min(bounds[1], mean + half)
+
+
+def equal_values_p(count: int) -> float:
+    """Return the p-value of equal differences that are not 0: two of all 2ⁿ choices of their signs
+    have a mean as far from 0. The exact permutation test has no smaller p.
+    """
+    return float(0.5 ** (count - 1))
 
 
 def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
     """Return the interval of each measure's mean; none of a single query's."""
     return {
-        measure: mean_interval(per_query)
+        measure: mean_interval(per_query, bounds=MEASURE)
         for measure, per_query in values.items()
         if len(per_query) > 1
     }

@@ -66,6 +66,13 @@ def user_path(value: str | os.PathLike[str], name: str) -> Path:
     return Path(expand_user(value, name))
 
 
+def without_parents(path: Path) -> Path:
+    """Return a path without ``..``. Links are followed first: the folder above a link's target is
+    rarely the one above the link.
+    """
+    return path.resolve() if ".." in path.parts else path
+
+
 def kind_of_place(path: Path) -> str | None:
     """Say what is at a path, links followed: ``"a file"``, ``"a folder"``, ``"a named pipe"``, ...;
     ``None``: nothing.

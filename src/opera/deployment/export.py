@@ -27,7 +27,7 @@ from opera.core.files import (
     replace_folder,
     written_files,
 )
-from opera.core.intervals import mean_interval
+from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
@@ -313,7 +313,7 @@ class Reference:
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         before, after = (found.per_query[PRIMARY] for found in (self.evaluation, evaluation))
-        low, high = mean_interval(after - before)
+        low, high = mean_interval(after - before, bounds=DIFFERENCE)
         speed, least_cosine = self._beside(encoder)
         return Figures(
             before=float(before.mean()),

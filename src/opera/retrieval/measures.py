@@ -222,11 +222,12 @@ def _parse(name: str) -> ir_measures.Measure:
     gains = measure.params.get("gains") or {}
     try:
         measure.validate_params()
-        whole = all(type(part) is int for pair in gains.items() for part in pair)
-        assert whole, "gains must map whole numbers to whole numbers"
-        assert measure.params.get("cutoff", 1) >= 1, "the cutoff must be 1 or more"
     except AssertionError as error:  # as ir_measures reports what it does not support
         raise SettingError(f"{unknown}: {error}") from None
+    if not all(type(part) is int for pair in gains.items() for part in pair):
+        raise SettingError(f"{unknown}: gains must map whole numbers to whole numbers")
+    if measure.params.get("cutoff", 1) < 1:
+        raise SettingError(f"{unknown}: the cutoff must be 1 or more")
     if not ir_measures.DefaultPipeline.supports(measure):
         raise SettingError(
             f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}"
@@ -283,14 +284,17 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag."""
+    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag.
+
+    Nine digits tell all scores apart that float32 does.
+    """
 
     def lines() -> Iterable[str]:
         for at, query in enumerate(result.query_ids):
-            there = result.ranking.doc_rows[at] >= 0
-            docs = data.corpus.ids(result.ranking.doc_rows[at][there])
-            scored = zip(docs, result.ranking.scores[at][there], strict=True)
+            rows = result.ranking.doc_rows[at]
+            docs = data.corpus.ids(rows[rows >= 0])
+            scored = zip(docs, result.ranking.scores[at], strict=False)
             for rank, (doc, score) in enumerate(scored, start=1):
-                yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
+                yield f"{query} Q0 {doc} {rank} {score:.9g} opera\n"
 
     replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))

@@ -131,12 +131,13 @@ class NearestDocuments:
             keys[:] = np.sort(found, axis=1)[:, -depth:]
 
     def ranking(self) -> Ranking:
-        """What was found: ``n`` rows, best first; -inf if there were too few documents."""
+        """What was found: ``n`` rows, best first; -1 and -inf if there were too few documents."""
         self._keys.sort(axis=1)  # which is a heap, too
         best = self._keys[:, ::-1]
         row_of = np.empty(len(self._id_rank), dtype=np.int32)
         row_of[self._id_rank] = np.arange(len(row_of), dtype=np.int32)
-        return Ranking(row_of[best.astype(np.uint32)], _scores(best))
+        doc_rows = np.where(best == NO_DOCUMENT, np.int32(-1), row_of[best.astype(np.uint32)])
+        return Ranking(doc_rows, _scores(best))
 
 
 def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:

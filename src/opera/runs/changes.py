@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from opera.core.intervals import OF_ONE_QUERY, mean_interval, points
+from opera.core.intervals import DIFFERENCE, OF_ONE_QUERY, mean_interval, points
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,6 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
             differences = (
                 per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
             )
-            low, high = mean_interval(differences)
+            low, high = mean_interval(differences, bounds=DIFFERENCE)
             changes[name] = Change(float(differences.mean()), low, high)
     return changes

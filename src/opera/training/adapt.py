@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opera.config.recipe import Recipe, make_recipe
 from opera.core.arguments import flag
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user, user_path
+from opera.core.paths import expand_user, user_path, without_parents
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.data.loading import Given, named_source
 from opera.methods import AUTO
@@ -161,7 +160,7 @@ def check(
             "--model: give a model, or its vectors with --query-vectors and --document-vectors"
         )
     model = expand_user("vectors" if model is None else model, "--model")
-    folder = Path(os.path.normpath(user_path(out, "--out")))
+    folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
     lists = [drop_pairs] if isinstance(drop_pairs, str | Path) else drop_pairs or ()
     dropped = tuple(user_path(path, "--drop-pairs") for path in lists)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from accelerate import PartialState
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -31,6 +32,7 @@ from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.runs.folder import SAMPLER_FILE, RunWriter
 from opera.training.checkpoint import seal, write_state
+from opera.training.distributed import gather_values
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
@@ -175,7 +177,8 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop, if any process received a signal."""
-        if any(everywhere(lambda: self._signalled_at < math.inf)):
+        signalled = torch.tensor([int(self._signalled_at < math.inf)], device=args.device)
+        if gather_values(signalled).any():
             self.stopped = state.global_step < state.max_steps
             control.should_save = control.should_training_stop = True
 

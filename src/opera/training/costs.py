@@ -305,6 +305,8 @@ def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[floa
     quick = replace(prepared, recipe=recipe, data=data)
     training_set = build_training_set(quick)
     method = recipe.make_method(training_set.pairs, training_set.scores, 1, training_set.mixture)
+    if device == "cuda":  # loading and encoding may have taken more
+        torch.cuda.reset_peak_memory_stats()
     at_rest, timer = _memory(device), _Timer()
     writer = RunWriter(folder, writes=False)
     model = prepared.model.trained

@@ -111,6 +111,10 @@ def prepare(
                 session.update()
                 run.write_skipped([own.skipped for own in each_set(checked.data)])
                 yield session
+            except KeyboardInterrupt:
+                with suppress(OSError, OperaError):
+                    session.update()
+                raise
             except Exception as error:
                 with suppress(OSError, OperaError):
                     session.update(status="failed")

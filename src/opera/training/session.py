@@ -98,7 +98,8 @@ class Session:
             raise TrainingError(
                 f"out of memory while {advice}; then start again with --overwrite"
             ) from error
-        self.add_seconds(name, time.perf_counter() - began)
+        finally:  # a session that is interrupted took its time too
+            self.add_seconds(name, time.perf_counter() - began)
 
     def add_seconds(self, name: str, seconds: float) -> None:
         """Add to a phase, which an earlier session may have begun."""

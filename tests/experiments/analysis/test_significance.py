@@ -66,10 +66,17 @@ class TestPairedTests:
             assume(abs(test.t_test_holm - LEVEL) > 1e-6)
             assert test.significant is not (test.low <= 0 <= test.high)
 
-    @pytest.mark.parametrize(("difference", "p"), [(0.0, 1.0), (0.25, 0.0)])
-    def test_queries_that_all_moved_alike(self, difference: float, p: float) -> None:
-        test = paired_test(np.full(4, difference))
-        assert (test.t_test, test.low, test.high) == (p, difference, difference)
+    @pytest.mark.parametrize(
+        ("count", "difference", "p"), [(2, 0.25, 0.5), (4, 0.0, 1.0), (8, 0.0, 1.0), (8, 0.25, 2**-7)]
+    )
+    def test_queries_that_all_moved_alike(self, count: int, difference: float, p: float) -> None:
+        """Without variance the test is that of all choices of signs, of which two are as far from 0."""
+        differences = np.full(count, difference)
+        means = [np.mean(differences * signs) for signs in product((-1, 1), repeat=count)]
+        assert p == np.mean(np.abs(means) >= difference)
+        test = paired_test(differences)
+        assert (test.t_test, test.significant) == (p, p < LEVEL)
+        assert (test.low, test.high) == ((difference, difference) if count == 8 else (-1, 1))
 
     def test_queries_are_paired_by_id_where_seeds_test_others(self, folder: RunsFolder) -> None:
         folder.add(method="ft", seed=0, queries=["a", "b", "c"], after=[0.1, 0.2, 0.3])

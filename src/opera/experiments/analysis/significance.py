@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import EQUAL, mean_interval
+from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval
 from opera.experiments.analysis.groups import Group
 
 LEVEL = 0.05
@@ -81,9 +81,10 @@ def differences(ours: QueryValues, theirs: QueryValues) -> NDArray[np.float64]:
 
 def paired_test(differences: NDArray[np.float64]) -> PairedTest:
     """Test differences, one per query, float64 ``[queries]``, against zero, not corrected."""
-    mean, (low, high) = float(differences.mean()), mean_interval(differences)
+    mean = float(differences.mean())
+    low, high = mean_interval(differences, bounds=DIFFERENCE)
     if np.ptp(differences) < EQUAL:  # there is no variance to test against
-        t_test = 1.0 if abs(mean) < EQUAL else 0.0
+        t_test = 1.0 if abs(mean) < EQUAL else equal_values_p(len(differences))
     else:
         t_test = float(ttest_1samp(differences, 0).pvalue)
     return PairedTest(
@@ -145,6 +146,6 @@ def corrected_tests(found: Mapping[str, NDArray[np.float64]]) -> dict[str, Paire
     corrected = holm([test.t_test for test in tests.values()])
     for (label, test), p in zip(list(tests.items()), corrected, strict=True):
         factor = p / test.t_test if test.t_test > 0 else 1.0
-        low, high = mean_interval(found[label], 1 - LEVEL / factor)
+        low, high = mean_interval(found[label], 1 - LEVEL / factor, DIFFERENCE)
         tests[label] = replace(test, t_test_holm=p, low=low, high=high)
     return tests

@@ -23,6 +23,7 @@ from opera.config.recipe import ALIASES, make_recipe, with_full_names, with_pres
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
+from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import check_run, short_name
@@ -240,7 +241,7 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for source in data:
         no_path = source.startswith("python:") or source_name(source) is not None
-        path = source if no_path else os.path.normpath(Path(source).absolute())  # resolves ".."
+        path = source if no_path else str(without_parents(Path(source).absolute()))
         name = re.sub(r"[:/\\]", "-", short_name(path))
         numbered = (f"{name}-{number}" for number in count(2))
         names[source] = next(n for n in chain([name], numbered) if n not in names.values())

@@ -37,7 +37,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import LEAST_QUERIES, mean_interval
+from opera.core.intervals import DIFFERENCE, LEAST_QUERIES, mean_interval
 from opera.core.rng import generator
 from opera.runs.record import GuardedMeasure
 
@@ -195,7 +195,7 @@ def guarded_measure(
 ) -> GuardedMeasure:
     """Compare a measure per query, each float64 ``[n]``: untrained, fine-tuned (λ = 1) and handed
     over."""
-    low, high = mean_interval(after - before)
+    low, high = mean_interval(after - before, bounds=DIFFERENCE)
     return GuardedMeasure(
         queries=len(before),
         before=float(before.mean()),
