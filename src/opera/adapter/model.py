@@ -20,7 +20,7 @@ from opera.core.errors import TrainingError
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model, reads_vectors, set_lengths
+from opera.retrieval.models import load_model, reads_vectors
 from opera.retrieval.prompts import ROLES, Role
 
 Modules = dict[Role, list[Any]]
@@ -141,7 +141,6 @@ def check_saved(
     trained: SentenceTransformer,
     data: RetrievalData,
     text: CorpusText,
-    lengths: dict[str, int | None],
 ) -> None:
     """Load a model that was handed over as a user will: it must embed texts as they were measured.
 
@@ -150,9 +149,7 @@ def check_saved(
     """
     if reads_vectors(encoder.model):
         return
-    model = load_model(folder, encoder.device)
-    set_lengths(model, lengths)
-    loaded = Encoder(model, encoder.precision, use_cache=False)
+    loaded = Encoder(load_model(folder, encoder.device), encoder.precision, use_cache=False)
     for role, table, measured in (
         (ROLES[0], data.queries, trained.encode_query),
         (ROLES[1], data.corpus, trained.encode_document),

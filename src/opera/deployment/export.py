@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Static
 
 from opera.config.trainer import PRIMARY
 from opera.core.arguments import flag, texts
+from opera.core.arrays import normalise
 from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
 from opera.core.files import (
@@ -56,7 +57,8 @@ from opera.deployment.record import (
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
-from opera.retrieval.models import is_static, lengths_of, load_model, set_lengths
+from opera.retrieval.models import is_static, load_model
+from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.runs.folder import holds_run
 
 log = logging.getLogger("opera")
@@ -285,8 +287,9 @@ class Reference:
         data: the data set, with the run's splits.
         text: what of a document is read.
         evaluation: on the test split, in fp32.
-        encoder: the model on the CPU, with the run's lengths.
+        encoder: the model on the CPU.
         sample: documents that speed is measured on.
+        query_prompt: what the data put before each query; ``None`` for the model's own.
     """
 
     data: RetrievalData
@@ -294,22 +297,25 @@ class Reference:
     evaluation: Evaluation
     encoder: Encoder
     sample: list[str]
+    query_prompt: str | None
 
     @classmethod
     def of(cls, model: str, data: RetrievalData) -> Reference:
         """Measure a model, as :func:`opera.evaluate` does, in fp32."""
-        encoder, text = open_encoder(model, "fp32"), run_corpus_text(model)
+        prompts, text = with_data_prompt({}, data, model), run_corpus_text(model)
+        encoder = open_encoder(model, "fp32", **prompts)
         evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], text)
-        on_cpu = load_model(model, "cpu")
-        set_lengths(on_cpu, lengths_of(encoder.model))
         rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
             np.int64
         )
-        return cls(data, text, evaluation, _encoder(on_cpu), data.corpus.texts(rows, text))
+        sample = data.corpus.texts(rows, text)
+        on_cpu, prompt = _encoder(load_model(model, "cpu")), prompts.get("query_prompt")
+        return cls(data, text, evaluation, on_cpu, sample, prompt)
 
     def figures(self, exported: SentenceTransformer) -> Figures:
-        """Measure a form, loaded as a user will load it."""
-        set_lengths(exported, lengths_of(self.encoder.model))
+        """Measure a form, loaded as a user will load it; a static one reads no prompts."""
+        if not is_static(exported):
+            set_prompts(exported, self.query_prompt, None)
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         before, after = (found.per_query[PRIMARY] for found in (self.evaluation, evaluation))
@@ -338,6 +344,8 @@ class Reference:
                 seconds[name] = time.perf_counter() - start
             ratios.append(seconds["before"] / seconds["after"])
         same_size = encoder.dimension == self.encoder.dimension
+        for vectors in embeddings.values():
+            normalise(vectors)
         cosines = (embeddings["before"] * embeddings["after"]).sum(axis=1) if same_size else None
         return float(np.median(ratios[1:])), None if cosines is None else float(cosines.min())
 

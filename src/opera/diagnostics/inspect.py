@@ -188,7 +188,7 @@ def inspect(
     original = one_set(load_data(source), "inspect")
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
-    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
+    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)
     pool = DocumentPool.of(loaded, corpus_text)
     documents = encoder.encode_corpus(loaded, corpus_text)

@@ -19,7 +19,7 @@ import torch
 
 from opera.config.encoding import SearchIndex
 from opera.core.arrays import IntArray
-from opera.core.errors import OperaError
+from opera.core.errors import ModelError, OperaError
 from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
 from opera.core.terminal import first_line
@@ -28,7 +28,7 @@ from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import TILE, NearestDocuments, exact_search
+from opera.retrieval.nearest import DISTANCES, TILE, NearestDocuments, exact_search
 
 log = logging.getLogger("opera")
 
@@ -64,11 +64,17 @@ class ApproximateIndex:
 
     Raises:
         OperaError: if FAISS cannot build the index, or it finds less than :data:`LEAST_RECALL`.
+        ModelError: if the model ranks by a distance.
     """
 
     def __init__(
         self, kind: SearchIndex, encoder: Encoder, data: RetrievalData, corpus_text: CorpusText
     ) -> None:
+        if encoder.similarity in DISTANCES:
+            raise ModelError(
+                f"--index {kind}: ranks by products, and the model's similarity_fn_name is "
+                f"{encoder.similarity}; search exactly, without an index"
+            )
         self.kind, self.encoder, self.data = kind, encoder, data
         self.documents = encoder.encode_corpus(data, corpus_text)
         count = min(RECALL_QUERIES, len(data.queries))

@@ -1,4 +1,4 @@
-"""Encode texts as unit float32 vectors, cached on disk and memory-mapped."""
+"""Encode texts as float32 vectors, cached on disk and memory-mapped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -41,7 +41,6 @@ from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import Tokens, TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
-from opera.retrieval.locate import run_lengths
 from opera.retrieval.models import (
     fingerprint,
     is_static,
@@ -50,7 +49,14 @@ from opera.retrieval.models import (
     reads_vectors,
     set_lengths,
 )
-from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
+from opera.retrieval.prompts import (
+    LENGTH_SETTINGS,
+    ROLES,
+    Role,
+    prompt_for,
+    set_prompts,
+    warn_of_prompts,
+)
 
 Kept: TypeAlias = dict[str, list[NDArray[np.float32]]]
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
@@ -63,7 +69,10 @@ REFUSED_TEXTS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
 
 
 class Encoder:
-    """A model with everything that decides the embedding of a text.
+    """A model with everything that decides the embedding of a text, and the score of a document.
+
+    If the similarity is the cosine, embeddings have length 1; for any other similarity they keep
+    the length that the model gives them.
 
     Several processes share the encoding of a corpus or of queries, so all of them call for it. Each
     encodes whole shards, so the bytes are those of one process.
@@ -101,11 +110,23 @@ class Encoder:
 
     @property
     def dimension(self) -> int:
-        """Length of an embedding."""
+        """Number of values of an embedding."""
         return int(self.model.get_embedding_dimension())
 
+    @property
+    def similarity(self) -> str:
+        """The model's ``similarity_fn_name``, which ranks documents."""
+        return str(self.model.similarity_fn_name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the model's folder stores beside the weights: similarity, lengths and prompts."""
+        lengths = {LENGTH_SETTINGS[role]: self._length(role) for role in ROLES}
+        prompts = {f"{role}_prompt": self.prompts[role] for role in ROLES}
+        return {"similarity": self.similarity, **lengths, **prompts}
+
     def encode(self, texts: list[str], role: Role) -> NDArray[np.float32]:
-        """Encode a few texts: float32 ``[len(texts), dimension]``, rows of length 1.
+        """Encode a few texts: float32 ``[len(texts), dimension]``.
 
         Raises:
             ModelError: if the model cannot encode a text, or an embedding is not finite.
@@ -242,7 +263,7 @@ class Encoder:
         tokens: Tokens | None,
         done: Callable[[int], object],
     ) -> NDArray[np.float32]:
-        """Embed rows: float32 ``[len(rows), dimension]``, of length 1; ``done`` counts them."""
+        """Embed rows: float32 ``[len(rows), dimension]``; ``done`` counts them."""
         role = source.task
         try:
             with autocast(self.precision, self.device):
@@ -263,7 +284,7 @@ class Encoder:
             ) from error
         bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
         wrong = "holds values that are no numbers"
-        if not bad.size:
+        if not bad.size and self.similarity == "cosine":
             bad, wrong = normalise(raw), "is too long or too short to be brought to length 1"
         if bad.size:
             text = self._texts(source, rows[bad[:1]])[0]
@@ -312,16 +333,18 @@ def open_encoder(
     max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    similarity: str | None = None,
 ) -> Encoder:
-    """Load a model with the lengths and prompts that are given, else a run's, else its own.
+    """Load a model with the lengths, prompts and similarity that are given, else its own.
 
     Warns of the prompts that a well-known model lacks.
     """
     name, loaded = str(model), load_model(model, pick_device())
     given = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
-    chosen = {name: length for name, length in given.items() if length is not None}
-    if lengths := {**run_lengths(name), **chosen}:
-        set_lengths(loaded, {**lengths_of(loaded), **lengths}, chosen)
+    if chosen := {name: length for name, length in given.items() if length is not None}:
+        set_lengths(loaded, {**lengths_of(loaded), **chosen}, chosen)
+    if similarity is not None:
+        loaded.similarity_fn_name = similarity
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_prompts(loaded.prompts, name, query_prompt, document_prompt)
     return Encoder(loaded, precision)
@@ -345,14 +368,18 @@ def gather_rows(
 
 
 def pair_similarities(
-    pairs: TrainingPairs, query_embeddings: Vectors, document_embeddings: Vectors
+    pairs: TrainingPairs,
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
+    have_length_1: bool = True,
 ) -> NDArray[np.float32]:
-    """Compute s(e_q, e_d) of every pair: float32 ``[N]``.
+    """Compute the cosine s(e_q, e_d) of every pair: float32 ``[N]``.
 
     Args:
         pairs: the N training pairs.
-        query_embeddings: float32 ``[n, dimension]``, rows of length 1; may be shards on disk.
+        query_embeddings: float32 ``[n, dimension]``; may be shards on disk.
         document_embeddings: float32 ``[documents, dimension]``, in the same way.
+        have_length_1: whether all embeddings have length 1.
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     size = max(1, CHUNK_BYTES // (2 * 4 * query_embeddings.shape[1]))
@@ -360,5 +387,8 @@ def pair_similarities(
         part = slice(start, start + size)
         queries = query_embeddings[pairs.pair_query[part]]
         documents = document_embeddings[pairs.pair_doc[part]]
+        if not have_length_1:
+            normalise(queries)
+            normalise(documents)
         similarity[part] = np.einsum("pd,pd->p", queries, documents)
     return similarity

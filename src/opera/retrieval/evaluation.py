@@ -104,8 +104,7 @@ def evaluate(
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
             ir_measures and OPERA's own.
         precision: what to compute in.
-        max_query_length: tokens per query; the default is the run's if ``model`` is a run, else the
-            model's own limit.
+        max_query_length: tokens per query; the default is the model's own limit.
         max_passage_length: tokens per document, in the same way.
         query_prompt: text before each query, empty for none; the default is the data's, or the
             model's own.
@@ -245,7 +244,7 @@ def relevant_ids(data: RetrievalData, split: str) -> list[list[str]]:
 def query_difficulty(
     encoder: Encoder, data: RetrievalData, split: str, corpus_text: CorpusText = "title_text"
 ) -> NDArray[np.float32]:
-    """Mean similarity of each judged query to its relevant documents: float32 ``[n]``.
+    """Mean cosine of each judged query to its relevant documents: float32 ``[n]``.
 
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
@@ -256,5 +255,8 @@ def query_difficulty(
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)
     document_embeddings = encoder.encode_corpus(data, corpus_text)
-    total = pairs.sum_by_query(pair_similarities(pairs, query_embeddings, document_embeddings))
+    cosines = pair_similarities(
+        pairs, query_embeddings, document_embeddings, encoder.similarity == "cosine"
+    )
+    total = pairs.sum_by_query(cosines)
     return (total / pairs.positives_per_query).astype(np.float32)

@@ -191,16 +191,6 @@ def run_corpus_text(model: str | Path) -> CorpusText:
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 
 
-def run_lengths(model: str | Path) -> dict[str, int]:
-    """Return the lengths that a run encoded with, which its saved model need not hold."""
-    run, names = _run(model), ("max_query_length", "max_passage_length")
-    if run is None:
-        return {}
-    given = {name: run.settings[name] for name in names if run.settings.get(name) is not None}
-    settings = recorded_settings(run, given)
-    return {name: getattr(settings, name) for name in given}
-
-
 def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
     """Check settings that a run's ``run.json`` holds.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
 from torch import nn
-from transformers import modeling_utils
+from transformers import PreTrainedModel
 
 from opera.config.automatic import ModelKind
 from opera.core.arrays import normalise
@@ -41,18 +43,19 @@ _ONE_AT_A_TIME = threading.RLock()
 def loading_model() -> Iterator[list[str]]:
     """Load transformers in the block, one thread at a time; yields the weights that files lack."""
     names: list[str] = []
+    load = PreTrainedModel.from_pretrained.__func__
 
-    def collect(*arguments: Any, **others: Any) -> None:
-        names.extend(sorted(others["loading_info"].missing_keys))
-        report(*arguments, **others)
+    def from_pretrained(kind: type[PreTrainedModel], *arguments: Any, **options: Any) -> Any:
+        model, info = load(kind, *arguments, **{**options, "output_loading_info": True})
+        names.extend(sorted(info["missing_keys"]))
+        return model
 
     with _ONE_AT_A_TIME, torch.inference_mode(False):
-        report = modeling_utils.log_state_dict_report
-        modeling_utils.log_state_dict_report = collect
+        PreTrainedModel.from_pretrained = classmethod(from_pretrained)
         try:
             yield names
         finally:
-            modeling_utils.log_state_dict_report = report
+            PreTrainedModel.from_pretrained = classmethod(load)
 
 
 def check_model(model: SentenceTransformer, missing: list[str], place: str) -> None:
@@ -253,17 +256,13 @@ def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
     }
 
 
-@contextmanager
-def holding_lengths(
-    model: SentenceTransformer, lengths: Mapping[str, int | None]
-) -> Iterator[None]:
-    """Inside, the model holds these lengths."""
-    before = lengths_of(model)
-    set_lengths(model, lengths)
-    try:
-        yield
-    finally:
-        set_lengths(model, before)
+def with_separate_settings(model: SentenceTransformer) -> SentenceTransformer:
+    """Copy a model's prompts, lengths and similarity; the copy shares the weights."""
+    copied = copy.copy(model)
+    copied._modules = OrderedDict(model._modules)
+    copied._modules[next(iter(model._modules))] = copy.copy(model[0])
+    copied.prompts = dict(model.prompts)
+    return copied
 
 
 def set_dropout(model: SentenceTransformer, dropout: float) -> None:

@@ -2,7 +2,7 @@
 
 Products are float32. The few documents that a product leaves a chance are scored again, pair by
 pair, in float64. So tiles, threads and processes decide how fast a ranking is found, and not what
-it is.
+it is. Models that rank by a distance are rare, so every distance is computed directly.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
 """What a float32 product may be off by, of the lengths: per dimension, and by TF32 on a GPU. Twice
 the bounds."""
 
+DISTANCES = {"manhattan": 1.0, "euclidean": 2.0}
+"""Similarities that are negative distances, and the norm of each."""
+
 Keys = NDArray[np.uint64]
 """Documents of queries, ``[queries, depth]``: a score's bits, in ascending order, above the rank of
 the document's id. So the greater key is the better document, ties included."""
@@ -48,6 +51,8 @@ class NearestDocuments:
         documents: the corpus, for its ids.
         depth: how many documents to keep per query.
         device: where to multiply.
+        similarity: a ``similarity_fn_name`` of sentence-transformers; embeddings have length 1 for
+            the cosine.
     """
 
     def __init__(
@@ -56,7 +61,9 @@ class NearestDocuments:
         documents: TextTable,
         depth: int,
         device: str = "cpu",
+        similarity: str = "cosine",
     ) -> None:
+        self._norm = DISTANCES.get(similarity)
         self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
         self._id_rank, self._device = documents.id_rank, device
         self._on_device = torch.from_numpy(self._queries).to(device)
@@ -81,6 +88,10 @@ class NearestDocuments:
             raise ModelError(f"search: {wrong}; use another model")
         documents = torch.from_numpy(tile).to(self._on_device.device)
         high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
+        if self._norm is not None:
+            for start in range(0, len(off), high):
+                self._add_distances(slice(start, start + high), documents, ranks, self._norm)
+            return
         threads = torch.get_num_threads()
         high = min(high, -(-len(off) // threads))
 
@@ -99,6 +110,17 @@ class NearestDocuments:
                 list(pool.map(look, range(0, len(off), high)))
         finally:
             torch.set_num_threads(threads)
+
+    def _add_distances(
+        self, part: slice, documents: torch.Tensor, ranks: NDArray[np.int32], norm: float
+    ) -> None:
+        """Look through documents ``[k, dimension]`` for some of the queries."""
+        depth, exact = self._keys.shape[1], "donot_use_mm_for_euclid_dist"
+        scores = 0 - torch.cdist(self._on_device[part], documents, norm, compute_mode=exact)
+        bits = scores.cpu().numpy().view(np.uint32)
+        keys = np.where(bits & SIGN, ~bits, bits | SIGN).astype(np.uint64) << HALF
+        every = np.concatenate([self._keys[part], keys | ranks.astype(np.uint64)], axis=1)
+        self._keys[part] = np.partition(every, -depth, axis=1)[:, -depth:]
 
     def _with_a_chance(
         self, part: slice, products: torch.Tensor, off: NDArray[np.float32]
@@ -179,8 +201,9 @@ def exact_search(
     documents: TextTable,
     depth: int,
     device: str = "cpu",
+    similarity: str = "cosine",
 ) -> Ranking:
-    """Rank all documents for each query by dot product and keep the best; this process alone.
+    """Rank all documents for each query and keep the best; this process alone.
 
     Args:
         query_embeddings: float32 ``[n, dimension]``.
@@ -188,8 +211,9 @@ def exact_search(
         documents: the corpus, for its ids.
         depth: how many documents to keep per query.
         device: where to multiply.
+        similarity: as of :class:`NearestDocuments`.
     """
-    nearest = NearestDocuments(query_embeddings[:], documents, depth, device)
+    nearest = NearestDocuments(query_embeddings[:], documents, depth, device, similarity)
     for first, tile in tiles(document_embeddings, slice(0, len(documents)), len(query_embeddings)):
         nearest.add(first, tile)
     return nearest.ranking()
@@ -205,10 +229,13 @@ def tiles(
         yield first, documents[first : min(first + TILE, share.stop)]
 
 
-def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Cut unit embeddings ``[n, dimension]`` to their first ``size`` values, of length 1."""
+def first_dimensions(
+    embeddings: NDArray[np.float32], size: int, length_1: bool = True
+) -> NDArray[np.float32]:
+    """Cut embeddings ``[n, dimension]`` to their first ``size`` values, brought to length 1."""
     if size == embeddings.shape[1]:
         return embeddings
     cut = np.array(embeddings[:, :size])
-    normalise(cut)
+    if length_1:
+        normalise(cut)
     return cut

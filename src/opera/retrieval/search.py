@@ -45,7 +45,9 @@ def rank_by_size(
     searched for :data:`QUERY_BYTES` of the queries' at once; others as they are computed, for all.
     """
     queries = encoder.encode_queries(data, query_rows)
-    rank = partial(_rank_by_size, corpus=data.corpus, depth=depth, sizes=sizes)
+    rank = partial(
+        _rank_by_size, corpus=data.corpus, depth=depth, sizes=sizes, similarity=encoder.similarity
+    )
     if not encoder.use_cache:
         parts = encoder.document_parts(data, corpus_text)
         return rank(queries[:], parts, device=encoder.device)
@@ -68,17 +70,19 @@ def _rank_by_size(
     corpus: TextTable,
     depth: int,
     sizes: Sequence[int],
+    similarity: str,
     device: str,
 ) -> dict[int, Ranking]:
+    cut = partial(first_dimensions, length_1=similarity == "cosine")
     found = {
-        size: NearestDocuments(first_dimensions(queries, size), corpus, depth, device)
+        size: NearestDocuments(cut(queries, size), corpus, depth, device, similarity)
         for size in sizes
     }
 
     def look() -> None:
         for first, tile in parts:
             for size, nearest in found.items():
-                nearest.add(first, first_dimensions(tile, size))
+                nearest.add(first, cut(tile, size))
 
     everywhere(look)
     for nearest in found.values():
@@ -143,7 +147,7 @@ class FoundDocument:
     Attributes:
         rank: 1 for the best.
         id: id of the document.
-        score: its cosine similarity to the query.
+        score: its similarity to the query, by the model's ``similarity_fn_name``.
         text: its text, title in front.
     """
 
@@ -197,7 +201,7 @@ class CorpusSearch:
         if kind == "exact":
             documents, device = self._encoder.encode_corpus(self.data, text), self._encoder.device
             self._rank: Callable[[Vectors, int], Ranking] = lambda queries, depth: exact_search(
-                queries, documents, self.data.corpus, depth, device
+                queries, documents, self.data.corpus, depth, device, self._encoder.similarity
             )
         else:
             from opera.retrieval.approximate import ApproximateIndex

@@ -49,8 +49,8 @@ MODEL_CARD = """---
 
 `{data}`: {counts}.{refitted}
 
-Training and these measures read {lengths}. They begin {prompts}, as `encode_query` and
-`encode_document` do. `mask_known_positives` was {masked}.
+Training read {lengths}, and began {prompts}. {stored}
+`mask_known_positives` was {masked}.
 
 ## Use
 
@@ -99,6 +99,13 @@ documents = adapter.documents(vectors){note}
 
 REFITTED = " The model handed over was trained again with the queries of dev in train."
 
+STORED = {
+    False: "This folder stores these settings; `encode_query`, `encode_document` and `similarity` "
+    "use them.",
+    True: "This folder holds the base model with its own settings.",
+}
+"""What the folder stores, by whether the base model is kept."""
+
 Measured = Mapping[str, Mapping[str, float]]
 
 
@@ -139,7 +146,8 @@ def write_model_card(
         counts=", ".join(counts),
         note="  # normalised only" if settings["adapter"] != "both" else "",
         masked=json.dumps(settings["mask_known_positives"]),
-        lengths=f"{lengths}; this model keeps its own limit" if query else lengths,
+        lengths=lengths,
+        stored=STORED[record.guard is not None and record.guard.share == 0],
         prompts=" and ".join(f"{what} with `{json.dumps(text)}`" for what, text in prompts.items()),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),

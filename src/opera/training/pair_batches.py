@@ -29,6 +29,7 @@ from opera.data.texts import without_extra_space
 from opera.encoder.embeddings import Vectors
 from opera.methods.first_visits import FalsePairs, estimate
 from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import with_separate_settings
 from opera.training.callbacks import service_names
 from opera.training.sampler import NotObservedError, PairSampler
 from opera.training_set.documents import KnownPositives
@@ -276,7 +277,8 @@ class PairRows:
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
         """Encode the distinct queries and documents, or read them from the cache; with the prompts
         of training."""
-        trains, encoder = model.training, Encoder(model)
+        trains, encoder = model.training, Encoder(with_separate_settings(model))
+        encoder.model.similarity_fn_name = "cosine"
         query, document = (prompt_of(prompts, self.name, column) for column in self.columns[:2])
         encoder.prompts = {"query": query, "document": document}
         queries = encoder.encode_queries(self.data, np.arange(len(self.data.queries)))

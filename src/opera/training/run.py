@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.locate import recorded_settings
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model, reads_vectors, set_lengths
+from opera.retrieval.models import load_model, reads_vectors
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import (
@@ -169,7 +170,7 @@ def foresee(session: Session) -> Whole:
 def measure(session: Session) -> Untrained:
     """Measure the untrained model on test and, for the guard, on dev."""
     prepared, data = session.prepared, session.prepared.data.drawn
-    encoder = prepared.model.encoder
+    encoder = prepared.model.served
     announce(prepared)
     session.whole = foresee(session)
     if prepared.model.base is not None:
@@ -257,13 +258,13 @@ def _hand_over(
             fine_tuned = _on_test(encoder, prepared)
         mix(untrained.guard.untrained, Weights.of(model), share).put_into(model)
     # what fails in the main process fails everywhere, and all may read it from then on
-    everywhere(lambda: session.run.write_model(prepared.save_model, MODEL_FOLDER))
+    save = partial(prepared.save_model, keeps_base=share == 0)
+    everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
     after = untrained.test
     if share > 0:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
-                set_lengths(model, prepared.model.lengths)
             encoder = encoder_of(model, prepared.settings, kept=session.kept)
             after = _on_test(encoder, prepared)
     return fine_tuned or after, after

@@ -20,6 +20,7 @@ from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_f
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.progress import Whole
 from opera.core.settings import resolved
+from opera.core.terminal import shown
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Kept
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
@@ -132,6 +133,15 @@ def announce(prepared: Prepared) -> None:
     log.info("%s: %s", prepared.data.drawn.name, listed_counts(prepared.data.drawn.counts()))
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
+    if changes := prepared.model.overridden:
+        log.info(
+            "note: the run uses %s, and saves this with the fine-tuned model; the base model is "
+            "measured with its folder's settings, and with a prompt that the folder lacks",
+            ", ".join(
+                f"{name} {shown(value)} (folder: {shown(folder_value)})"
+                for name, (folder_value, value) in changes.items()
+            ),
+        )
     log.info(
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; what is "
         "not given is usual for %s (docs/defaults.md)",

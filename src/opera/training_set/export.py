@@ -137,7 +137,8 @@ def _score_pairs(
     seed: int,
 ) -> pa.Table:
     """Score the training pairs as they train: similarity, estimated loss, CBS."""
-    encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
+    given = with_data_prompt(prompts, loaded, model)
+    encoder, pairs = open_encoder(model, **given, similarity="cosine"), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     corpus_text = run_corpus_text(model)
@@ -215,7 +216,8 @@ def mine(
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
-    encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
+    given = with_data_prompt(prompts, loaded, model)
+    encoder, pairs = open_encoder(model, **given, similarity="cosine"), qrels.pairs()
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
@@ -285,7 +287,8 @@ def _score_by_teacher(
         prompts = {}
     text: CorpusText = "title_text"
     if inputs.model is not None:
-        encoder = open_encoder(inputs.model, **with_data_prompt(prompts, data, inputs.model))
+        given = with_data_prompt(prompts, data, inputs.model)
+        encoder = open_encoder(inputs.model, **given, similarity="cosine")
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     negatives = None

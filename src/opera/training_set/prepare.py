@@ -17,7 +17,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, TeacherScores
 from opera.retrieval.lora import merged
-from opera.retrieval.models import holding_lengths, model_kind
+from opera.retrieval.models import model_kind, reads_vectors
 from opera.training_set.prepare_data import RunData, prepare_data
 from opera.training_set.prepare_model import RunModel, prepare_model
 
@@ -100,24 +100,28 @@ class Prepared:
             vectors = encode_all(self.model.encoder, self.data.drawn, text)
             set_vectors(self.model.trained, vectors)
 
-    def save_model(self, folder: Path) -> None:
-        """Write the trained model, as it is handed over: with its own lengths."""
+    def save_model(self, folder: Path, keeps_base: bool = False) -> None:
+        """Write the final model with the settings that it was measured with.
+
+        Args:
+            folder: where to write it.
+            keeps_base: whether it is the base model, which keeps its folder's settings.
+        """
         model, base, settings = self.model.trained, self.model.base, self.settings
+        if keeps_base and not reads_vectors(self.model.encoder.model):
+            model, base = self.model.served.model, None
         lora, sizes = settings.lora_options, settings.matryoshka
         if sizes is not None and hasattr(model[0], "auto_model"):  # servers such as vLLM look there
             config = model[0].auto_model.config
             config.matryoshka_dimensions = [self.model.encoder.dimension, *sizes]
-        with (
-            holding_lengths(base or model, self.model.own_lengths),
-            merged(model) if lora is not None and lora.merge else nullcontext(),
-        ):
+        with merged(model) if lora is not None and lora.merge else nullcontext():
             if base is None:
                 model.save_pretrained(str(folder), create_model_card=False)
             else:
                 save_adapted(folder, base, model)
         if base is not None:
-            encoder, lengths, data = self.model.encoder, self.model.lengths, self.data.drawn
-            check_saved(folder, encoder, model, data, settings.corpus_text, lengths)
+            encoder, data = self.model.encoder, self.data.drawn
+            check_saved(folder, encoder, model, data, settings.corpus_text)
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
         """The same run with the automatic values of an earlier start, perhaps on another device."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -32,6 +33,7 @@ from opera.retrieval.models import (
     reads_vectors,
     set_dropout,
     set_lengths,
+    with_separate_settings,
 )
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
 from opera.runs.folder import holds_run
@@ -48,17 +50,21 @@ class RunModel:
         source: what the user called it.
         trained: what trains.
         base: the untrained model under an adapter, which does not train; ``None`` without one.
-        encoder: the untrained model with its device and precision.
+        encoder: the untrained model with the run's settings: lengths, prompts, and the cosine.
+        served: the untrained model with its folder's settings, for the measures before training;
+            ``encoder`` itself if they are the same. Both share the weights.
         lengths: those in force.
-        own_lengths: those that the untrained model's folder holds.
+        overridden: the settings that the run changes and saves with the final model: the folder's
+            value and the run's value, by name.
     """
 
     source: str
     trained: SentenceTransformer
     base: SentenceTransformer | None
     encoder: Encoder
+    served: Encoder
     lengths: Lengths
-    own_lengths: Lengths
+    overridden: dict[str, tuple[Any, Any]]
 
     @property
     def n_parameters(self) -> int:
@@ -85,13 +91,26 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         quiet_libraries()  # as loading a model does
         files = Path(settings.query_vectors), Path(settings.document_vectors or "")
         model = service_model(*files, data, pick_device())
-        lengths = own_lengths = lengths_of(model)
-        encoder = Encoder(model, settings.precision)
+        lengths, overridden = lengths_of(model), {}
+        encoder = served = Encoder(model, settings.precision)
         encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before a run is written
     else:
-        model, lengths, own_lengths = _loaded(source, settings)
+        model, as_loaded = _loaded(source, settings)
+        lengths = lengths_of(model)
         precision = preset_precision(settings, model_kind(model), pick_device())
-        encoder = Encoder(model, precision, settings.encode_batch_size)
+        encoder, served = (
+            Encoder(each, precision, settings.encode_batch_size) for each in (model, as_loaded)
+        )
+        overridden = {
+            name: (served.settings[name], value)
+            for name, value in encoder.settings.items()
+            if value != served.settings[name]
+        }
+        for role in ROLES:  # who gives a prompt that the folder lacks uses the model with it today
+            served.prompts[role] = served.prompts[role] or encoder.prompts[role]
+        as_loaded.prompts.update(served.prompts)
+        if served.settings == encoder.settings:
+            served = encoder
     trained, base = model, None
     if settings.adapter_kind is not None:
         trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
@@ -103,20 +122,24 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             "no cache; leave the setting out"
         )
     if settings.lora_options is not None:
-        _ = encoder.fingerprint  # that of the untrained model, computed once and kept
+        for untrained in (encoder, served):
+            _ = untrained.fingerprint  # computed once and kept
         found = locate_model(source)
         place = str(found.resolve()) if isinstance(found, Path) else found
         add_lora(trained, settings.lora_options, settings.seed, place)
-    return RunModel(source, trained, base, encoder, lengths, own_lengths)
+    return RunModel(source, trained, base, encoder, served, lengths, overridden)
 
 
-def _loaded(source: str, settings: TrainSettings) -> tuple[SentenceTransformer, Lengths, Lengths]:
-    """Return the model as the settings want it, and the lengths in force and its own."""
+def _loaded(
+    source: str, settings: TrainSettings
+) -> tuple[SentenceTransformer, SentenceTransformer]:
+    """Return the model as the settings want it, and as its folder has it."""
     model = load_model(source, pick_device())
-    own_lengths = lengths_of(model)
-    wanted = {name: getattr(settings, name) for name in own_lengths}
-    lengths = set_lengths(model, wanted, settings.model_fields_set)
+    as_loaded = with_separate_settings(model)
+    wanted = {name: getattr(settings, name) for name in lengths_of(model)}
+    set_lengths(model, wanted, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
+    model.similarity_fn_name = "cosine"
     if process_index() == 0 and not holds_run(Path(source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
         warn_of_missing_prompts(model.prompts, source, decided, as_setting)
@@ -124,7 +147,7 @@ def _loaded(source: str, settings: TrainSettings) -> tuple[SentenceTransformer, 
         set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:
         checkpoint_gradients(model)
-    return model, lengths, own_lengths
+    return model, as_loaded
 
 
 def _check_adapter_settings(settings: TrainSettings) -> None:

@@ -111,7 +111,7 @@ class Guard:
         prepared, self.session = session.prepared, session
         self.untrained = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the untrained model on dev"):
-            encoder, data = prepared.model.encoder, prepared.data.drawn
+            encoder, data = prepared.model.served, prepared.data.drawn
             self._dev = dev_corpus(encoder, data, prepared.settings)
             at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, at_zero)

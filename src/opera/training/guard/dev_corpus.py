@@ -106,7 +106,9 @@ def untrained_values(
     documents = np.asarray(encoder.encode_corpus(data, settings.corpus_text)[dev.rows])
     parsed = parse_measures([measure])
     depth = ranking_depth(parsed)
-    ranking = exact_search(queries, documents, dev.data.corpus, depth + 1, encoder.device)
+    ranking = exact_search(
+        queries, documents, dev.data.corpus, depth + 1, encoder.device, encoder.similarity
+    )
     own_documents = documents_that_are_queries(dev.data, qrels)
     ranking = without_own_documents(ranking, own_documents, depth)
     return per_query(ranking, qrels, parsed)[measure]
