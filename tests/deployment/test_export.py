@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from commands import Opera
 from grids import write_unfinished_run
 from opera.core.errors import DataError, RunFolderError
 from opera.core.files import unfinished
+from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export, ExportedForm, Figures, verdict_sentence
 from opera.retrieval.models import load_model
@@ -59,6 +61,14 @@ def test_the_figures_are_those_of_the_model_before_and_after(exported: Export, b
     values = json.loads((exported.folder / "export.json").read_text())
     assert values["forms"][0]["verdict"] == "same"
     assert values["queries"] == 16
+
+
+def test_export_measures_with_the_prompt_of_the_data(beir: Path, bert_model: Path) -> None:
+    data = replace(opera.load_data(beir), query_prompt="t3w1 t3w2 t3w1 ")
+    with_prompt = opera.evaluate(data, model=bert_model, precision="fp32").measures["nDCG@10"]
+    assert with_prompt != opera.evaluate(beir, model=bert_model, precision="fp32").measures["nDCG@10"]
+    figures = Reference.of(str(bert_model), data).figures(load_model(bert_model, "cpu"))
+    assert figures.before == figures.after == with_prompt
 
 
 def test_the_folder_is_one_that_older_versions_and_servers_read(exported: Export) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel, PreTrainedModel, modeling_utils
 
 import opera
 from opera.core.errors import ModelError
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model
+from opera.retrieval.models import load_model, loading_model
 
 Weights = dict[str, torch.Tensor]
 
@@ -47,6 +48,17 @@ def test_weights_that_are_missing_are_not_made_up(
     change_weights(bert, change)
     with pytest.raises(ModelError, match=message):
         load_model(bert, "cpu")
+
+
+def test_loading_leaves_the_private_functions_of_transformers_alone(bert: Path) -> None:
+    before, load = dict(vars(modeling_utils)), PreTrainedModel.from_pretrained
+    change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "pooler.dense.bias" not in n})
+    with loading_model() as outer, loading_model() as inner:
+        assert all(vars(modeling_utils)[name] is value for name, value in before.items())
+        model, info = AutoModel.from_pretrained(bert, output_loading_info=True)
+        assert isinstance(model, PreTrainedModel)
+        assert outer == inner == sorted(info["missing_keys"]) == ["pooler.dense.bias"]
+    assert PreTrainedModel.from_pretrained == load
 
 
 def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:

@@ -73,6 +73,24 @@ def test_it_finds_what_brute_force_finds(
     assert_same(found, brute_force(queries, docs, ids, depth))
 
 
+@pytest.mark.parametrize(("similarity", "norm"), [("euclidean", 2), ("manhattan", 1)])
+def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
+    """Small whole numbers: sums are exact, and many documents are equally far."""
+    rng = np.random.default_rng(4)
+    queries, docs = (rng.integers(-2, 3, size=(rows, 3)).astype(np.float32) for rows in (9, 150))
+    ids = [f"{number:03d}" for number in rng.permutation(150)]
+    scores = -np.linalg.norm(queries[:, None].astype(np.float64) - docs, norm, axis=2).astype(np.float32)
+    rank = np.argsort(np.argsort(np.array(ids)))
+    for depth, unit, block in ((7, 16, (4, 9)), (150, 400, (256, 2048)), (200, 1, (1, 1))):
+        rows = np.array([np.lexsort((-rank, -of_query))[:depth] for of_query in scores])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nearest, "TILE", unit)
+            patch.setattr(nearest, "BLOCK", block)
+            found = exact_search(queries, docs, table(ids), depth, similarity=similarity)
+        expected = np.take_along_axis(scores, rows, axis=1) + np.float32(0)
+        assert_same(found, Ranking(rows.astype(np.int32), expected))
+
+
 @given(problem=problems())
 @settings(deadline=None, max_examples=25)
 def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, list[str], int]) -> None:

@@ -48,7 +48,7 @@ def loading_model() -> Iterator[list[str]]:
     def from_pretrained(kind: type[PreTrainedModel], *arguments: Any, **options: Any) -> Any:
         model, info = load(kind, *arguments, **{**options, "output_loading_info": True})
         names.extend(sorted(info["missing_keys"]))
-        return model
+        return (model, info) if options.get("output_loading_info") else model
 
     with _ONE_AT_A_TIME, torch.inference_mode(False):
         PreTrainedModel.from_pretrained = classmethod(from_pretrained)
