@@ -75,6 +75,15 @@ def test_what_a_run_does_is_what_it_is_foreseen_to_do(
     assert part["evaluate_fine_tuned"] == part["evaluate_after"] == documents
 
 
+def test_longer_texts_of_the_base_model_are_foreseen(beir: Path, bert_model: Path) -> None:
+    """Its folder reads 64 tokens, so all 11 of a document with its prompt; the run reads 6."""
+    prepared = prepared_run(beir, bert_model, max_steps=100, max_passage_length=6, refit=False)
+    work = work_of(prepared)
+    assert work["evaluate_dev"]["documents"] > 1.4 * 120
+    assert work["evaluate_after"]["documents"] == 0
+    assert work["choose_share"] == {"documents": 4 * 120}
+
+
 def test_what_would_be_shorter_is(beir: Path, bert_model: Path) -> None:
     prepared = prepared_run(beir, bert_model, refit=True, max_steps=100)
     found = Costs(prepared, {"steps": 2.0, "documents": 0.1}, loading=3.0, memory=2 * 10**9)

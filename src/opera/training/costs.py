@@ -25,6 +25,7 @@ from opera.core.files import remove
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.encoder.token_ids import has_token_path, token_ids
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
 from opera.training.guard.choice import Weights
@@ -137,7 +138,7 @@ class Costs:
     def _with_shorter_texts(self) -> dict[str, float]:
         """Half the longest passage, where texts are long enough for that to matter."""
         prepared, limit = self.prepared, self.prepared.model.lengths["max_passage_length"]
-        lengths = _token_lengths(prepared)
+        lengths = _token_lengths(prepared, prepared.model.encoder)
         if lengths is None or limit is None:
             return {}
         half = 2 ** math.floor(math.log2(min(limit - 1, np.median(lengths["document"]))))
@@ -200,7 +201,10 @@ def work_of(prepared: Prepared) -> dict[str, dict[str, float]]:
     work: dict[str, dict[str, float]] = {}
     if settings.query_vectors is None:
         first = "evaluate_dev" if settings.guard else "evaluate_before"
-        work["encode" if prepared.model.base is not None else first] = {"documents": documents}
+        if prepared.model.base is not None:
+            work["encode"] = {"documents": documents}
+        if prepared.model.base is None or prepared.model.served is not prepared.model.encoder:
+            work[first] = {"documents": documents * _length_as_served(prepared)}
     if prepared.refits:
         work["trial"] = {"steps": steps}
     work["train"] = {"steps": steps}
@@ -238,9 +242,19 @@ def _changed(prepared: Prepared, **values: Any) -> Prepared:
     return replace(prepared, recipe=prepared.recipe.model_copy(update={"train": train}))
 
 
-def _token_lengths(prepared: Prepared) -> dict[str, NDArray[np.int64]] | None:
+def _length_as_served(prepared: Prepared) -> float:
+    """Tokens that the base model reads of a document, compared with the run's model."""
+    model = prepared.model
+    if model.served is model.encoder:
+        return 1.0
+    lengths = [_token_lengths(prepared, encoder) for encoder in (model.served, model.encoder)]
+    served, trained = (1.0 if each is None else each["document"].mean() for each in lengths)
+    return float(served / trained)
+
+
+def _token_lengths(prepared: Prepared, encoder: Encoder) -> dict[str, NDArray[np.int64]] | None:
     """Tokens of a few texts as the model reads them; ``None`` where tokens do not say all."""
-    encoder, data = prepared.model.encoder, prepared.data.drawn
+    data = prepared.data.drawn
     if not has_token_path(encoder.model):
         return None
     text = prepared.settings.corpus_text
