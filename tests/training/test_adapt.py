@@ -124,7 +124,7 @@ def test_a_transformer_in_half_precision_with_prompts_and_lengths(beir: Path, be
     run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **SMALL, precision="bf16", **lengths)
     assert {name: run.settings[name] for name in ("precision", *lengths)} == {"precision": "bf16", **lengths}
     saved = SentenceTransformer(str(run.model_path), device="cpu")
-    assert (saved[0].query_length, saved[0].document_length) == (None, None), "they are the run's, not the model's"
+    assert (saved[0].query_length, saved[0].document_length) == (8, 12)
     assert saved.prompts == {"query": "common1 ", "document": "common2 "}
 
 

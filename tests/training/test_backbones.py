@@ -90,8 +90,8 @@ def prompted(world: Path, backbones: dict[str, Path], tmp_path_factory: pytest.T
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_plain_encode_with_the_prompt_is_encode_query(backbone: str, prompted: dict[str, Run]) -> None:
-    """Also of a text that is cut: the saved model has one limit, its own, and not the run's."""
-    run = prompted[backbone]
+    """Except for a text that is cut: only ``encode_query`` and ``encode_document`` use the run's lengths."""
+    run, lengths = prompted[backbone], LENGTHS[backbone]
     model = SentenceTransformer(str(run.model_path), device="cpu")
     prompt = model.prompts["query"]
     assert (
@@ -99,17 +99,20 @@ def test_plain_encode_with_the_prompt_is_encode_query(backbone: str, prompted: d
         == run.settings["query_prompt"]
         == ("Instruct: common1 common2\nQuery:" if backbone == "qwen3" else QUERY_PROMPT)
     )
+    assert (model[0].query_length, model[0].document_length, model.max_seq_length) == (*lengths.values(), POSITIONS)
+    for role, length in zip(("query", "document"), lengths.values(), strict=True):
+        assert model.preprocess(TEXTS, task=role)["input_ids"].shape[1] == length
+    model[0].query_length = model[0].document_length = None
     assert np.array_equal(model.encode_query(TEXTS), model.encode(TEXTS, prompt=prompt))
     assert np.array_equal(model.encode_query(TEXTS), model.encode([prompt + text for text in TEXTS]))
     assert not np.allclose(model.encode_query(TEXTS), model.encode(TEXTS), atol=1e-3)
     assert np.array_equal(model.encode_document(TEXTS), model.encode(TEXTS))
-    lengths = (model[0].query_length, model[0].document_length, model.max_seq_length)
-    assert lengths == (None, None, POSITIONS)
-    assert model.preprocess(TEXTS, task="document")["input_ids"].shape[1] == POSITIONS
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_a_run_is_measured_with_its_own_lengths(backbone: str, world: Path, prompted: dict[str, Run]) -> None:
+def test_a_run_is_measured_with_the_lengths_that_its_folder_stores(
+    backbone: str, world: Path, prompted: dict[str, Run]
+) -> None:
     run, lengths = prompted[backbone], LENGTHS[backbone]
 
     def similarities(**given: Any) -> np.ndarray:
@@ -120,15 +123,13 @@ def test_a_run_is_measured_with_its_own_lengths(backbone: str, world: Path, prom
     )
     as_run = similarities(model=run.path)
     assert np.array_equal(as_run, similarities(model=run.model_path, **lengths))
-    assert not np.allclose(as_run, similarities(model=run.model_path), atol=1e-3), "the run's lengths cut these texts"
-    encoder = open_encoder(run.path, "fp32")
-    assert encoder.model.preprocess(TEXTS, task="query")["input_ids"].shape[1] == lengths["max_query_length"]
-    assert encoder.model.preprocess(TEXTS, task="document")["input_ids"].shape[1] == lengths["max_passage_length"]
-    as_a_model = open_encoder(run.model_path, "fp32").model
-    assert as_a_model.preprocess(TEXTS, task="query")["input_ids"].shape[1] == POSITIONS
+    assert np.array_equal(as_run, similarities(model=run.model_path))
+    whole = similarities(model=run.model_path, max_query_length=POSITIONS, max_passage_length=POSITIONS)
+    assert not np.allclose(as_run, whole, atol=1e-3), "the run's lengths cut these texts"
     card = (run.model_path / "README.md").read_text()
     read = "read {max_query_length} tokens of a query and {max_passage_length} of a document".format(**lengths)
-    assert f"{read}; this model keeps its own limit" in card
+    assert read in card
+    assert "This folder stores these settings" in card
     assert "queries with `" in card
 
 
