@@ -29,7 +29,7 @@ def data() -> RetrievalData:
     ids = [str(number) for number in range(20)]
     qrels = {"train": {number: {number: 1, str(19 - int(number)): 2} for number in ids}}
     return RetrievalData.from_dicts(
-        "mine", corpus=dict.fromkeys(ids, "text"), queries=dict.fromkeys(ids, "query"), qrels=qrels
+        "mine", corpus={i: f"text {i}" for i in ids}, queries={i: f"query {i}" for i in ids}, qrels=qrels
     )
 
 

@@ -26,13 +26,13 @@ from opera.methods import AUTO, DEFAULT_METHOD, Plan, method_named
 from opera.methods.first_visits import FalsePairs
 from opera.training.checkpoint import read_state, write_state
 from opera.training.distributed import refuse_differences
+from opera.training.list_columns import ListsOpened
 from opera.training.loss import observed_everywhere
 from opera.training.pair_batches import (
     ADVICE,
     AGAIN,
     WHOLE,
     Given,
-    ListsOpened,
     PrunedSet,
     SamplerOf,
     check_arguments,

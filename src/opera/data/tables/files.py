@@ -17,10 +17,10 @@ from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
 from opera.data.encodings import checked_encoding, is_utf8
 from opera.data.names import SPLIT_NAMES, TABLES
+from opera.data.tables.arrow_table import ArrowTable
 from opera.data.tables.columns import Columns, TableKind, found_as, parse_columns, role_of
 from opera.data.tables.rows import (
     ALWAYS_UTF8,
-    ArrowTable,
     DelimitedTable,
     JsonTable,
     TableFile,

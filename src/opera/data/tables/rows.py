@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
-from opera.core.reading import open_file
-from opera.core.terminal import shortened, shown
+from opera.core.terminal import shown
 from opera.data.encodings import advice_on
 from opera.data.lines import HALF_CHARACTER, BadRow, json_object, text_lines
 from opera.data.tables.problems import At, Problems
@@ -31,7 +27,6 @@ CONTROL = re.compile("[\x80-\x9f]")
 """What letters of cp1252 are in latin-1, where every byte stands for something."""
 ALWAYS_UTF8 = "utf-8-sig"
 """The encoding of files of which nobody can give another."""
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 
 Records = Callable[[], Iterator[tuple[int, dict[str, Any]]]]
@@ -90,57 +85,6 @@ class ListedTable(TableFile):
     """Rows that Python counts from 0; ``name`` says of what."""
 
     mark, skip = "[{}]", "skip_bad_rows=True"
-
-
-class ArrowTable(TableFile):
-    """A Parquet or Arrow file."""
-
-    mark = ", row {}"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._opened() as (schema, _):
-            super().__init__(str(path), schema.names, path.name)
-
-    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows; a batch holds what was written together, or :data:`BATCH_ROWS` rows."""
-        first = 1
-        with self._opened(columns) as (_, batches):
-            for batch in batches:
-                batch.validate(full=True)  # a damaged file must not reach code that trusts offsets
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    part = batch.slice(start, BATCH_ROWS)
-                    numbers = range(first, first + len(part))
-                    yield Rows(numbers, {name: part[name] for name in columns})
-                    first += len(part)
-
-    @contextmanager
-    def _opened(self, columns: Sequence[str] = ()) -> Iterator[tuple[pa.Schema, Iterable[Any]]]:
-        try:
-            with open_file(self.path) as file:
-                if self.path.suffix.lower() == ".parquet":
-                    parquet = pq.ParquetFile(file)
-                    batches = parquet.iter_batches(BATCH_ROWS, columns=list(columns))
-                    yield parquet.schema_arrow, batches
-                elif file.peek(6)[:6] == b"ARROW1":
-                    whole = pa.ipc.open_file(file)
-                    yield whole.schema, map(whole.get_batch, range(whole.num_record_batches))
-                else:
-                    stream = pa.ipc.open_stream(file)
-                    yield stream.schema, _to_the_end(stream, file)
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, MemoryError):
-                raise
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise DataError(f"{self.path}: cannot be read ({shortened(reason, 200)})") from None
-
-
-def _to_the_end(stream: Any, file: Any) -> Iterator[pa.RecordBatch]:
-    """Refuse a stream that was cut off between two batches, which Arrow takes for its end."""
-    yield from stream
-    file.seek(-len(END_OF_STREAM), os.SEEK_END)
-    if file.read() != END_OF_STREAM:
-        raise OSError("it was cut off: the mark at the end of the stream is missing")
 
 
 class TextFile(TableFile):
