@@ -78,8 +78,8 @@ TRAINING = [
     so large batches need no cache; leave the setting out
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
 --trainer learning_rate=1 => trainer: learning_rate: is a setting: give it as learning_rate
---trainer adam_betta2=0.9 => --trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?
---trainer adam_beta2=1.5 => --trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5
+--trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
+--trainer adam_beta2=1.5 => trainer: adam_beta2: must be less than 1, got 1.5
 --trainer run_name=a --trainer run_name=b => --trainer run_name: given twice
 --set lag=1 --set lag=2 => --set lag: given twice
 --set lr=1 --set learning_rate=1 => given twice, as lr and as learning_rate: leave one of them out

@@ -54,8 +54,7 @@ weight_decay=many => trainer: weight_decay: must be a number, got 'many'
 max_grad_norm=inf => trainer: max_grad_norm: must be a number, got 'inf'
 adam_beta1=-0.1 => trainer: adam_beta1: must be greater than or equal to 0, got -0.1
 logging_strategy=often => trainer: logging_strategy: must be 'no', 'steps' or 'epoch', got 'often'
-trainer=adam_betta2=0.9 => trainer: adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?, got \
-'adam_betta2=0.9'
+trainer=adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 snapshots=3 => unknown setting 'snapshots' (opera train --help-settings --all lists all)
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True

@@ -165,18 +165,18 @@ def data_of(doc_ids: list[str]) -> RetrievalData:
 def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
     write_trec_run(tmp_path / "run.trec", evaluated(["q0", "qé"]), data_of(["a", "b", "c"]))
     assert (tmp_path / "run.trec").read_text(encoding="utf-8").splitlines() == [
-        "q0 Q0 c 1 0.33333334 opera",
+        "q0 Q0 c 1 0.333333343 opera",
         "q0 Q0 a 2 0.25 opera",
-        "qé Q0 b 1 2e-10 opera",
+        "qé Q0 b 1 2.00000003e-10 opera",
         "qé Q0 c 2 -1 opera",
     ]
 
 
 def test_scores_of_a_run_file_are_those_of_float32(tmp_path: Path) -> None:
-    """Eight digits do not tell these two apart."""
-    scores = np.array([[0.1, np.nextafter(np.float32(0.1), np.float32(0))]], dtype=np.float32)
-    result = Evaluation("test", ["q"], {}, Ranking(np.array([[0, 1]]), scores), [])
-    write_trec_run(tmp_path / "run.trec", result, data_of(["a", "b"]))
+    """Eight digits do not tell all of these apart: they are 7.5e-9 apart."""
+    scores = (np.float32(0.1) + np.arange(9, dtype=np.float32) * np.spacing(np.float32(0.1)))[None]
+    result = Evaluation("test", ["q"], {}, Ranking(np.arange(9)[None], scores), [])
+    write_trec_run(tmp_path / "run.trec", result, data_of(list("abcdefghi")))
     written = [np.float32(line.split()[4]) for line in (tmp_path / "run.trec").read_text().splitlines()]
     assert written == scores[0].tolist()
 

@@ -39,18 +39,18 @@ def test_memory_of_a_gpu_is_counted_from_the_first_step_on(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loading has taken 9 GB, of which 1 is left; the steps take 3."""
-    peaks = [9 * 10**9]
-    monkeypatch.setattr(costs.torch.cuda, "reset_peak_memory_stats", lambda: peaks.append(10**9))
-    monkeypatch.setattr(costs.torch.cuda, "max_memory_allocated", lambda: peaks[-1])
+    allocated = [9 * 10**9, 10**9]
+    monkeypatch.setattr(costs.torch.cuda, "reset_peak_memory_stats", lambda: allocated.__delitem__(slice(-1)))
+    monkeypatch.setattr(costs.torch.cuda, "max_memory_allocated", lambda: max(allocated))
     monkeypatch.setattr(
-        costs, "train", lambda *arguments, callbacks, **more: (peaks.append(3 * 10**9), train(callbacks))
+        costs, "train", lambda *arguments, callbacks, **more: (allocated.append(3 * 10**9), train(callbacks))
     )
     prepared = prepared_run(beir, static_model, per_device_train_batch_size=8)
 
     def train(callbacks: list[Any]) -> None:
         callbacks[0]._all = [1.0, 1.0]
 
-    monkeypatch.setattr(type(prepared.model.encoder), "device", "cuda")
+    monkeypatch.setattr(prepared.model.encoder, "device", "cuda")
     assert costs._time_steps(prepared, 0.001, tmp_path)[1] == 3 * 10**9
 
 

@@ -108,7 +108,7 @@ def test_a_run_takes_and_records_them(beir: Path, static_model: Path, tmp_path: 
     [
         ({"num_train_epochs": 3}, "trainer: num_train_epochs: OPERA sets this itself"),
         ({"max_steps": 3}, "trainer: max_steps: is a setting: give it as max_steps"),
-        ({"adam_betta2": 0.9}, "trainer: adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?"),
+        ({"adam_betta2": 0.9}, "trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?"),
         ({"use_liger_kernel": True}, "trainer: use_liger_kernel: OPERA sets this itself"),
         ("adam_beta2=many", "trainer: adam_beta2: must be a number, got 'many'"),
         ("weight_decay=nan", "trainer: weight_decay: must be a number, got 'nan'"),

@@ -98,7 +98,7 @@ def as_fields(value: Any) -> dict[str, Any]:
             raise ValueError(f"{name}: OPERA sets this itself; see opera train --help-settings")
         if not is_trainer_field(name):
             hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
-            raise ValueError(f"{shortened(name)}: the trainer has no such field{hint}")
+            raise ValueError(f"{shortened(name)}: no such field, got {shown(item)}{hint}")
         counts = name in READ and not isinstance(READ[name], bool | str)
         if counts and item is not None and (type(item) is not int or not 1 <= item <= MOST):
             raise ValueError(f"{name}: must be a whole number above 0, got {shown(item)}")

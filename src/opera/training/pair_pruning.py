@@ -379,13 +379,10 @@ class PairPruning:
 
     def _observe(self, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
         """Pass on what every process saw of its batch."""
-        pair_ids = [source.sampler.pairs_of(step) for source, step in self._taken]
-        step = self._taken[process_index()].step
-        seen = observed_everywhere(step, np.concatenate(pair_ids), similarity, losses, p)
-        for (source, step), ids, values in zip(
-            self._taken, pair_ids, np.split(seen, len(self._taken)), strict=True
-        ):
-            source.train(step, ids, *values.T)
+        ids = np.concatenate([source.sampler.pairs_of(step) for source, step in self._taken])
+        seen = observed_everywhere(self._taken[0].step, ids, similarity, losses, p)
+        for (part, step), values in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
+            part.train(step, part.sampler.pairs_of(step), *values.T)
 
 
 def _updates(args: Any, loader: Any) -> int:
