@@ -357,9 +357,7 @@ class PairPruning:
         return None if bool((weights == 1).all()) else torch.from_numpy(weights)
 
     def _refuse_other(self, queries: dict[str, Tensor], given: Given) -> None:
-        """Compare the tokenised queries of a batch with the batch that was drawn: their number, the
-        first and the last.
-        """
+        """Compare the number of queries, the first and the last with the batch that was drawn."""
         if "input_ids" not in queries:  # a model that reads no tokens
             return
         rows = given.source.rows
