@@ -10,7 +10,7 @@ EVALUATE = "evaluate data --model model"
 PASS = (
     "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a .jsonl file or a folder of FlagEmbedding or Tevatron, "
     "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these), "
-    "python:PACKAGE, paper:NAME, irds:ID, hf:OWNER/NAME or --pairs FILE"
+    "example:faq, python:PACKAGE, paper:NAME, irds:ID, hf:OWNER/NAME or --pairs FILE"
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -207,6 +207,8 @@ irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:../data => irds:../data: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no such data set; did you mean 'beir/fiqa'?
 irds:tripclick/logs => irds:tripclick/logs: ir_datasets has no judgements of it
+example: => example:: must be example:faq
+example:../faq => example:../faq: must be example:faq
 hf: => hf:: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT
 hf:/ => hf:/: must be the folder of one data set
 hf:nfcorpus => hf:nfcorpus: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT

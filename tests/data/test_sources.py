@@ -13,6 +13,7 @@ import pytest
 
 from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data, register_source, sources
+from opera.data.stored import load_stored
 
 MakeBeir = Callable[..., Path]
 
@@ -70,3 +71,11 @@ def test_what_is_no_data_is_named(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(InputError, match=problem):
             load_data(source)
+
+
+def test_the_example_comes_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = load_stored("example:faq")  # as a command loads what a run names
+    assert (data.name, data.source) == ("faq", "example:faq")
+    assert (len(data.queries), len(data.corpus), data.counts()["train_pairs"]) == (300, 66, 300)
+    assert "".join([*data.queries.texts(), *data.corpus.texts()]).isascii()

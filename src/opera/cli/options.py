@@ -122,7 +122,7 @@ MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 _DATA = (
     "BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
-    "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs"
+    "example:faq, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs"
 )
 DataArgument = Annotated[str | None, typer.Argument(help=_DATA, metavar="DATA")]
 RunOrData = Annotated[

@@ -20,6 +20,8 @@ TABLES = "tables:"
 """How the string form of several tables starts; see ``TableSource``."""
 
 
+EXAMPLE = "example:"
+"""How the name of a data set that comes with OPERA starts."""
 MEMORY = "memory:"
 """How the source of data starts that was built in Python, and read from no file."""
 
@@ -47,7 +49,7 @@ def source_name(source: str) -> str | None:
             path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")
         ]
         return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
-    kind = next((start for start in (*PUBLISHED, MEMORY) if source.startswith(start)), None)
+    kind = next((start for start in (*PUBLISHED, EXAMPLE, MEMORY) if source.startswith(start)), None)
     if kind is None:
         return None
     name = source.removeprefix(kind).rstrip("/")

@@ -16,11 +16,11 @@ from typing import Protocol, TypeVar
 
 from opera.core.errors import DataError
 from opera.core.paths import kind_of_place
-from opera.core.terminal import shortened
+from opera.core.terminal import shortened, shown
 from opera.data.beir import load_beir
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
-from opera.data.names import MEMORY, TABLES, source_name
+from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import DataBuilder, digest_files
@@ -118,13 +118,14 @@ def load_table_source(text: str) -> RetrievalData:
 
 
 def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
-    """Load a data set of tables; ``source`` is what the user passed, where that is a single file.
+    """Load a data set of tables; ``source`` is what the user passed, if that is one file or an
+    example.
 
     Raises:
         DataError: naming file, line or row, rule and value.
     """
     text = source or str(tables)
-    name = Path(source).name if source else source_name(text) or text
+    name = source_name(text) or Path(text).name
 
     def digest() -> str:
         places = [(role, Path(place)) for role, place in tables.roles]
@@ -151,6 +152,18 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
     return load_or_parse(digest, name, text, parse)
 
 
+def load_example(name: str) -> RetrievalData:
+    """Load a data set that comes with OPERA, given its name without the prefix.
+
+    Raises:
+        DataError: if OPERA has no such data set.
+    """
+    files = {file.stem: file for file in (Path(__file__).parent / "examples").glob("*.csv")}
+    if name not in files:
+        raise DataError(f"{EXAMPLE}{shown(name)[1:-1]}: must be example:{' or '.join(files)}")
+    return load_tables(TableSource.of(files[name]), f"{EXAMPLE}{name}")
+
+
 LOCAL = [
     ShippedSource(
         "beir",
@@ -165,6 +178,7 @@ LOCAL = [
         "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these)",
         lambda source: load_tables(TableSource.of(source), source),
     ),
+    ShippedSource(EXAMPLE, "example:faq", load_example),
 ]
 SOURCES: list[DataSource] = [
     *LOCAL,

@@ -1,6 +1,4 @@
-"""Static pruning, then dynamic pruning of what it kept (SP+DP): for data with known label noise
-(Section 3.5).
-"""
+"""Static pruning, then dynamic pruning of what it kept (SP+DP, Section 3.5)."""
 
 from __future__ import annotations
 
