@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +71,15 @@ def test_the_readme_has_two_commands_and_fits_in_a_minute() -> None:
     assert re.findall(r"^    (make \w+)", text, re.MULTILINE) == ["make quickstart", "make test"]
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert 400 < len(re.sub(r"^(    |\|).*$", "", prose, flags=re.MULTILINE).split()) < 650
+
+
+@pytest.mark.slow
+def test_the_search_of_the_site_works_from_disk_without_a_network(tmp_path: Path) -> None:
+    """Browsers read no JSON and start no worker from a page on disk: the index is a script, and so is a stand-in."""
+    pytest.importorskip("material")
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    assert (tmp_path / "search" / "search_index.js").is_file()
+    loaded = re.findall(r'<script[^>]* src="?([^" >]+)', (tmp_path / "start.html").read_text(encoding="utf-8"))
+    assert "site/iframe-worker.js" in loaded
+    assert [script for script in loaded if not (tmp_path / script).is_file()] == []

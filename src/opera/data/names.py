@@ -49,7 +49,9 @@ def source_name(source: str) -> str | None:
             path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")
         ]
         return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
-    kind = next((start for start in (*PUBLISHED, EXAMPLE, MEMORY) if source.startswith(start)), None)
+    kind = next(
+        (start for start in (*PUBLISHED, EXAMPLE, MEMORY) if source.startswith(start)), None
+    )
     if kind is None:
         return None
     name = source.removeprefix(kind).rstrip("/")
