@@ -102,7 +102,7 @@ def test_word_overlap() -> None:
 
 
 def test_texts_that_are_empty_are_no_copies_of_each_other() -> None:
-    table = TextTable.from_texts({"a": "one two", "b": "", "c": " ", "d": "One  two", "e": ""})
+    table = TextTable.from_texts({"a": "one two", "b": "", "c": " ", "d": "one  two", "e": ""})
     found = count_duplicates(table, np.eye(5, dtype=np.float32), seed=0, max_examples=3)
     assert (found.total, found.copies, found.near_duplicates) == (5, 1, 2)
 

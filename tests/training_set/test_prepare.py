@@ -25,7 +25,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"method": "dp", "alpha_start": 1.0}, "which must lie between 0 and 1"),
     ({"max_query_length": 5}, "reads whole texts"),
     ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, "unknown measure 'NDGC'"),
-    ({"optim": "adamw_torhc"}, "transformers refuses the settings: adamw_torhc is not a valid"),
+    ({"optim": "adamw_torhc"}, "optim: must be 'adamw_torch'"),
     ({"lr_scheduler_type": "liner"}, "liner"),
     ({"noise": "random"}, "noise=random needs noise_share"),
     ({"noise_share": 0.5}, "noise_share=0.5 needs noise=random or hard, but noise is none"),
