@@ -187,9 +187,8 @@ class GuardSettings(Settings):
         None,
         "train once more with the drawn dev split back in train, and the share that the first "
         "training chose; "
-        "auto: where dev took more than 5% of the train queries or pairs and no other query's, for "
-        "static models, "
-        "adapters and trainings of at most 200 steps, and eval_steps is not set",
+        "auto: if dev took more than 5% of the train queries or pairs, for static models, adapters "
+        "and trainings of at most 200 steps, and eval_steps is not set",
         "docs/when-fine-tuning-hurts.md",
     )
 

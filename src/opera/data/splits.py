@@ -49,7 +49,7 @@ def named_share(data: RetrievalData, qrels: Qrels, train: Qrels) -> float:
         qrels: the judgements of a split.
         train: the judgements that train.
     """
-    return float(_named(data, train)[qrels.relevant().doc_rows].mean())
+    return float(named_documents(data, train)[qrels.relevant().doc_rows].mean())
 
 
 def recurring_share(data: RetrievalData, train: Qrels) -> float:
@@ -58,14 +58,14 @@ def recurring_share(data: RetrievalData, train: Qrels) -> float:
     It is what random queries held out of train find: how often tomorrow's queries ask about a
     document that training names, if they come as today's did. Reads nothing but train.
     """
-    return float(recurring(data, train.relevant()).mean())
+    return float((queries_naming(data, train.relevant()) > 1).mean())
 
 
-def recurring(data: RetrievalData, relevant: Qrels) -> NDArray[np.bool_]:
-    """Whether another query names the document of each relevant judgement too: bool ``[M]``."""
+def queries_naming(data: RetrievalData, relevant: Qrels) -> NDArray[np.int64]:
+    """How many queries name the document of each relevant judgement: int64 ``[M]``."""
     _, documents = split_keys(np.unique(text_keys(data, relevant)))
     queries_of = np.bincount(documents, minlength=len(data.corpus))
-    return np.asarray(queries_of[data.document_group[relevant.doc_rows]] > 1)
+    return np.asarray(queries_of[data.document_group[relevant.doc_rows]])
 
 
 def asks_about_known(data: RetrievalData, qrels: Qrels, train: Qrels) -> NDArray[np.bool_]:
@@ -76,14 +76,14 @@ def asks_about_known(data: RetrievalData, qrels: Qrels, train: Qrels) -> NDArray
         qrels: the judgements of a split, each query with a relevant document.
         train: the judgements that train.
     """
-    relevant, named = qrels.relevant(), _named(data, train)
+    relevant, named = qrels.relevant(), named_documents(data, train)
     return np.asarray(
         np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2
         >= np.diff(relevant.offsets)
     )
 
 
-def _named(data: RetrievalData, train: Qrels) -> NDArray[np.bool_]:
+def named_documents(data: RetrievalData, train: Qrels) -> NDArray[np.bool_]:
     """Which documents ``train`` judges relevant, copies included: bool, by row of the corpus."""
     named = np.zeros(len(data.corpus), dtype=bool)
     named[data.document_group[train.relevant().doc_rows]] = True

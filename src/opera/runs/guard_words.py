@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, OF_ONE_QUERY, points
+from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.runs.record import GuardedMeasure, GuardRecord
 
 NEWER = 0.1
@@ -139,6 +139,6 @@ def warnings_of(guard: GuardRecord) -> list[str]:
 
 
 def _difference(measured: GuardedMeasure, words: str) -> str:
-    if (measured.low, measured.high) == OF_ONE_QUERY:
+    if measured.queries < LEAST_QUERIES:
         return points(measured.difference) + words.partition(" (")[0]
     return f"{points(measured.difference)}{words}{points(measured.low)} to {points(measured.high)})"

@@ -214,7 +214,8 @@ def work_of(prepared: Prepared) -> dict[str, dict[str, float]]:
     ranked = documents if static else min(documents, GUARD_DOCUMENTS)
     kept = settings.guard and not static and ranked == documents
     if settings.guard:
-        work["choose_share"] = {"documents": (len(shares_to_try(static)) - 1) * ranked}
+        searched = documents if ranked < documents else 0  # for the fine-tuned model's best
+        work["choose_share"] = {"documents": (len(shares_to_try(static)) - 1) * ranked + searched}
         work["evaluate_fine_tuned"] = {
             "documents": 0 if kept and not prepared.refits else documents
         }

@@ -68,8 +68,7 @@ class Prepared:
     def refits(self) -> bool:
         """Whether the model is trained again with the drawn dev split in train.
 
-        Unless the user says so, only where dev took enough of train to be worth another training,
-        which is cheap and like the first.
+        Unless the user says so, only if dev took enough of train and another training is cheap.
         """
         settings, data = self.settings, self.data
         if not (settings.guard and data.dev_drawn):
@@ -77,8 +76,7 @@ class Prepared:
         if settings.refit is not None:
             return settings.refit
         cheap = self.is_static or (settings.max_steps or 0) <= MOST_CHEAP_STEPS
-        worth_it = cheap and data.lost_to_dev > LITTLE_LOST and not settings.evaluates_on_dev
-        return worth_it and data.dev_is_like_train
+        return cheap and data.lost_to_dev > LITTLE_LOST and not settings.evaluates_on_dev
 
     @property
     def identity(self) -> dict[str, Any]:

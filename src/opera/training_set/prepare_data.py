@@ -25,15 +25,19 @@ from opera.data.identity import (
 )
 from opera.data.pair_files import with_teacher, without_pairs
 from opera.data.qrels import Qrels
-from opera.data.splits import Future, assumed_future, draw_missing_splits, recurring
+from opera.data.splits import (
+    Future,
+    assumed_future,
+    draw_missing_splits,
+    named_documents,
+    queries_naming,
+)
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
 
-MOST_SHARED = 0.3
-"""How much larger the share of pairs with a shared document may be among those that dev brings back
-than among the others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training
-helps, it is up to .29 larger."""
+POPULAR = 0.2
+"""A document that more than this share of the training queries name is popular."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,22 @@ class RunData:
 
     @property
     def again(self) -> RetrievalData:
-        """The data of a second training: the drawn dev split is back in train.
+        """The data of a second training: all of train before dev was drawn.
 
-        Pairs of other queries that left train because their documents are to be new stay out: the
-        training that chose the share had nothing like them (issue 23).
+        Popular documents that left train stay out: after a training with them they rank first for
+        every query, and dev does not show it, since the second training has seen its queries.
         """
 
         def back(whole: RetrievalData, drawn: RetrievalData) -> RetrievalData:
-            held_out, train = drawn.held_out, whole.split("train")
-            if held_out is not None:
-                train = train.select_judgements(~judges_texts_of(whole, held_out, train))
+            train, positive = whole.split("train"), whole.training_split()
+            popular = queries_naming(whole, positive) > POPULAR * positive.n_queries
+            popular &= ~named_documents(whole, drawn.split("train"))[positive.doc_rows]
+            if not popular.any():
+                return whole
+            held_out = positive.select_judgements(popular)
+            train = train.select_judgements(~held_out.contains(train))
+            if whole.held_out is not None:
+                held_out = held_out.union(whole.held_out)
             return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
 
         return for_each(back, self.whole, self.drawn)
@@ -85,24 +95,6 @@ class RunData:
         """Which share of its queries, or of its pairs, dev took from train; the larger one."""
         left, whole = self.drawn.training_split(), self.whole.training_split()
         return 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
-
-    @property
-    def dev_is_like_train(self) -> bool:
-        """Whether what comes back to train with dev is like what was there (issue 23).
-
-        It is not if documents had to leave train so that dev has new ones, nor if more of the pairs
-        that come back name a document that another query names too: after a second training such
-        documents rank first for every query, and dev, which it has seen, does not show it.
-        """
-        held_out = [data.held_out for data in (self.drawn, self.whole)]
-        if len({0 if own is None else len(own.doc_rows) for own in held_out}) > 1:
-            return False
-        again = self.again.training_split()
-        back = np.isin(again.query_rows, self.drawn.split("dev").query_rows)[again.query_index]
-        if back.all() or not back.any():
-            return False
-        shared = recurring(self.again, again)
-        return bool(shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
 
 
 def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = ()) -> RunData:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import opera
 from opera.config.recipe import make_recipe
+from opera.data import RetrievalData
 from opera.data.qrels import TeacherScores
 from opera.retrieval.search import search_corpus
+from opera.training.guard import choice
 from opera.training.guard import dev_corpus as module
-from opera.training.guard.dev_corpus import DevCorpus, dev_corpus, dev_values, reduced_corpus, untrained_values
+from opera.training.guard.dev_corpus import (
+    DevCorpus,
+    best_documents,
+    dev_corpus,
+    dev_values,
+    ranks_all,
+    reduced_corpus,
+    untrained_values,
+)
 from opera.training_set.prepare import Prepared, load_and_check
 from tiny_world import write_beir
 
@@ -30,9 +41,15 @@ def prepared(beir: Path, bert_model: Path) -> Prepared:
 
 def reduced(prepared: Prepared, limit: int, seed: int = 0) -> np.ndarray:
     settings = prepared.settings.with_values({"seed": seed})
-    rows = reduced_corpus(prepared.model.encoder, prepared.data.drawn, limit, settings).rows
+    (best,) = best_documents(prepared.model.encoder, prepared.data.drawn, settings)
+    rows = reduced_corpus(prepared.data.drawn, best, limit, settings).rows
     assert rows is not None
     return rows
+
+
+def small_corpus(prepared: Prepared, data: RetrievalData) -> DevCorpus:
+    """What the guard ranks if the fine-tuned model is the base model."""
+    return dev_corpus(data, best_documents(prepared.model.encoder, data, prepared.settings), prepared.settings)
 
 
 def test_it_holds_the_relevant_documents_then_the_best_then_others(
@@ -54,7 +71,7 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
 def test_the_reduced_split_is_the_same_but_for_the_documents(prepared: Prepared) -> None:
     scores = TeacherScores.from_arrays(np.array([0]), np.array([0]), np.array([1.0]))
     data = replace(prepared.data.drawn, teacher=scores)
-    small = dev_corpus(prepared.model.encoder, data, prepared.settings)
+    small = small_corpus(prepared, data)
     assert small.rows is not None
     assert len(small.data.corpus) == len(small.rows) == 100
     assert small.data.teacher is None
@@ -66,7 +83,7 @@ def test_the_reduced_split_is_the_same_but_for_the_documents(prepared: Prepared)
 
 
 def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:
-    dev = dev_corpus(prepared.model.encoder, prepared.data.drawn, prepared.settings)
+    dev = small_corpus(prepared, prepared.data.drawn)
     from_cache = untrained_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
     np.testing.assert_array_equal(from_cache, dev_values(prepared.model.encoder, dev, prepared.settings))
     whole = untrained_values(
@@ -78,7 +95,7 @@ def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared
 def test_each_of_several_sets_keeps_a_part_by_its_size(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     data = opera.data.load_all([beir, write_beir(tmp_path / "second", 60, 20, 4)])
     several = load_and_check(data, str(bert_model), make_recipe({"method": "ft"}))
-    dev = dev_corpus(several.model.encoder, several.data.drawn, several.settings)
+    dev = small_corpus(several, several.data.drawn)
     assert dev.rows is None
     first, second = (len(own.corpus) for own in dev.data.sets)
     assert second == 100 * 60 // 180
@@ -91,4 +108,31 @@ def test_each_of_several_sets_keeps_a_part_by_its_size(beir: Path, bert_model: P
 
 def test_a_static_model_ranks_all_documents(beir: Path, static_model: Path) -> None:
     static = load_and_check(opera.load_data(beir), str(static_model), make_recipe({"method": "ft"}))
-    assert dev_corpus(static.model.encoder, static.data.drawn, static.settings).rows is None
+    assert ranks_all(static.model.encoder.model, static.data.drawn, static.settings)
+
+
+def test_the_fine_tuned_models_false_friends_are_ranked_too(
+    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The corpus holds the best documents of the base model and of the fine-tuned one."""
+    monkeypatch.setattr(module, "GUARD_DOCUMENTS", 60)
+    monkeypatch.setattr(module, "DEPTH", 1)
+    found, made = list[np.ndarray](), list[DevCorpus]()
+
+    def best(*arguments: Any) -> list[np.ndarray]:
+        (rows,) = best_documents(*arguments)
+        found.append(rows)
+        return [rows]
+
+    def corpus(*arguments: Any) -> DevCorpus:
+        made.append(dev_corpus(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(choice, "best_documents", best)
+    monkeypatch.setattr(choice, "dev_corpus", corpus)
+    settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
+    opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
+    base, fine_tuned = found
+    assert np.setdiff1d(fine_tuned, base).size, "training moved other documents to the top"
+    assert made[0].rows is not None
+    assert np.isin(np.union1d(base, fine_tuned), made[0].rows).all()

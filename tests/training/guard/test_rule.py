@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,13 +49,23 @@ def test_a_clear_peak_is_found_from_every_anchor(seen: float, static: bool) -> N
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_without_a_difference_it_takes_the_anchor(static: bool) -> None:
-    flat = {share: np.full(50, 0.5) for share in FINE}
+def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
+    flat = {share: np.full(50, 0.5 + 1e-6 * (share > 0)) for share in FINE}
     chosen = [choose(flat, seen, static) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
     assert chosen == sorted(chosen)
     assert chosen[-1] == 1.0
     for share, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
         assert abs(share - anchor(seen, static)) <= 1 / 16
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("seen", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 19, 100])
+def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> None:
+    assert choose({share: np.ones(n) for share in FINE}, seen, static) == 0.0
+    before = np.linspace(0.2, 0.8, n)
+    swapped = {share: before if share == 0 else before[::-1] for share in FINE}  # some gain what others lose
+    assert choose(swapped, seen, static) == 0.0
 
 
 def test_a_static_model_is_trusted_less_with_new_documents_than_a_transformer() -> None:
@@ -74,14 +86,18 @@ def test_a_training_that_ruins_dev_is_not_handed_over() -> None:
         assert choose(curve(FINE, means), seen) == 0.0
 
 
-def test_a_share_below_the_untrained_model_on_dev_does_not_stand_where_documents_are_new() -> None:
-    rng = np.random.default_rng(0)
-    slightly_worse = rng.standard_normal(100) - 0.05  # well within a standard error of 0.1
-    slightly_worse -= slightly_worse.mean() + 0.05
-    assert not stands(slightly_worse, 0.0)
-    assert stands(slightly_worse, 1.0)
-    assert not stands(slightly_worse - 0.2, 1.0)
-    assert not stands(np.array([-1.0]), 1.0)
+@pytest.mark.parametrize("seen", [0.0, 0.5, 1.0])
+def test_a_share_below_the_base_model_on_dev_does_not_stand(seen: float) -> None:
+    slightly_worse = np.random.default_rng(0).standard_normal(100)
+    slightly_worse -= slightly_worse.mean() + 0.05  # well within a standard error of 0.1
+    every = Kind(np.ones(100, dtype=bool), seen)
+    assert not stands(slightly_worse, [every])
+    assert stands(slightly_worse + 0.1, [every])
+    halves = [replace(every, rows=rows) for rows in (np.arange(100) < 50, np.arange(100) >= 50)]
+    gain = np.repeat([1.0, 0.0], 50)
+    assert stands(gain, halves), "one kind gains, the other has a tie"
+    assert not stands(gain - 0.01, halves)
+    assert not stands(gain[:0], [Kind(np.ones(0, dtype=bool), seen)])
 
 
 def test_the_posterior_lies_between_prior_and_evidence() -> None:
@@ -115,7 +131,7 @@ def test_of_two_kinds_neither_is_harmed() -> None:
     none = Kind(np.zeros(400, dtype=bool), 0.0)
     assert choose_share(per_query, [known]) == 1.0
     assert choose_share(per_query, [known, none]) == 0.5  # what is expected of new documents where none are on dev
-    flat = {share: np.full(40, 0.5) for share in FINE}
+    flat = {share: np.full(40, 0.5 + 1e-6 * (share > 0)) for share in FINE}
     new, missing = Kind(np.ones(40, dtype=bool), 0.0), Kind(np.zeros(40, dtype=bool), 1.0)
     assert choose_share(flat, [missing, new]) == choose_share(flat, [new]) == 0.25
 

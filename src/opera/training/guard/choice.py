@@ -21,7 +21,15 @@ from opera.data.splits import asks_about_known, seen_share
 from opera.runs.folder import TRIAL_FOLDER
 from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord, SecondTraining, ShareMean
-from opera.training.guard.dev_corpus import Values, dev_corpus, dev_values, untrained_values
+from opera.training.guard.dev_corpus import (
+    DevCorpus,
+    Values,
+    best_documents,
+    dev_corpus,
+    dev_values,
+    ranks_all,
+    untrained_values,
+)
 from opera.training.guard.rule import (
     Kind,
     choose_share,
@@ -112,16 +120,14 @@ class Guard:
         self.untrained = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the untrained model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
-            self._dev = dev_corpus(encoder, data, prepared.settings)
-            at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
+            whole = DevCorpus(data)
+            at_zero = dev_values(encoder, whole, prepared.settings)
+            all_ranked = ranks_all(encoder.model, data, prepared.settings)
+            self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, at_zero)
         self._values: dict[float, Values] = {0.0: at_zero}
-        whole = self._dev.data is data
-        session.kept = {} if whole and not prepared.is_static else None
-        self._documents = None if whole else len(self._dev.data.corpus)
-        if self._documents is not None:
-            among = f"{self._documents:,} of {len(data.corpus):,}"
-            log.info("dev queries are ranked among %s documents", among)
+        session.kept = {} if all_ranked and not prepared.is_static else None
+        self._dev = whole if all_ranked else None
 
     def choose(self, first: Fit | None) -> tuple[Fit, GuardRecord]:
         """Choose λ on dev, and train again on everything where the run says so; the model holds
@@ -171,10 +177,12 @@ class Guard:
         prepared = self.session.prepared
         what = "measuring mixtures of untrained and fine-tuned weights on dev"
         with self.session.phase("choose_share", what):
+            dev = self._dev_corpus(tuned)
+            documents = len(dev.data.corpus) if self._best else None
             for share in shares_to_try(prepared.is_static)[1:]:
                 self._values[share] = self._measured(tuned, share)
             tuned.put_into(prepared.model.trained)
-            return from_main(decide(self._values, prepared, self._documents))
+            return from_main(decide(self._values, prepared, documents))
 
     def _compare(self, tuned: Weights, chosen: GuardRecord) -> GuardRecord:
         """Choose between the second training, which the model holds, and the first by dev at λ.
@@ -186,6 +194,7 @@ class Guard:
         model, share = self.session.prepared.model.trained, chosen.share
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             second = Weights.of(model)
+            self._dev_corpus(tuned)
             trial = self._values.get(share)
             trial = self._measured(tuned, share) if trial is None else trial
             values = self._measured(second, share)
@@ -208,9 +217,27 @@ class Guard:
             )
         return chosen.model_copy(update={"second": compared, "refit": compared.kept})
 
+    def _dev_corpus(self, tuned: Weights) -> DevCorpus:
+        """What dev queries are ranked among: all documents, or the best of the untrained and of the
+        fine-tuned model, and others. Changes the weights of the model when it is first made."""
+        if self._dev is None:
+            prepared, model = self.session.prepared, self.session.prepared.model.trained
+            settings, data = prepared.settings, prepared.data.drawn
+            tuned.put_into(model)
+            fine_tuned = best_documents(encoder_of(model, settings), data, settings)
+            best = [np.concatenate(rows) for rows in zip(self._best, fine_tuned, strict=True)]
+            self._dev = dev_corpus(data, best, settings)
+            self.untrained.put_into(model)
+            served = prepared.model.served
+            self._values[0.0] = untrained_values(served, data, self._dev, settings)
+            among = f"{len(self._dev.data.corpus):,} of {len(data.corpus):,}"
+            log.info("dev queries are ranked among %s documents", among)
+        return self._dev
+
     def _measured(self, tuned: Weights, share: float) -> Values:
         """Put a mixture into the model and return the deciding measure of each dev query: float64
         ``[n]``."""
+        assert self._dev is not None, "made before anything is measured on it"
         prepared, model = self.session.prepared, self.session.prepared.model.trained
         mix(self.untrained, tuned, share).put_into(model)
         encoder = encoder_of(model, prepared.settings, kept=self.session.kept)

@@ -3,10 +3,12 @@ times takes long."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
@@ -24,7 +26,7 @@ from opera.retrieval.search import search_corpus, without_own_documents
 GUARD_DOCUMENTS = 10_000
 """Documents that a transformer's dev queries are ranked among, where the corpus has more."""
 DEPTH = 20
-"""The untrained model's best documents of a query that are kept, as far as the limit allows."""
+"""Best documents of a query that are kept for each model, as far as the limit allows."""
 
 Values = NDArray[np.float64]
 
@@ -38,37 +40,60 @@ class DevCorpus:
     rows: NDArray[np.int64] | None = None
 
 
-def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> DevCorpus:
-    """The documents that the guard ranks: all, or :data:`GUARD_DOCUMENTS` for a transformer; each
-    of several data sets keeps a part of them by its size."""
+def ranks_all(model: SentenceTransformer, data: RetrievalData, settings: TrainSettings) -> bool:
+    """Whether the guard ranks the whole corpus: a small one, or with a model that encodes fast."""
+    fast = is_static(model) or settings.adapter_kind is not None
+    return fast or len(data.corpus) <= GUARD_DOCUMENTS
+
+
+def best_documents(
+    encoder: Encoder, data: RetrievalData, settings: TrainSettings
+) -> list[NDArray[np.int64]]:
+    """Find a model's :data:`DEPTH` best documents of each dev query: by data set, rows ``[n, k]``,
+    the best first; encodes the corpus."""
+    return [
+        search_corpus(
+            encoder, part, part.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
+        ).doc_rows.astype(np.int64)
+        for part in data.sets or (data,)
+    ]
+
+
+def dev_corpus(
+    data: RetrievalData, best: Sequence[NDArray[np.int64]], settings: TrainSettings
+) -> DevCorpus:
+    """Keep :data:`GUARD_DOCUMENTS` documents; each of several data sets keeps a part by its size.
+
+    Args:
+        data: the data set.
+        best: by data set, rankings to keep documents of: rows ``[rankings, k]``, the best first.
+        settings: of the run.
+    """
     most = GUARD_DOCUMENTS
-    if is_static(encoder.model) or settings.adapter_kind is not None or len(data.corpus) <= most:
-        return DevCorpus(data)
     if not data.sets:
-        return reduced_corpus(encoder, data, most, settings)
-    limits = [max(1, most * len(own.corpus) // len(data.corpus)) for own in data.sets]
+        return reduced_corpus(data, best[0], most, settings)
+    limits = [max(1, most * len(part.corpus) // len(data.corpus)) for part in data.sets]
     parts = [
-        reduced_corpus(encoder, own, limit, settings).data
-        for own, limit in zip(data.sets, limits, strict=True)
+        reduced_corpus(part, rows, limit, settings).data
+        for part, rows, limit in zip(data.sets, best, limits, strict=True)
     ]
     return DevCorpus(combine(parts))
 
 
 def reduced_corpus(
-    encoder: Encoder, data: RetrievalData, limit: int, settings: TrainSettings
+    data: RetrievalData, best: NDArray[np.int64], limit: int, settings: TrainSettings
 ) -> DevCorpus:
     """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
 
-    Every relevant document is kept; then the untrained model's best document of each query, then
-    its second, and so on to :data:`DEPTH`; then documents at random. The rank that would pass the
-    limit is left out whole, and so is every document without a text.
+    Every relevant document is kept; then the best document of each ranking, then its second, and so
+    on; then documents at random. The rank that would pass the limit is left out whole, and so is
+    every document without a text.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
     kept: IntArray = np.unique(qrels.relevant().doc_rows)
     empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), kept)
-    for rank in range(ranking.doc_rows.shape[1]):
-        more = np.setdiff1d(np.union1d(kept, ranking.doc_rows[:, rank]), empty)
+    for documents in best.T:
+        more = np.setdiff1d(np.union1d(kept, documents), empty)
         if len(more) > limit:
             break
         kept = more
