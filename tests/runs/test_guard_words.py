@@ -53,6 +53,11 @@ def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], begins: 
     assert not gained(None)
 
 
+def test_of_few_queries_no_interval_is_printed() -> None:
+    few = record(verdict="same", dev_queries=19, dev=measured(-2.5, 2.2, queries=19), test=measured(-1, 1, queries=2))
+    assert verdict_sentence(few) == f"{FEW}nDCG@10 −15.0 points on dev, 0.0 on test"
+
+
 @pytest.mark.parametrize(
     ("share", "words"),
     [

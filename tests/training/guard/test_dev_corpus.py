@@ -115,7 +115,6 @@ def test_the_fine_tuned_models_false_friends_are_ranked_too(
     beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The corpus holds the best documents of the base model and of the fine-tuned one."""
-    monkeypatch.setattr(module, "GUARD_DOCUMENTS", 60)
     monkeypatch.setattr(module, "DEPTH", 1)
     found, made = list[np.ndarray](), list[DevCorpus]()
 
