@@ -58,7 +58,7 @@ def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Pat
 def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
     beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = {"max_steps": 2, "per_device_train_batch_size": 4, "method": "ft"}
+    settings = {"max_steps": 12, "per_device_train_batch_size": 8, "learning_rate": 0.05, "method": "ft"}
     for refit in (True, False):
         run = opera.adapt(beir, model=static_model, out=tmp_path / str(refit), refit=refit, **settings)
         assert run.record.guard is not None

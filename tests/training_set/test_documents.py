@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
-from opera.training.guard.dev_corpus import reduced_corpus
+from opera.training.guard.dev_corpus import best_documents, reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
@@ -115,7 +115,8 @@ def test_scores_inspection_and_mining_are_as_if_they_were_not_there(
 def test_a_reduced_dev_corpus_has_none(folder: Path, static_model: Path) -> None:
     prepared = load_and_check(opera.load_data(folder), str(static_model), make_recipe({"method": "ft"}))
     data = prepared.data.drawn
-    rows = reduced_corpus(prepared.model.encoder, data, 120, prepared.settings).rows
+    (best,) = best_documents(prepared.model.encoder, data, prepared.settings)
+    rows = reduced_corpus(data, best, 120, prepared.settings).rows
     assert rows is not None
     assert len(rows) == 120
     assert not np.isin(rows, data.corpus.empty_rows()).any()
