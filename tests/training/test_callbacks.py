@@ -104,7 +104,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-SETTINGS = {**SMALL, "report_to": "wandb", "logging_steps": 2, "method": "dp"}
+SETTINGS = {**SMALL, "report_to": "wandb", "logging_steps": 2, "method": "dp", "learning_rate": 0.05}
 
 
 @pytest.mark.parametrize("refit", [False, True])

@@ -17,7 +17,7 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.folder import Run
-from opera.training.guard.dev_corpus import reduced_corpus, untrained_values
+from opera.training.guard.dev_corpus import best_documents, reduced_corpus, untrained_values
 from opera.training.pair_batches import read_all
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
@@ -137,7 +137,8 @@ def test_the_guard_compares_the_folder_as_it_is_among_a_part_of_the_documents(
 ) -> None:
     data, folder = opera.load_data(make_beir(dev=True, n_test=3)), folder_of("bert", "dot", max_seq_length=20)
     prepared = load_and_check(data, str(folder), make_recipe(SMALL))
-    reduced = reduced_corpus(prepared.model.served, data, 60, prepared.settings)
+    (best,) = best_documents(prepared.model.served, data, prepared.settings)
+    reduced = reduced_corpus(data, best, 60, prepared.settings)
     assert len(reduced.data.corpus) == 60
     values = untrained_values(prepared.model.served, data, reduced, prepared.settings)
     assert values.mean() == pytest.approx(served(folder, reduced.data, "dev"), abs=1e-9)
