@@ -1,0 +1,245 @@
+"""The results of studies/transformer.py: one row per measured model, test queries beside them, and the tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from opera.core.files import replace_file, write_parquet
+from opera.experiments.analysis.significance import QueryValues, corrected_tests, differences
+from page import table_lines
+from sampler_results import OverWorlds
+
+MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20")
+SETS = ("nfcorpus", "scifact", "entailmentbank", "toollens")
+RUN = ("set", "method", "temperature", "lr", "steps", "seed", "regime")
+KEY = (*RUN, "step")
+FACTS = ("train_queries", "train_pairs", "moved", "queries_sampled", "pairs_sampled", "wrong_sampled", "mixing_weight")
+COLUMNS = (
+    *KEY,
+    *(f"{split} {m}" for split in ("dev", "test") for m in MEASURES),
+    *FACTS,
+    "seconds",
+    "settings",
+    "commit",
+)
+PAPER = {"temperature": 0.02, "lr": 2e-5, "steps": 150}
+
+Row = dict[str, str]
+
+
+class Results:
+    """Every measured model, in a CSV file; its test queries in a Parquet file of the same name.
+
+    Attributes:
+        rows: the lines of the CSV file by :data:`KEY`, in points.
+        queries: float32 ``[test queries]`` by measure, by the same key.
+    """
+
+    def __init__(self, path: Path, commit: str) -> None:
+        self.path, self.commit = path, commit
+        self.rows: dict[tuple[str, ...], Row] = {}
+        self.queries: dict[tuple[str, ...], dict[str, NDArray[np.float32]]] = {}
+        if path.is_file():
+            with path.open(encoding="utf-8", newline="") as file:
+                self.rows = {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
+            for row in pq.read_table(path.with_suffix(".parquet")).to_pylist():
+                values = {measure: np.array(row[measure], dtype=np.float32) for measure in MEASURES}
+                self.queries[tuple(row[name] for name in KEY)] = values
+
+    def has(self, run: Mapping[str, Any]) -> bool:
+        """Whether a run is finished."""
+        return _final(run) in self.rows
+
+    def means(self, run: Mapping[str, Any]) -> list[str]:
+        """The measures of a finished run on test, in points."""
+        return [self.rows[_final(run)][f"test {measure}"] for measure in MEASURES]
+
+    def add(self, run: Mapping[str, Any], values: Mapping[str, NDArray[Any]], step: int, **facts: Any) -> None:
+        """Keep what was measured at a step of a run, and write both files."""
+        key = (*_final(run)[:-1], str(step))
+        means = {name: f"{100 * queries.mean():.2f}" for name, queries in values.items()}
+        rounded = {name: f"{fact:.5g}" if isinstance(fact, float) else str(fact) for name, fact in facts.items()}
+        self.rows[key] = {**dict(zip(KEY, key, strict=True)), **means, **rounded, "commit": self.commit}
+        self.queries[key] = {measure: np.round(values[f"test {measure}"], 4).astype(np.float32) for measure in MEASURES}
+        columns = {name: [key[i] for key in self.queries] for i, name in enumerate(KEY)}
+        table = pa.table({**columns, **{m: [of[m] for of in self.queries.values()] for m in MEASURES}})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_parquet(self.path.with_suffix(".parquet"), table)
+        replace_file(self.path, self._write_rows)
+
+    def _write_rows(self, path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows.values())
+
+    def select(self, **fields: Any) -> list[tuple[Row, dict[str, NDArray[np.float32]]]]:
+        """The rows with these values, with their test queries; at the end of training unless ``step`` is given."""
+        wanted = {name: str(value) for name, value in fields.items()}
+        return [
+            (row, self.queries[key])
+            for key, row in self.rows.items()
+            if all(row[name] == value for name, value in wanted.items())
+            and ("step" in wanted or row["step"] == row["steps"])
+        ]
+
+    def best_rate(self, name: str, temperature: float) -> float:
+        """The learning rate at which ft is best on dev; the paper's while no run is finished."""
+        runs = self.select(set=name, temperature=temperature, method="ft", regime="plain", seed=0, steps=150)
+        return float(max(runs, key=lambda run: float(run[0]["dev nDCG@10"]))[0]["lr"]) if runs else 2e-5
+
+    def by_method(self, measure: str, **fields: Any) -> dict[str, QueryValues]:
+        """The test queries of each method, by seed and number of the query."""
+        found: dict[str, dict[tuple[int, str], float]] = {}
+        for row, queries in self.select(**fields):
+            values = {(int(row["seed"]), str(number)): value for number, value in enumerate(queries[measure])}
+            found.setdefault(row["method"], {}).update(values)
+        return found
+
+
+def _final(run: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*(str(run[name]) for name in RUN), str(run["steps"]))
+
+
+Columns = Mapping[str, Mapping[str, Any]]
+"""What to select for each column of a table, by its heading."""
+
+
+def print_tables(results: Results) -> None:
+    """Print every table that something is finished for."""
+    print("ft by learning rate and temperature, nDCG@10 on dev / test, one seed\n")
+    print(rates_table(results))
+    print("The cut of NFCorpus keeps the other positives as known ones, unless it says 'unknown'.\n")
+    for title, columns in all_columns(results).items():
+        for measure in MEASURES:
+            table = methods_table(results, columns, measure)
+            if table:
+                print(f"{title}: {measure}\n\n{table}")
+    print("What training did at the paper's regime, seed 0\n")
+    print(facts_table(results))
+    for name in SETS:
+        for temperature in (0.02, 0.05):
+            table = lengths_table(results, name, temperature)
+            if table:
+                print(f"600 steps, {name}, temperature {temperature}: nDCG@10 by step\n\n{table}")
+
+
+def all_columns(results: Results) -> dict[str, Columns]:
+    """The tables of methods by title."""
+
+    def sets(regime: str, **fields: Any) -> Columns:
+        return {name: {"set": name, "regime": regime, **fields} for name in SETS}
+
+    def best(regime: str, temperature: float) -> Columns:
+        columns = sets(regime, temperature=temperature, steps=150)
+        return {name: {**of, "lr": results.best_rate(name, temperature)} for name, of in columns.items()}
+
+    cuts = {f"{count}": f"positives={count}" for count in (1, 2, 4, 8, 16)} | {"all": "plain"}
+    cuts |= {f"{count}, others unknown": f"positives={count}, others unknown" for count in (1, 4)}
+    return {
+        "The paper's regime": sets("plain", **PAPER),
+        "Temperature .02, ft's best rate on dev": best("plain", 0.02),
+        "Temperature .05, ft's best rate on dev": best("plain", 0.05),
+        "NFCorpus cut to some positives per query": {
+            head: {"set": "nfcorpus", "regime": regime, **PAPER} for head, regime in cuts.items()
+        },
+        "The paper's regime without the mask of known positives": sets("no mask", **PAPER),
+        "The paper's regime, random negatives": sets("random negatives", **PAPER),
+        "All defaults, before λ is chosen": sets("defaults, λ = 1"),
+        "All defaults, with the guard": sets("defaults"),
+        "30% wrong labels, temperature .05, ft's best rate on dev": best("wrong labels", 0.05),
+        "30% wrong labels, the paper's regime": sets("wrong labels", **PAPER),
+    }
+
+
+def methods_table(results: Results, columns: Columns, measure: str) -> str:
+    """Base and ft in points, then each method minus ft with its interval; bold where Holm's p is below .05."""
+    found = {head: results.by_method(measure, **fields) for head, fields in columns.items()}
+    found = {head: methods for head, methods in found.items() if "ft" in methods}
+    if not found:
+        return ""
+    base = {head: results.by_method(measure, set=columns[head]["set"], method="base")["base"] for head in found}
+    rows = [["base", *(f"{_mean(base[head]):.1f}" for head in found), ""]]
+    rows.append(["ft", *(f"{_mean(methods['ft']):.1f}" for methods in found.values()), ""])
+    tests = {
+        head: corrected_tests({m: 100 * differences(of, methods["ft"]) for m, of in methods.items() if m != "ft"})
+        for head, methods in found.items()
+    }
+    for method in dict.fromkeys(method for of in tests.values() for method in of):
+        tested = [of.get(method) for of in tests.values()]
+        cells = [
+            "" if test is None else _bold(f"{_interval(test.difference, test.low, test.high)}", test.significant)
+            for test in tested
+        ]
+        over = OverWorlds.of([test.difference for test in tested if test is not None])
+        rows.append([f"{method} − ft", *cells, _interval(over.difference, over.low, over.high)])
+    return table_lines([f"{measure}, test", *found, "mean (95%)"], rows)
+
+
+def rates_table(results: Results) -> str:
+    """ft at each rate and temperature; the best on dev in bold."""
+    rates = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)
+    rows = []
+    for name in SETS:
+        base = results.select(set=name, method="base")
+        for temperature in (0.02, 0.05):
+            cells = []
+            for rate in rates:
+                fields = {"temperature": temperature, "lr": rate, "steps": 150, "seed": 0, "regime": "plain"}
+                runs = results.select(set=name, method="ft", **fields)
+                best = rate == results.best_rate(name, temperature)
+                cells.append(_bold(_dev_and_test(runs[0][0]), best) if runs else "")
+            rows.append([name, f"{temperature:g}", *(_dev_and_test(row) for row, _ in base), *cells])
+    return table_lines(["set", "temperature", "base", *(f"{rate:g}" for rate in rates)], rows)
+
+
+def facts_table(results: Results) -> str:
+    """How far each method moved the model, and how much of the training set it sampled."""
+    facts = ("train_queries", "train_pairs", "moved", "queries_sampled", "pairs_sampled", "seconds")
+    rows = [
+        [name, row["method"], *(row[fact] for fact in facts)]
+        for name in SETS
+        for row, _ in results.select(set=name, regime="plain", seed=0, **PAPER)
+    ]
+    return table_lines(["set", "method", *facts], rows)
+
+
+def lengths_table(results: Results, name: str, temperature: float) -> str:
+    """ft and dp at every tenth of a long training: dev and test, and the difference on test."""
+    rate = 2e-5 if temperature == 0.02 else results.best_rate(name, temperature)
+    fields = {"set": name, "temperature": temperature, "lr": rate, "steps": 600, "regime": "plain", "seed": 0}
+    rows = []
+    for step in range(60, 601, 60):
+        runs = {row["method"]: row for row, _ in results.select(step=step, **fields)}
+        if runs.keys() >= {"ft", "dp"}:
+            methods = results.by_method("nDCG@10", step=step, **fields)
+            test = corrected_tests({"dp": 100 * differences(methods["dp"], methods["ft"])})["dp"]
+            means = [_dev_and_test(runs[method]) for method in ("ft", "dp")]
+            rows.append([f"{step}", *means, _interval(test.difference, test.low, test.high)])
+    if rows:
+        rows.insert(0, ["base", *[_dev_and_test(row) for row, _ in results.select(set=name, method="base")] * 2, ""])
+    return table_lines(["step", "ft, dev / test", "dp, dev / test", "dp − ft, test"], rows) if rows else ""
+
+
+def _mean(values: QueryValues) -> float:
+    return 100 * float(np.mean(list(values.values())))
+
+
+def _dev_and_test(row: Row) -> str:
+    return f"{row['dev nDCG@10']} / {row['test nDCG@10']}"
+
+
+def _interval(difference: float, low: float, high: float) -> str:
+    return f"{difference:+.2f}" + ("" if np.isnan(low) else f" ({low:+.2f} to {high:+.2f})")
+
+
+def _bold(text: str, bold: bool) -> str:
+    return f"**{text}**" if bold else text
