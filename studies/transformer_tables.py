@@ -197,7 +197,7 @@ def rates_table(results: Results) -> str:
                 runs = results.select(set=name, method="ft", **fields)
                 best = rate == results.best_rate(name, temperature)
                 cells.append(_bold(_dev_and_test(runs[0][0]), best) if runs else "")
-            rows.append([name, f"{temperature:g}", *(_dev_and_test(row) for row, _ in base), *cells])
+            rows.append([name, f"{temperature:g}", "".join(_dev_and_test(row) for row, _ in base), *cells])
     return table_lines(["set", "temperature", "base", *(f"{rate:g}" for rate in rates)], rows)
 
 
