@@ -253,7 +253,7 @@ def run_all(results: Results, parts: list[str], limit: int | None) -> None:
             except Exception:
                 traceback.print_exc()
             else:
-                means = " ".join(f"{100 * value:.2f}" for value in results.means(asdict(run)))
+                means = " ".join(results.means(asdict(run)))
                 print(f"{part} {run.name}: {means} ({time.perf_counter() - start:.0f} s)", flush=True)
             shutil.rmtree(folder)
 
