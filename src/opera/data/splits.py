@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.rng import generator
-from opera.data.combined import for_each
+from opera.data.combined import first_rows, for_each, with_sets
 from opera.data.identity import by_text, text_keys
 from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels
@@ -158,7 +158,54 @@ def draw_missing_splits(
             own.judged_qrels("test")  # an error where no document of test is relevant
         return hold_out(own, "dev", dev_fraction, seed, chosen)
 
-    return for_each(draw, data)
+    drawn = for_each(draw, data)
+    return _without_texts_of_other_sets(drawn, data) if data.sets else drawn
+
+
+def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> RetrievalData:
+    """Hold out the training pairs whose texts another data set needs for a split that was drawn.
+
+    These are pairs with a query of the split, or with a relevant document of it that the train
+    split of the same set does not name.
+
+    Args:
+        data: several data sets, with drawn splits.
+        before: the same without them.
+    """
+    query_rows, document_rows = first_rows(data)
+    query_group = np.split(data.query_group, query_rows[1:-1])
+    document_group = np.split(data.document_group, document_rows[1:-1])
+    split_queries, new_documents = [], []
+    for number, (part, old) in enumerate(zip(data.sets, before.sets, strict=True)):
+        splits = [part.splits[name] for name in part.splits.keys() - old.splits.keys()]
+        queries = [query_group[number][split.query_rows] for split in splits]
+        documents = [document_group[number][split.relevant().doc_rows] for split in splits]
+        trained = document_group[number][part.split("train").relevant().doc_rows]
+        empty = np.empty(0, dtype=np.int32)
+        split_queries.append(np.concatenate([empty, *queries]))
+        new_documents.append(np.setdiff1d(np.concatenate([empty, *documents]), trained))
+
+    def hold_out_copies(part: RetrievalData, number: int) -> RetrievalData:
+        others = [other for other in range(len(data.sets)) if other != number]
+        queries = np.concatenate([split_queries[other] for other in others])
+        documents = np.concatenate([new_documents[other] for other in others])
+        train = part.split("train")
+        gone = np.isin(query_group[number][train.query_rows], queries)[train.query_index]
+        gone |= np.isin(document_group[number][train.doc_rows], documents)
+        if not gone.any():
+            return part
+        held_out = train.select_judgements(gone)
+        if part.held_out is not None:
+            held_out = held_out.union(part.held_out)
+        note = f"{gone.sum():,} pairs whose query or document another data set holds out left train"
+        return replace(
+            part,
+            splits={**part.splits, "train": train.select_judgements(~gone)},
+            held_out=held_out,
+            notes=(*part.notes, note),
+        )
+
+    return with_sets(data, [hold_out_copies(part, n) for n, part in enumerate(data.sets)])
 
 
 def assumed_future(data: RetrievalData) -> Future:

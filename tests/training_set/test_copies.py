@@ -1,0 +1,224 @@
+"""Texts that occur under several ids: they are one document, or one query, in everything but the measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opera
+from opera.config.recipe import make_recipe
+from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores
+from opera.data.combined import combine, each_set
+from opera.data.identity import copy_notes, documents_that_are_queries
+from opera.data.pair_files import without_pairs
+from opera.data.splits import Future, draw_missing_splits, seen_share
+from opera.training_set.build import TrainingSet, build_training_set
+from opera.training_set.prepare import load_and_check
+from opera.training_set.prepare_data import prepare_data
+
+FILLERS = [f"f{n}" for n in range(12)]
+CORPUS = {
+    "positive": "t0w1 t0w2",
+    "copy": " t0w1\n t0w2 ",
+    "second": "t0w3 t0w1",
+    "question": "t0w2 t0w3",
+    "negative": "t0w2 t1w1",
+    **{name: f"t{n % 12}w4 common{n}" for n, name in enumerate(FILLERS)},
+}
+QUERIES = {"a": "t0w2 t0w3", "b": "t0w2  t0w3", **{f"q{n}": f"t{n}w5 t{n}w6" for n in range(8)}}
+TRAIN = {"a": {"positive": 1}, "b": {"second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
+TEST = {f"q{n}": {f"f{n}": 1} for n in range(4, 8)}
+KNOWN = ["positive", "copy", "second", "question"]
+"""What no draw may take for a negative of the query that ``a`` and ``b`` are."""
+
+
+@pytest.fixture(scope="module")
+def data() -> RetrievalData:
+    return RetrievalData.from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
+
+
+def rows_of(data: RetrievalData, names: Sequence[str]) -> np.ndarray:
+    return data.corpus.find_rows(list(names))
+
+
+def training_set(data: RetrievalData, model: Path, **settings: Any) -> TrainingSet:
+    values = {"method": "ft", "max_steps": 2, "guard": False, **settings}
+    return build_training_set(load_and_check(data, str(model), make_recipe(values)))
+
+
+def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
+    assert built.listed is not None
+    return data.corpus.ids(built.listed.of_query(0))
+
+
+def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData) -> None:
+    train = prepare_data(data, make_recipe({"guard": False})).drawn.split("train")
+    judged = {
+        name: dict(zip(data.corpus.ids(part.doc_rows), part.grades.tolist(), strict=True))
+        for name in data.queries.ids(train.query_rows)
+        for part in [train.select_queries(np.isin(train.query_rows, data.queries.find_rows([name])))]
+    }
+    assert judged == {"a": {"positive": 1, "second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
+
+
+def test_a_pair_of_two_copies_has_the_highest_grade_and_the_sum_of_the_weights() -> None:
+    data = RetrievalData.from_dicts(
+        "toy",
+        corpus={"x": "one", "y": "one", "z": "two"},
+        queries={"a": "q", "b": "q", "c": "r"},
+        qrels={"train": {"a": {"x": 1}, "b": {"y": 3}, "c": {"z": 1}}, "test": {"c": {"z": 1}}},
+    )
+    weighted = replace(data.split("train"), weights=np.array([0.5, 2, 1], dtype=np.float32))
+    data = replace(data, splits={**data.splits, "train": weighted})
+    train = prepare_data(data, make_recipe({"guard": False})).drawn.split("train")
+    assert train.grades.tolist() == [3, 1]
+    assert train.weights is not None
+    assert train.weights.tolist() == [2.5, 1]
+
+
+def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
+    names = listed(data, training_set(data, static_model, negatives="hard", range=(1, len(CORPUS))))
+    assert sorted(names) == sorted({"negative", *FILLERS})
+    table = opera.mine(data, model=static_model, range=(1, len(CORPUS)), keep=len(CORPUS)).to_pydict()
+    mined = {(query, document) for query, document in zip(table["query_id"], table["doc_id"], strict=True)}
+    assert {document for query, document in mined if query in "ab"} == {"negative", *FILLERS}
+    assert not {query for query, document in mined if document == "copy"}, "a text is listed by its first id"
+
+
+@pytest.mark.parametrize("kind", ["given", "teacher"])
+def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_model: Path) -> None:
+    """The list that came with ``b`` also counts for ``a``."""
+    rows = rows_of(data, ["copy", "question", "negative", "f1"])
+    query = data.queries.find_rows(["b"])
+    if kind == "given":
+        counts = np.zeros(len(data.queries), dtype=np.int64)
+        counts[query] = len(rows)
+        lists = GivenNegatives(np.concatenate([[0], np.cumsum(counts)]), rows.astype(np.int32))
+        changed = replace(data, given_negatives=lists)
+    else:
+        scores = TeacherScores.from_arrays(np.repeat(query, len(rows)), rows, np.ones(len(rows)))
+        changed = replace(data, teacher=scores)
+    assert sorted(listed(changed, training_set(changed, static_model, negatives=kind))) == ["f1", "negative"]
+
+
+def test_random_negatives_draw_each_text_by_one_id(data: RetrievalData, static_model: Path) -> None:
+    built = training_set(data, static_model, negatives="random")
+    drawn = built.negatives.draw(np.zeros(500, dtype=np.int64), 4, 0, 0)
+    assert set(data.corpus.ids(np.unique(drawn))) == CORPUS.keys() - {"copy"}
+
+
+def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data: RetrievalData, static_model: Path) -> None:
+    built = training_set(data, static_model)
+    rows = np.arange(len(CORPUS))
+    assert data.corpus.ids(rows[built.known.contains(np.zeros(len(rows), dtype=np.int64), rows)]) == KNOWN
+    query, place = built.known.among(rows)
+    assert data.corpus.ids(place[query == 0]) == KNOWN
+
+
+def copied(n: int, repeats_of: Sequence[int], what: str) -> RetrievalData:
+    """n queries with a document of their own; query i, or its document, has the text of number ``repeats_of[i]``."""
+    documents = {f"d{i}": f"document {repeats_of[i] if what == 'documents' else i}" for i in range(n)}
+    queries = {f"q{i}": f"query {repeats_of[i] if what == 'queries' else i}" for i in range(n)}
+    train = {f"q{i}": {f"d{i}": 1} for i in range(n)}
+    return RetrievalData.from_dicts("copies", corpus=documents, queries=queries, qrels={"train": train})
+
+
+def texts(data: RetrievalData, split: str) -> tuple[set[str], set[str]]:
+    relevant = data.split(split).relevant()
+    return set(data.queries.texts(relevant.query_rows)), set(data.corpus.texts(relevant.doc_rows))
+
+
+@settings(max_examples=40)
+@given(
+    repeats_of=st.lists(st.integers(0, 11), min_size=12, max_size=24),
+    what=st.sampled_from(["documents", "queries"]),
+    future=st.sampled_from(["new-documents", "same-documents", "both"]),
+    seed=st.integers(0, 5),
+)
+def test_no_text_of_a_drawn_split_trains(repeats_of: list[int], what: str, future: Future, seed: int) -> None:
+    data = copied(len(repeats_of), repeats_of, what)
+    if len(set(data.query_group)) < 4 or len(set(data.document_group)) < 4:
+        return
+    drawn = draw_missing_splits(data, seed=seed, test_fraction=0.25, needs_dev=True, future=future)
+    train_queries, train_documents = texts(drawn, "train")
+    for split in ("test", "dev"):
+        queries, documents = texts(drawn, split)
+        assert not queries & train_queries
+        judged = [drawn.corpus.texts([row])[0] for row in drawn.split(split).relevant().doc_rows]
+        share = np.mean([text in train_documents for text in judged])
+        assert seen_share(drawn, split) == pytest.approx(share), "the note reports this share"
+        if future == "new-documents" and what == "queries":
+            assert not documents & train_documents
+
+
+def test_new_documents_have_no_copy_in_train() -> None:
+    data = copied(40, [i // 2 for i in range(40)], "documents")
+    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True, future="new-documents")
+    assert not texts(drawn, "test")[1] & texts(drawn, "train")[1]
+    assert not texts(drawn, "dev")[1] & texts(drawn, "train")[1]
+    assert all("0% of their documents stay in train" in note for note in drawn.notes)
+
+
+@pytest.mark.parametrize("future", ["new-documents", "same-documents"])
+def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> None:
+    """The second set has the same queries with other documents, and asks about the first set's documents."""
+    first = copied(30, range(30), "queries")
+    corpus = {f"e{i}": f"document {i}" for i in range(30)} | {f"x{i}": f"other {i}" for i in range(30)}
+    queries = {f"r{i}": f"question {i}" for i in range(30)} | {f"s{i}": f"query {i}" for i in range(30)}
+    train = {f"r{i}": {f"e{i}": 1} for i in range(30)} | {f"s{i}": {f"x{i}": 1} for i in range(30)}
+    second = RetrievalData.from_dicts("second", corpus=corpus, queries=queries, qrels={"train": train})
+    before = combine([first, second])
+    drawn = draw_missing_splits(before, seed=0, test_fraction=0.2, needs_dev=True, future=future)
+    trained = [texts(part, "train") for part in each_set(drawn)]
+    for part in each_set(drawn):
+        for split in ("test", "dev"):
+            queries_of_split, documents = texts(part, split)
+            assert all(not queries_of_split & other for other, _ in trained)
+            assert all(not documents & other for _, other in trained)
+    assert any("another data set holds out left train" in note for note in drawn.notes)
+    held_out = sum(len(part.held_out.doc_rows) for part in each_set(drawn) if part.held_out is not None)
+    assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
+
+
+def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.csv"
+    path.write_text("query_id,doc_id\nb,copy\n")
+    train = without_pairs(data, [path]).split("train")
+    assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
+
+
+def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:
+    """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
+    corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
+    queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2"}
+    judged = {name: {"answer": 1} for name in queries} | {"relevant": {"relevant": 1}}
+    data = RetrievalData.from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged})
+    rows = documents_that_are_queries(data, data.split("test"))
+    names = data.queries.ids(data.split("test").query_rows)
+    assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {"same": 0}
+    result = opera.evaluate(data, model=static_model, measures=["RR@10"])
+    reciprocal = dict(zip(names, result.per_query["RR@10"].tolist(), strict=True))
+    assert reciprocal["same"] == 1, "the answer is first once the query itself is left out"
+    assert reciprocal["alone"] == 0.5
+    assert reciprocal["relevant"] == 1
+
+
+def test_notes_count_copies(data: RetrievalData) -> None:
+    documents, queries = copy_notes(data)
+    assert documents.startswith("1 documents repeat the text of another, such as 'copy' that of 'positive'")
+    assert queries.startswith("1 queries repeat the text of another, such as 'b' that of 'a'")
+    assert copy_notes(copied(5, range(5), "queries")) == []
+
+
+def test_grades_of_other_splits_stay_by_id() -> None:
+    data = copied(30, [i // 2 for i in range(30)], "queries")
+    test = Qrels.from_arrays(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))
+    drawn = prepare_data(replace(data, splits={**data.splits, "test": test}), make_recipe({"guard": False})).drawn
+    assert drawn.split("test") is test
