@@ -4,6 +4,8 @@ RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check --no-compile # what is used is compiled then
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
+unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
+
 .PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
 
 help: ## list the targets
