@@ -124,9 +124,7 @@ def train(model: str, name: str, noise: str, method: str, seed: int) -> Row:
     with TemporaryDirectory() as folder:
         run = opera.adapt(data, model=source, out=Path(folder) / "run", method=method, seed=seed, **settings)
         pairs, tested, record = run.pairs().to_pandas(), run.per_query(), run.record
-    ids = [clean.queries.ids(), clean.corpus.ids()]
-    known = {(ids[0][q], ids[1][d]) for split in clean.splits.values() for q, d in _rows(split)}
-    false = np.array([pair not in known for pair in zip(pairs.query_id, pairs.doc_id, strict=True)])
+    false = is_false(clean, pairs)
     seen, found, guard = pairs.first_rank.notna().to_numpy(), record.false_pairs, record.guard
     listed = (pairs.probability_false > 0.5).to_numpy()
     return {
@@ -140,6 +138,13 @@ def train(model: str, name: str, noise: str, method: str, seed: int) -> Row:
         "share_fine_tuned": guard.share if guard is not None else None,
         **{f"{when} {m}": np.asarray(tested[f"{when} {m}"]) for m in MEASURES for when in ("fine_tuned", "after")},
     }
+
+
+def is_false(clean: RetrievalData, pairs: Any) -> np.ndarray:
+    """Mark the pairs of a data frame that the clean data set does not have: bool ``[N]``."""
+    ids = [clean.queries.ids(), clean.corpus.ids()]
+    known = {(ids[0][q], ids[1][d]) for split in clean.splits.values() for q, d in _rows(split)}
+    return np.array([pair not in known for pair in zip(pairs.query_id, pairs.doc_id, strict=True)])
 
 
 def auc(p: np.ndarray, false: np.ndarray) -> float:
