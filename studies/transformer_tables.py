@@ -1,4 +1,4 @@
-"""The results of studies/transformer.py: one row per measured model, test queries beside them, and the tables."""
+"""Store the results of studies/transformer.py, one row per model, with the scores of its test queries."""
 
 from __future__ import annotations
 

@@ -36,16 +36,12 @@ QUERIES = {"a": "t0w2 t0w3", "b": "t0w2  t0w3", **{f"q{n}": f"t{n}w5 t{n}w6" for
 TRAIN = {"a": {"positive": 1}, "b": {"second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
 TEST = {f"q{n}": {f"f{n}": 1} for n in range(4, 8)}
 KNOWN = ["positive", "copy", "second", "question"]
-"""What no draw may take for a negative of the query that ``a`` and ``b`` are."""
+"""Documents that are never negatives of ``a`` and ``b``, which are the same query."""
 
 
 @pytest.fixture(scope="module")
 def data() -> RetrievalData:
     return RetrievalData.from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
-
-
-def rows_of(data: RetrievalData, names: Sequence[str]) -> np.ndarray:
-    return data.corpus.find_rows(list(names))
 
 
 def training_set(data: RetrievalData, model: Path, **settings: Any) -> TrainingSet:
@@ -87,7 +83,7 @@ def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
     names = listed(data, training_set(data, static_model, negatives="hard", range=(1, len(CORPUS))))
     assert sorted(names) == sorted({"negative", *FILLERS})
     table = opera.mine(data, model=static_model, range=(1, len(CORPUS)), keep=len(CORPUS)).to_pydict()
-    mined = {(query, document) for query, document in zip(table["query_id"], table["doc_id"], strict=True)}
+    mined = set(zip(table["query_id"], table["doc_id"], strict=True))
     assert {document for query, document in mined if query in "ab"} == {"negative", *FILLERS}
     assert not {query for query, document in mined if document == "copy"}, "a text is listed by its first id"
 
@@ -95,7 +91,7 @@ def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
 @pytest.mark.parametrize("kind", ["given", "teacher"])
 def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_model: Path) -> None:
     """The list that came with ``b`` also counts for ``a``."""
-    rows = rows_of(data, ["copy", "question", "negative", "f1"])
+    rows = data.corpus.find_rows(["copy", "question", "negative", "f1"])
     query = data.queries.find_rows(["b"])
     if kind == "given":
         counts = np.zeros(len(data.queries), dtype=np.int64)
@@ -123,7 +119,7 @@ def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data: RetrievalDa
 
 
 def copied(n: int, repeats_of: Sequence[int], what: str) -> RetrievalData:
-    """n queries with a document of their own; query i, or its document, has the text of number ``repeats_of[i]``."""
+    """Make n queries with one document each. Query i, or document i, gets the text number ``repeats_of[i]``."""
     documents = {f"d{i}": f"document {repeats_of[i] if what == 'documents' else i}" for i in range(n)}
     queries = {f"q{i}": f"query {repeats_of[i] if what == 'queries' else i}" for i in range(n)}
     train = {f"q{i}": {f"d{i}": 1} for i in range(n)}

@@ -192,6 +192,7 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
         train = part.split("train")
         gone = np.isin(query_group[number][train.query_rows], queries)[train.query_index]
         gone |= np.isin(document_group[number][train.doc_rows], documents)
+        gone &= train.grades > 0
         if not gone.any():
             return part
         held_out = train.select_judgements(gone)
