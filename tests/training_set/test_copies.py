@@ -208,8 +208,8 @@ def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: P
 
 def test_notes_count_copies(data: RetrievalData) -> None:
     documents, queries = copy_notes(data)
-    assert documents.startswith("1 documents repeat the text of another, such as 'copy' that of 'positive'")
-    assert queries.startswith("1 queries repeat the text of another, such as 'b' that of 'a'")
+    assert documents.startswith("copies among the documents: 1, such as 'copy' with the text of 'positive'")
+    assert queries.startswith("copies among the queries: 1, such as 'b' with the text of 'a'")
     assert copy_notes(copied(5, range(5), "queries")) == []
 
 

@@ -101,11 +101,11 @@ def copy_notes(data: RetrievalData) -> list[str]:
     for kind, table in (("documents", data.corpus), ("queries", data.queries)):
         copies = np.setdiff1d(table.copies, table.empty_rows())
         if len(copies):
-            first = table.ids(table.group[copies[:1]])[0]
+            copy, first = table.ids(copies[:1])[0], table.ids(table.group[copies[:1]])[0]
             notes.append(
-                f"{len(copies):,} {kind} repeat the text of another, such as "
-                f"{shown(table.ids(copies[:1])[0])} that of {shown(first)}: they count as the same "
-                "in training, negatives and splits; measures keep the ids apart"
+                f"copies among the {kind}: {len(copies):,}, such as {shown(copy)} with the text of "
+                f"{shown(first)}; training, negatives and splits treat copies as the same, "
+                "measures keep the ids apart"
             )
     return notes
 

@@ -273,6 +273,17 @@ class RetrievalData:
         """
         return for_each(partial(_graded, whole_number(lowest, "relevant_grade", 1)), self)
 
+    def hold_out_pairs(self, pairs: Qrels) -> RetrievalData:
+        """Move judgements from train to ``held_out``, and add those that train does not have."""
+        if not len(pairs.doc_rows):
+            return self
+        train = self.split("train")
+        return replace(
+            self,
+            splits={**self.splits, "train": train.select_judgements(~pairs.contains(train))},
+            held_out=pairs if self.held_out is None else pairs.union(self.held_out),
+        )
+
     def counts(self) -> dict[str, int]:
         """Count the documents, and the queries and relevant pairs of each split."""
         counts = {"documents": len(self.corpus)}

@@ -195,16 +195,9 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
         gone &= train.grades > 0
         if not gone.any():
             return part
-        held_out = train.select_judgements(gone)
-        if part.held_out is not None:
-            held_out = held_out.union(part.held_out)
         note = f"{gone.sum():,} pairs whose query or document another data set holds out left train"
-        return replace(
-            part,
-            splits={**part.splits, "train": train.select_judgements(~gone)},
-            held_out=held_out,
-            notes=(*part.notes, note),
-        )
+        part = part.hold_out_pairs(train.select_judgements(gone))
+        return replace(part, notes=(*part.notes, note))
 
     return with_sets(data, [hold_out_copies(part, n) for n, part in enumerate(data.sets)])
 
@@ -269,14 +262,9 @@ def hold_out(
         unjudged = ~np.isin(document_group[moved.doc_rows], documents) & (moved.grades > 0)
         unjudged &= of_new[moved.query_index]
     held_out = left.select_judgements(gone).union(moved.select_judgements(unjudged))
-    if data.held_out is not None:
-        held_out = held_out.union(data.held_out)
-    train, moved = left.select_judgements(~gone), moved.select_judgements(~unjudged)
-    data = replace(
-        data,
-        splits={**data.splits, "train": train, split: moved},
-        held_out=held_out if len(held_out.doc_rows) else None,
-    )
+    moved = moved.select_judgements(~unjudged)
+    data = replace(data, splits={**data.splits, "train": left, split: moved})
+    data = data.hold_out_pairs(held_out)
     counts = moved.relevant().n_queries, whole.relevant().n_queries
     note = f"drew {counts[0]} of the {counts[1]} train queries as {split} ({future}, "
     note += (

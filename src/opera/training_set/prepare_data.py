@@ -77,16 +77,10 @@ class RunData:
         """
 
         def back(whole: RetrievalData, drawn: RetrievalData) -> RetrievalData:
-            train, positive = whole.split("train"), whole.training_split()
+            positive = whole.training_split()
             popular = queries_naming(whole, positive) > POPULAR * positive.n_queries
             popular &= ~named_documents(whole, drawn.split("train"))[positive.doc_rows]
-            if not popular.any():
-                return whole
-            held_out = positive.select_judgements(popular)
-            train = train.select_judgements(~held_out.contains(train))
-            if whole.held_out is not None:
-                held_out = held_out.union(whole.held_out)
-            return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
+            return whole.hold_out_pairs(positive.select_judgements(popular))
 
         return for_each(back, self.whole, self.drawn)
 
