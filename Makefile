@@ -13,8 +13,9 @@ help: ## list the targets
 
 install: $(VENV)/.installed ## set up .venv with pinned versions of all that development needs
 
-$(VENV)/.installed: $(VENV)/.runtime requirements-dev.lock
+$(VENV)/.installed: $(VENV)/.runtime requirements-dev.lock reproduction/pyproject.toml
 	$(PIP) --requirement requirements-dev.lock
+	$(PIP) --no-deps --editable ./reproduction
 	touch $@
 
 $(VENV)/.runtime: pyproject.toml requirements.lock

@@ -7,12 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.errors import InputError, SettingError, nearest
 from opera.core.terminal import shortened
 
+GROUP = "opera.extensions"
+"""Entry points of installed packages that extend OPERA."""
 EXTENSIONS = "OPERA_EXTENSIONS"
 """Environment variable with the names of users' modules, separated by commas."""
 NUMBA_SETTINGS = Path(".numba_config.yaml")
@@ -103,18 +106,23 @@ def check_surroundings() -> None:
 
 
 def load_extensions() -> None:
-    """Import the modules that ``OPERA_EXTENSIONS`` names; those already imported are left alone.
+    """Import the modules that installed packages and ``OPERA_EXTENSIONS`` name.
+
+    A package names its module as an entry point of the group ``opera.extensions``. Modules that
+    are already imported are left alone.
 
     Raises:
-        InputError: naming the variable and the module that cannot be imported; or as
+        InputError: naming the module that cannot be imported and what names it; or as
             :func:`check_surroundings`.
     """
     check_surroundings()
-    for name in filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(","))):
+    modules = {point.module: f"the package {point.name}" for point in entry_points(group=GROUP)}
+    named = filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(",")))
+    for name, namer in {**modules, **dict.fromkeys(named, EXTENSIONS)}.items():
         try:
             import_module(name)
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(
-                f"{EXTENSIONS}: the module '{name}' cannot be imported: {reason}"
+                f"{namer}: the module '{name}' cannot be imported: {reason}"
             ) from error
