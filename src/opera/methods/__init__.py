@@ -22,7 +22,6 @@ __all__ = [
     "AUTO",
     "DEFAULT_METHOD",
     "METHODS",
-    "PRESET_METHOD",
     "Draw",
     "Method",
     "NoSettings",
@@ -38,9 +37,9 @@ METHODS: Registry[type[Method[Any]]] = Registry("method")
 users add.
 """
 
-AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "denoise", "dp"
-"""What ``method`` is by default, the method that it stands for, and the one under a preset of the
-paper. ``denoise`` is ``ft`` until labels look false (docs/false-labels.md).
+AUTO, DEFAULT_METHOD = "auto", "denoise"
+"""What ``method`` is by default, and the method that it stands for. ``denoise`` is ``ft`` until
+labels look false (docs/false-labels.md).
 """
 
 M = TypeVar("M", bound=type[Method[Any]])
