@@ -195,16 +195,6 @@ def test_the_command_line_and_python_show_a_warning_once(
     assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1
 
 
-def test_theory_prints_a_table(run_opera: Opera) -> None:
-    small = ["--auc", "0.8", "--set", "repeats=20", "--set", "documents=20"]
-    done = run_opera("theory", "--noise", "0.3", *small)
-    assert "0.656" in done.stdout or "0.657" in done.stdout, done.stderr
-    records = json.loads(run_opera("theory", *small, "--json").stdout)["points"]
-    assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
-    assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
-    assert "--set noise: has an option of its own" in run_opera("theory", "--set", "noise=0.2").stderr
-
-
 def test_paper_prints_its_tables_and_notes(run_opera: Opera) -> None:
     listed = run_opera("paper").stdout
     assert all(table.name in listed and table.number in listed for table in TABLES)

@@ -34,7 +34,7 @@ from opera.cli.options import (
     several_processes,
     with_options,
 )
-from opera.cli.paper import paper, theory
+from opera.cli.paper import paper
 from opera.cli.quickstart import quickstart
 from opera.cli.reproduce import reproduce
 from opera.cli.scoring import mine, pairs, score
@@ -112,7 +112,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
-    theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5",
     paper: "--table main",
     data: "get nfcorpus",
     reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",
