@@ -12,11 +12,9 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-import typer
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-import opera.diagnostics
 import opera.methods
 import opera_paper
 import opera_paper.extension  # registers the recipes
@@ -106,9 +104,7 @@ def problem(token: str) -> str | None:
         if token.startswith("--"):
             recipe_of(token)
         elif token.startswith("opera-paper "):
-            name, *rest = shlex.split(token)[1:]
-            command: Any = typer.main.get_command(app)
-            command.commands[name].make_context(name, rest)
+            parse(shlex.split(token)[1:], app)
         elif token.startswith("opera "):
             parse(shlex.split(token)[1:])
         elif token.startswith(("opera.", "opera_paper.")):
@@ -131,7 +127,7 @@ def problem(token: str) -> str | None:
 
 def test_everything_in_backticks_exists() -> None:
     assert {token: wrong for token in TOKENS if (wrong := problem(token)) is not None} == {}
-    assert sum(token.startswith("opera.") for token in TOKENS) > 30
+    assert sum(token.startswith(("opera.", "opera_paper.")) for token in TOKENS) > 30
 
 
 @pytest.mark.parametrize(
@@ -146,6 +142,8 @@ def test_everything_in_backticks_exists() -> None:
         "absent.parquet",
         "NDGC@10",
         "opera tarin DATA",
+        "opera-paper theorem",
+        "opera_paper.theory.lemma",
         "opera evaluate RUN DATA --fully",
         "--config absent",
         "--config fiqa --method dp --set k=0.5",
@@ -196,7 +194,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
 def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
     by_number = {row["Equation"]: row["Here"] for row in rows("Equation")}
     checked = 0
-    for package in (opera.methods, opera.diagnostics, opera_paper):
+    for package in (opera.methods, opera_paper):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, function in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
                 cited = re.search(r"Equation (\d+)", (function.__doc__ or "").partition("\n")[0])

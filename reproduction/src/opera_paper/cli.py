@@ -20,6 +20,7 @@ from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
 from opera_paper.plan import Reproduction
 from opera_paper.tables import TABLES, PaperTable, find_table, our_measure
+from opera_paper.theory import AUCS, NOISES, SimulationSettings, as_records, as_table, grid
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -156,6 +157,29 @@ def reproduce_(
         sys.exit(1)
 
 
+@app.command(epilog="Example: opera-paper theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5")
+def theory(
+    noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
+    auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="seed of every random draw")] = 0,
+    json_: JsonOption = False,
+) -> None:
+    """When does pruning help? Theorem 1 next to a simulation with OPERA's own methods."""
+    values = dict(assignment.partition("=")[::2] for assignment in set_ or [])
+    for name in values.keys() & {"noise", "auc", "seed"}:
+        raise opera.SettingError(f"--set {name}: use the option --{name}")
+    settings = SimulationSettings.parse({**values, "seed": seed})
+    points = grid(settings, noise or NOISES, auc or AUCS)
+    _print({"points": as_records(points)}, as_table(points), json_)
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -253,7 +277,7 @@ def _print(record: Any, text: str | Table, as_json: bool) -> None:
     elif isinstance(text, str):
         print(text)
     else:
-        Console().print(text)
+        Console(highlight=False).print(text)
 
 
 def _print_json(record: Any) -> None:

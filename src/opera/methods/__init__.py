@@ -1,7 +1,7 @@
 """The methods of the paper, and denoising: NumPy, no torch.
 
 A new method is one class and one line: a subclass of :class:`Method`, and
-``register_method(MyMethod)``.
+``register_method(MyMethod)``. This module exports all that the class needs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from opera.core.registry import Registry
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
 from opera.methods.denoise import Denoise
 from opera.methods.dynamic import DynamicPruning
@@ -28,8 +31,12 @@ __all__ = [
     "PairScores",
     "Plan",
     "Probabilities",
+    "Settings",
+    "TrainingPairs",
+    "generator",
     "method_named",
     "register_method",
+    "setting",
 ]
 
 METHODS: Registry[type[Method[Any]]] = Registry("method")
