@@ -178,6 +178,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> 
             queries_of_split, documents = texts(part, split)
             assert all(not queries_of_split & other for other, _ in trained)
             assert all(not documents & other for _, other in trained)
+    assert not texts(drawn, "test")[0] & texts(drawn, "dev")[0], "λ is chosen on other queries than test's"
     assert any("another data set holds out left train" in note for note in drawn.notes)
     held_out = sum(len(part.held_out.doc_rows) for part in each_set(drawn) if part.held_out is not None)
     assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
