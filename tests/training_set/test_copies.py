@@ -191,6 +191,19 @@ def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path:
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 
 
+def test_a_list_of_wrong_pairs_drops_copies_in_other_sets(data: RetrievalData, tmp_path: Path) -> None:
+    pairs = {"x": {"copy": 1}, "y": {"f0": 1}}
+    second = RetrievalData.from_dicts(
+        "second", corpus=CORPUS, queries={"x": "t0w2  t0w3", "y": "t0w5"}, qrels={"train": pairs}
+    )
+    path = tmp_path / "wrong.csv"
+    path.write_text("query_id,doc_id\ntoy/a,toy/positive\n")
+    left = without_pairs(combine([data, second]), [path])
+    train = left.split("train")
+    assert not {"toy/a", "second/x"} & {*left.queries.ids(train.query_rows[train.query_index])}
+    assert {"toy/b", "second/y"} <= {*left.queries.ids(train.query_rows[train.query_index])}
+
+
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:
     """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
     corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
