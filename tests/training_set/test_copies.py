@@ -204,6 +204,14 @@ def test_a_list_of_wrong_pairs_drops_copies_in_other_sets(data: RetrievalData, t
     assert {"toy/b", "second/y"} <= {*left.queries.ids(train.query_rows[train.query_index])}
 
 
+def test_a_note_counts_test_queries_that_train_in_another_set(data: RetrievalData) -> None:
+    second = RetrievalData.from_dicts(
+        "second", corpus=CORPUS, queries=QUERIES, qrels={"train": {"q4": {"f4": 1}, "q9": {}}, "test": {"a": {"f1": 1}}}
+    )
+    notes = prepare_data(combine([data, second]), make_recipe({"guard": False})).drawn.notes
+    assert any(note.startswith("toy: 1 of test's 4 queries train too") for note in notes)
+
+
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:
     """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
     corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
