@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, edit, link, matching, table, with_grid, with_run, write
+from bad_inputs.table import Bad, link, table, with_grid, with_run, write
 
 TRAIN, COMPARE = "train data --model model --out run", "compare data --model model --out grid"
-REPRODUCE = "reproduce main --scale small --data nfcorpus=data --model model --out here"
 
 COMMANDS = [
     *table(
@@ -90,7 +89,8 @@ TRAINING = [
 --method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp,
     sp+dp, denoise)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
---preset release2 => --preset: must be 'paper' or 'release', got 'release2'
+--preset release => --preset: is a recipe now: --config paper, or --config release; both come with the package
+    opera-paper (pip install ./reproduction)
 --negatives harder => --negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --negatives hard --range 50:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
@@ -191,13 +191,6 @@ nDCG@1x => unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (known: retrieved_
 COMPARING = [
     *table("", """
 compare data ./data --model model --out grid => DATA: data is given twice
-paper --table mian => --table mian: no such table; did you mean 'main'? (known: main, qwen3, hierarchy, overhead,
-    overhead-fever, denoising, cbs, components, bge-m3, reversed, difficulty, retention, full, qwen3-full)
-paper --table '\x1b[31m' => --table \\x1b[31m: no such table (known: main, qwen3, hierarchy, overhead,
-    overhead-fever, denoising, cbs, components, bge-m3, reversed, difficulty, retention, full, qwen3-full)
-paper --data fiqa => needs --table: which of the paper's tables (opera paper lists them)
-paper --table main --data nosuch => --data nosuch: table main has no such data set (it has: NFCorpus, TripClick
-    (head), TripClick (torso), FiQA, ANTIQUE, TriviaQA, HotpotQA, FEVER)
     """),
     *table("compare data --model model --out grid", """
 --methods ft,sp:negatives=hard:range=500:600 => range=500:600 starts past the end of the corpus (40 documents)
@@ -245,50 +238,6 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
         "ft:precision=0000000000000000000000000000000000000…0000000000000000000000000000000000000000000000000: "
         "names a folder, so it must have at most 200 bytes; use --set for some settings"),
     Bad("report grid --baseline dp", "--baseline dp: no run has this label; there are ft, rp:k=0.5", with_grid),
-    *table("", """
-reproduce mian =~ TABLE mian: no such table; did you mean 'main'\\? \\(known: main, .*\\)
-reproduce '\x1b[31m' =~ TABLE \\\\x1b\\[31m: no such table \\(known: main, .*\\)
-reproduce components --data fiqa => --data fiqa: table components has no such data set (it has: fever); opera compare
-    runs methods on data of your own
-reproduce main --data , => --data: give at least one data set
-reproduce main --data nfcorpus= => --data nfcorpus: must not be empty
-reproduce main --scale small --data nfcorpus=absent --model model --out here =~ nfcorpus: absent: no such file or
-    folder; [^\\n]*
-reproduce main --scale small --data nfcorpus=absent --model model --out here --plan =~ nfcorpus: absent: no such
-    file or folder; [^\\n]*
-reproduce components --scale small --plan => fever: 5,416,568 documents are many for --scale small; --data fever
-    takes it all the same
-reproduce main --scale small --data nfcorpus=data --model data --out here =~ data: not a model.*
-    """),
-    *table("reproduce main --scale small --data nfcorpus=data --model model --out here", """
---data nfcorpus => --data: nfcorpus is given twice
---plan --set relevant_grade=99 =~ data: .*grade.*
---shard 1/1000000 => --shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got '1/1000000'
---methods ft,rp => --methods rp: table main has no such method (it has: ft, infobatch, sp, dp)
---seeds one => --seeds: must be whole numbers separated by commas, such as 0,1,2, got 'one'
---seeds 0,0 => --seeds: 0 is given twice
---methods , => --methods: give at least one
---preset papers => --preset papers: must be paper or release; did you mean 'paper'?
---scale tiny => --scale tiny: must be full or small
---shard 3/2 => --shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got '3/2'
---shard first => --shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got 'first'
---shard 1/2 --table-only => --shard runs a part of the cells and --table-only none: give one of them
---table-only => --out here: no cell of table main is finished; the same command without --table-only runs them
---set max_steps=5 =~ --set max_steps: the table and its options decide it; .*
---set temprature=1 =~ .*did you mean 'temperature'.*
---seeds 9999999999 =~ seed: must be less than .*
---jobs 0 => --jobs: must be 1 to 1000, got 0
-    """),
-    Bad(REPRODUCE.replace("--out here", "--out grid") + " --plan",
-        matching("--out grid: holds a grid with settings .*; give another folder"), with_grid),
-    Bad(REPRODUCE, matching(r"nfcorpus: data/qrels/test.tsv:2: .* got 'high'[^\n]*"),
-        edit("data/qrels/test.tsv", 2, "test0\td1\thigh")),
-    Bad(REPRODUCE, "--out here: is not empty and holds no grid; give an empty or a new folder",
-        write("here/notes", "mine")),
-    Bad(REPRODUCE, "--out here: is a file; pass a folder", write("here", "mine")),
-    Bad(REPRODUCE.replace("--out here", "--out grid"),
-        "--out grid: holds a grid with settings per_device_train_batch_size=4, refit=false; this call has the "
-        "default per_device_train_batch_size, the default refit; give another folder", with_grid),
 ]  # fmt: skip
 
 ROWS = [*COMMANDS, *TRAINING, *MEASURING, *COMPARING]

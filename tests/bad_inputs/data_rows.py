@@ -10,7 +10,7 @@ EVALUATE = "evaluate data --model model"
 PASS = (
     "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a .jsonl file or a folder of FlagEmbedding or Tevatron, "
     "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these), "
-    "example:faq, python:PACKAGE, paper:NAME, irds:ID, hf:OWNER/NAME or --pairs FILE"
+    "example:faq, python:PACKAGE, irds:ID, hf:OWNER/NAME, --pairs FILE or paper:NAME"
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -195,14 +195,6 @@ def hub(message: str, line: str) -> Bad:
 
 PUBLISHED = [
     *table("evaluate --model model", """
-paper:fiqua => paper:fiqua: no such data set; did you mean 'fiqa'? (known: nfcorpus, tripclick-head,
-    tripclick-torso, fiqa, antique, triviaqa, hotpotqa, fever)
-paper: => paper:: no such data set (known: nfcorpus, tripclick-head, tripclick-torso, fiqa, antique, triviaqa,
-    hotpotqa, fever)
-paper:FiQA => paper:FiQA: no such data set; did you mean 'fiqa'? (known: nfcorpus, tripclick-head, tripclick-torso,
-    fiqa, antique, triviaqa, hotpotqa, fever)
-paper:\x1b[2J => paper:\\x1b[2J: no such data set (known: nfcorpus, tripclick-head, tripclick-torso, fiqa, antique,
-    triviaqa, hotpotqa, fever)
 irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:../data => irds:../data: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no such data set; did you mean 'beir/fiqa'?
@@ -226,17 +218,6 @@ hf:a/\u202eb => hf:a/\\u202eb: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder
         write("pairs/train.jsonl", '{"query": "a", "pos": ["b"]}\n')),
     Bad("train hf:data/qrels --model model --out run",
         matching(r"hf:data/qrels, train: holds ids of queries \('query-id'\) and not their texts; .*")),
-    *table("data", """
-fetch => 'fetch': must be get; opera data alone lists the sets
-gett => 'gett': must be get; did you mean 'get'?; opera data alone lists the sets
-get => get: needs the name of a data set, such as nfcorpus (opera data lists them)
-get nfcorpus2 => paper:nfcorpus2: no such data set; did you mean 'nfcorpus'? (known: nfcorpus, tripclick-head,
-    tripclick-torso, fiqa, antique, triviaqa, hotpotqa, fever)
-get fiqa fever --out x => --out x: takes one data set, got 2
-get fiqa --out data => --out data: is not empty; pass a new folder
-get fiqa --out data/corpus.jsonl => --out data/corpus.jsonl: is a file; pass a folder
---out x => --out: needs a data set to write: opera data get NAME --out FOLDER
-    """),
 ]  # fmt: skip
 
 ROWS = [*CORPORA, *JUDGEMENTS, *FILES, *PUBLISHED]

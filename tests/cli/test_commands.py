@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import re
 import shutil
 import signal
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from opera.experiments.paper.tables import TABLES
 
 import opera
 from commands import QUICK, Opera
@@ -193,21 +191,6 @@ def test_the_command_line_and_python_show_a_warning_once(
     warning = "warning: {}: models of the family {} are used with a query prompt (model card of "
     assert capsys.readouterr().err.count(warning.format(bge, "bge-en")) == 1
     assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1
-
-
-def test_paper_prints_its_tables_and_notes(run_opera: Opera) -> None:
-    listed = run_opera("paper").stdout
-    assert all(table.name in listed and table.number in listed for table in TABLES)
-    assert [entry["table"] for entry in json.loads(run_opera("paper", "--json").stdout)] == [t.name for t in TABLES]
-    assert re.search(r"SP\.75 +│ +– │", run_opera("paper", "--table", "retention").stdout)
-    text = " ".join(run_opera("paper", "--table", "main").stdout.split())
-    assert "the paper: bge-large-en-v1.5" in text
-    assert "B: HotpotQA, Recall@20" in text
-    one = " ".join(run_opera("paper", "--table", "main", "--data", "fiqa").stdout.split())
-    assert "HotpotQA" not in one
-    assert "L: the average ranks" in one
-    records = json.loads(run_opera("paper", "--table", "reversed", "--json").stdout)
-    assert [r["paper"] for r in records if r["method"] == "SP" and r["measure"] == "NDCG@10"] == [0.491]
 
 
 def test_quickstart_spares_a_folder_of_the_users_own(run_opera: Opera, tmp_path: Path) -> None:

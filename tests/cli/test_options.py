@@ -8,7 +8,6 @@ import pytest
 import typer
 
 from opera.cli.options import as_given, collect_values, interruptible, is_main_process, load_training_data
-from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, ModelError, SettingError
 
 
@@ -83,15 +82,3 @@ def test_ctrl_c_prints_how_to_continue(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == "\nopera: interrupted; start again\n"
     with pytest.raises(ValueError, match="other"), interruptible(lambda: "never asked"):
         raise ValueError("other")
-
-
-def test_a_preset_goes_before_what_operas_recipes_have_of_the_papers() -> None:
-    for given in (
-        collect_values(["fiqa"], ["preset=release"], {}),
-        collect_values(["fiqa"], [], {"preset": "release"}),
-    ):
-        train = make_recipe(given).train
-        assert (train.global_batch_size, train.warmup_ratio) == (128, 0.05)
-        assert (train.max_steps, train.range) == (8000, (11, 100))
-    alone = make_recipe(collect_values(["fiqa"], [], {})).train
-    assert (alone.global_batch_size, alone.range) == (64, (10, 100))

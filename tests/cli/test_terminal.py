@@ -82,7 +82,7 @@ def test_a_traceback_holds_no_commands(run_opera: Opera, monkeypatch: pytest.Mon
         raise ValueError(EVIL)
 
     monkeypatch.setattr("opera.cli.load_extensions", fail)
-    done = run_opera("paper")
+    done = run_opera("report", "absent")
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback")
     assert done.stderr.endswith(f"ValueError: {printable(EVIL)}\n")

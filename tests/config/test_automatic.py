@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.config.automatic import AUTOMATIC, DEFAULTS, ModelKind, Situation, resolve
-from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 
 KINDS: list[ModelKind] = ["adapter", "static", "small", "large"]
@@ -52,22 +50,6 @@ def test_an_epoch_draws_every_query_once(
     per_epoch = math.ceil(queries / (batch * accumulation * processes))
     assert resolved.max_steps == math.ceil(epochs * per_epoch)
     assert resolved.epochs == epochs
-
-
-@pytest.mark.parametrize("processes", [1, 2, 8])
-def test_a_preset_splits_its_batch_over_the_processes(processes: int) -> None:
-    for preset, queries in (("paper", 64), ("release", 128)):
-        settings = make_recipe({"preset": preset}).train
-        resolved = resolve(settings, Situation(1000, "large", "cuda", processes))
-        assert resolved.queries_per_step(processes) == queries
-        assert resolved.precision == "fp16"
-
-
-def test_a_preset_takes_fp16_only_where_the_device_can() -> None:
-    preset, own = make_recipe({"preset": "paper"}).train, make_recipe({"preset": "paper", "precision": "auto"}).train
-    assert resolve(preset, Situation(1000, "large", "cpu")).precision == "auto"
-    assert resolve(own, Situation(1000, "large", "cuda")).precision == "auto"
-    assert resolve(TrainSettings(), Situation(1000, "large", "cuda")).precision == "auto"
 
 
 def test_the_page_has_the_numbers() -> None:

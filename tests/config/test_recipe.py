@@ -23,11 +23,8 @@ def test_defaults_of_methods_are_the_papers() -> None:
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
 
 
-def test_auto_is_the_default_method_and_the_papers_under_a_preset() -> None:
+def test_auto_is_the_default_method() -> None:
     assert make_recipe({}).method == make_recipe({"method": "Auto"}).method == DEFAULT_METHOD
-    assert (
-        make_recipe({"preset": "paper"}).method == make_recipe({"preset": "release", "method": "auto"}).method == "dp"
-    )
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from opera.core.errors import DataError, MissingExtraError
 from opera.data import RetrievalData, load_data
-from opera.data.catalogue import PAPER_SETS
 from opera.data.irds_source import find_splits
+from opera_paper.catalogue import PAPER_SETS
 
 BEIR = ["nfcorpus", "fiqa", "hotpotqa", "fever"]
 needs_ijson = pytest.mark.skipif(find_spec("ijson") is None, reason="ijson, which reads DPR's files, is not installed")

@@ -23,7 +23,7 @@ from opera.cli import EXAMPLES, main
 from opera.config.recipe import make_recipe, read_recipes
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
-from opera.core.errors import DataError, InputError, SettingError
+from opera.core.errors import InputError, SettingError
 from opera.core.files import check_folder, check_output
 from opera.core.paths import user_path
 from opera.core.terminal import printable
@@ -34,11 +34,11 @@ from opera.retrieval.prompts import as_setting
 
 COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ != "quickstart"]
 OPTIONS = [
-    "--model", "--out", "--method", "--steps", "--epochs", "--preset", "--batch-size", "--lr", "--seed", "--negatives",
+    "--model", "--out", "--method", "--steps", "--epochs", "--batch-size", "--lr", "--seed", "--negatives",
     "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
     "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
-    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--table", "--show", "-x",
-    "--help", "--version", "--help-settings", "--", "--scale", "--shard", "--table-only",
+    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--show", "-x",
+    "--help", "--version", "--help-settings", "--",
     "--lora", "--matryoshka", "--trainer",
 ]  # fmt: skip
 WORDS_GIVEN = [
@@ -73,8 +73,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
     """Run ``opera WORDS`` in this process; return its exit status and what it printed."""
     out, error = io.StringIO(), io.StringIO()
     patched = mock.patch.object(sys, "argv", ["opera", *words])
-    fetching = mock.patch("opera.experiments.paper.reproduce.load_data", side_effect=DataError("fetches nothing here"))
-    with patched, fetching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         try:
             main()
         except SystemExit as end:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -105,6 +106,12 @@ def check_surroundings() -> None:
         )
 
 
+@cache
+def installed_extensions() -> dict[str, str]:
+    """Find the modules that installed packages name, each with what names it, for messages."""
+    return {point.module: f"the package {point.name}" for point in entry_points(group=GROUP)}
+
+
 def load_extensions() -> None:
     """Import the modules that installed packages and ``OPERA_EXTENSIONS`` name.
 
@@ -116,7 +123,7 @@ def load_extensions() -> None:
             :func:`check_surroundings`.
     """
     check_surroundings()
-    modules = {point.module: f"the package {point.name}" for point in entry_points(group=GROUP)}
+    modules = installed_extensions()
     named = filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(",")))
     for name, namer in {**modules, **dict.fromkeys(named, EXTENSIONS)}.items():
         try:

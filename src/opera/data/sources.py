@@ -219,7 +219,9 @@ def find_source(text: str) -> DataSource:
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
     if found not in (None, "a file", "a folder"):
         problem = f"is {found}"
-    descriptions = [known.description for known in SOURCES]
+    extensions = [known for known in SOURCES if not isinstance(known, ShippedSource)]
+    shipped = [known for known in SOURCES if isinstance(known, ShippedSource)]
+    descriptions = [known.description for known in (*shipped, *extensions)]
     raise DataError(
         f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
     )

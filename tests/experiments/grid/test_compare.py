@@ -15,7 +15,7 @@ import pytest
 import opera
 from grids import finish_cell, planned
 from opera.cli.options import collect_values
-from opera.config.recipe import read_recipes, recipe_names
+from opera.config.recipe import recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.grid.compare import analyse_grid, check_baseline, grid_record, prepare_grid, write_grid_file
@@ -25,14 +25,14 @@ from opera.experiments.grid.run import Status
 Call = Callable[..., tuple[int, str, str]]
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("recipe", recipes_by_name())
 def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    given = read_recipes([recipe])
+    given = opera.recipe(recipe)
     axes, shared = grid_axes(collect_values([recipe], None, {}), None, [0])
     for name in ("negatives", "range", "relevant_grade", "noise", "noise_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
     status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
-    methods = [given["method"]] if "method" in given else ["ft", "dp" if "preset" in given else "denoise"]
+    methods = [given["method"]] if "method" in given else ["ft", "denoise"]
     assert [cell.values["method"] for cell in status.cells] == methods
     assert {cell.steps for cell in status.cells} == {given.get("max_steps")}
 

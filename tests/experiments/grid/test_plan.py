@@ -76,8 +76,6 @@ def test_a_recipes_axes_are_defaults_and_the_rest_is_shared() -> None:
     assert axes == GridAxes(methods=("ft", "dp"), seeds=(0, 1), steps=(10, 20))
     assert shared == {"learning_rate": 0.1, "k": 0.5}
     assert grid_axes({})[0] == GridAxes(methods=("ft", "denoise"), seeds=(0, 1, 2), steps=(None,))
-    assert grid_axes({"preset": "paper"})[0] == GridAxes(("ft", "dp"), (0, 1, 2), (32_000,))
-    assert grid_axes({"preset": "paper", "epochs": 3})[0].steps == (None,)
     assert grid_axes({"max_steps": 7})[0].steps == (7,)
 
 
