@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.recipe import PRESETS, make_recipe
+from opera.config.recipe import make_recipe, recipe
 from opera.core.arrays import FloatArray
 from opera.core.rng import generator
 from opera.methods.base import Plan
@@ -41,13 +41,13 @@ STAGES = (0, 500, 1000, 1500, 1999)
 REDRAWS = 400
 SEEDS = range(5)
 SETTINGS = DynamicSettings(
-    **{name: value for name, value in PRESETS["release"].items() if name in DynamicSettings.model_fields}
+    **{name: value for name, value in recipe("release").items() if name in DynamicSettings.model_fields}
 )
 
 
 def training_set() -> tuple[Prepared, TrainingSet]:
     """NFCorpus with the small static model, prepared as a run with the release's preset."""
-    trained = {"method": "dp", "preset": "release", "seed": 0, "max_steps": 400, "learning_rate": 1e-3}
+    trained = {**recipe("release", methods=["dp"]), "seed": 0, "max_steps": 400, "learning_rate": 1e-3}
     quiet = {"logging_steps": 1000, "save_steps": 10**6, "per_device_train_batch_size": BATCH}
     prepared = load_and_check(load_world("nfcorpus"), MODEL, make_recipe({**trained, **quiet, "negatives": "random"}))
     return prepared, build_training_set(prepared)

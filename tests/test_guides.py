@@ -89,9 +89,9 @@ def test_a_block_that_is_not_run_says_why(page: str) -> None:
     [
         ("```python\nassert 1 == 2\n```\n", "assert|^$"),
         ('=== "Python"\n\n    ```python\n    a = 1\n    if a:\n        assert a == 2\n    ```\n', "assert|^$"),
-        ("```bash\nopera data --nonsense\n```\n", "nonsense"),
+        ("```bash\nopera inspect --nonsense\n```\n", "nonsense"),
         ("```console\n$ opera --version\nnothing like it\n```\n", "not printed"),
-        ("<!-- not run: needs a network -->\n```bash\nopera data --nonsense\n```\n", "nonsense"),
+        ("<!-- not run: needs a network -->\n```bash\nopera inspect --nonsense\n```\n", "nonsense"),
         ("```bash\nrm -r .\n```\n", "not run here"),
         ('```csv title="a.csv"\nx\n```\n\n```bash\ncat b.csv\n```\n', "page.md:5"),
     ],

@@ -37,9 +37,6 @@ COMMANDS = {
     "compare": f"data --model model --methods ft --seeds 0 {QUICK} --out grid",
     "report": "run --out report.html",
     "inspect": "data --model model",
-    "paper": "--table main",
-    "data": "",
-    "reproduce": "main --scale small --data nfcorpus=data --model model --methods ft --out again --plan",
     "quickstart": "--help",
 }
 

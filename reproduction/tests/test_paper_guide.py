@@ -21,6 +21,7 @@ import opera_paper.extension  # registers the recipes
 from documents import ROOT, find, parse
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
+from opera.config.trainer import is_trainer_field
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
@@ -115,7 +116,8 @@ def problem(token: str) -> str | None:
             parse_measures([token])
         elif "=" in token:
             ((name, value),) = parse_assignments([token]).items()
-            assert any(takes(field, value) for field in fields(name)), "no setting takes that value"
+            known = any(takes(field, value) for field in fields(name))
+            assert known or is_trainer_field(name), "no setting takes that value"
         elif "." in token:
             assert token in OURS, "no such file in a run folder"
         else:

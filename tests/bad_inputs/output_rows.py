@@ -71,7 +71,6 @@ data => --out data: is not empty and holds no grid; give an empty or a new folde
     Bad("train files --model model --out files/qrels", f"--out files/qrels: {LIES} files{DATA}",
         write("files/train.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}\n')),
     Bad("compare tables --model model --out tables/grid", f"--out tables/grid: {LIES} tables{DATA}", TABLES),
-    Bad("data get hf:tables --out tables/beir", f"--out tables/beir: {LIES} tables{DATA}", TABLES),
     Bad(f"{COMPARE} run", "--out run: is not empty and holds no grid; give an empty or a new folder", with_run),
     Bad(f"{COMPARE} out", "--out out: is a named pipe; pass a folder", pipe("out")),
     Bad(f"{COMPARE} out", "--out out: is a link to nothing; pass a folder", link("out", "absent")),

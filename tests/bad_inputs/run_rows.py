@@ -221,10 +221,6 @@ GRIDS = [
         Bad(COMPARE, wrong("grid/grid.json", reason), with_grid, write("grid/grid.json", text))
         for reason, text in (
             ("model: Field required", '{"settings": {}}'),
-            ("data: Input should be a valid dictionary", '{"model": "model", "settings": {}, "data": []}'),
-            ("data: '../x' is no folder inside the grid's", '{"model": "model", "settings": {}, "data": {"../x": {}}}'),
-            ("data: '\\x00' is no folder inside the grid's",
-             '{"model": "model", "settings": {}, "data": {"\\u0000": {}}}'),
             ("cells: '../../etc' is no folder inside the grid's",
              '{"model": "model", "settings": {}, "cells": ["../../etc"]}'),
             ("settings: Input should be a valid dictionary", '{"model": "m", "settings": []}'),

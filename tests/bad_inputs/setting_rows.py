@@ -173,7 +173,7 @@ temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (oper
     recipe("seed: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
     recipe(b"seed: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
     Bad("train data --model model --config fiqua --out run",
-        "--config fiqua: no such file, and OPERA has no recipe of that name; did you mean 'fiqa'?"),
+        "--config fiqua: no such file, and no recipe has that name; did you mean 'fiqa'?"),
     Bad("compare data --model model --config fiqa --config r.yaml --out grid",
         "--config r.yaml: max_steps: must be a whole number, got 'many'", write("r.yaml", "max_steps: many")),
     recipe("document_prompt: 5", "document_prompt: must be text, got 5"),

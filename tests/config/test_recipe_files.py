@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from documents import parse
-from opera.config.recipe import make_recipe, override, recipe, recipe_path, recipes_by_name, register_recipes
+from opera.config.recipe import make_recipe, override, recipe, recipe_path, recipes_by_name
 from opera.core.errors import SettingError
+from opera.core.registry import register_recipes
 
 
 def test_a_name_is_operas_recipe_wherever_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +85,9 @@ def test_the_table_of_models_says_what_their_recipes_hold() -> None:
 
 def test_named_recipes_serve_several_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "named.yaml").write_text("k: 0.5\ntemperature: 0.02\n")
-    monkeypatch.setattr("opera.config.recipe.RECIPE_FOLDERS", [])
+    folders: list[Path] = []
+    monkeypatch.setattr("opera.core.registry.RECIPE_FOLDERS", folders)
+    monkeypatch.setattr("opera.config.recipe.RECIPE_FOLDERS", folders)
     register_recipes(tmp_path)
     assert recipe("named", methods=["ft"]) == {"temperature": 0.02}
     assert recipe("named", methods=["ft", "sp"]) == recipe("named") == {"k": 0.5, "temperature": 0.02}

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bad_inputs.table import snapshot
 from fuzzing import BYTES, VALUES, only_refusals, spoilt, workplace
 from opera.cli import EXAMPLES, main
-from opera.config.recipe import make_recipe, read_recipes
+from opera.config.recipe import make_recipe, recipe
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
 from opera.core.errors import InputError, SettingError
@@ -119,7 +119,7 @@ def test_a_spoilt_recipe_after_a_good_one_is_merged_or_named(content: bytes) -> 
     refused: tuple[str, ...] = ()
     with workplace({"recipe.yaml": content}) as folder:
         try:
-            assert "temperature" in read_recipes(["fiqa", folder / "recipe.yaml"])
+            assert "max_query_length" in recipe("models/bge-m3", folder / "recipe.yaml")
         except SettingError as error:
             refused = error.lines
         assert all(line.startswith(f"--config {folder}") and line.isprintable() for line in refused)

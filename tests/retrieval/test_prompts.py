@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from backbones import write_backbone
-from opera.config.recipe import make_recipe, read_recipes, recipe_names
+from opera.config.recipe import make_recipe, recipe, recipes_by_name
 from opera.config.yaml import parse_assignments
 from opera.core.errors import ModelError, SettingError
 from opera.data import load_data
@@ -191,11 +191,11 @@ def test_families_are_known_by_what_the_configuration_says(tmp_path: Path) -> No
 
 
 def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
-    names = [name for name in recipe_names() if name.startswith("models/")]
+    names = [name for name in recipes_by_name() if name.startswith("models/")]
     known = {name: family_of(name, None) for name in names}
     assert {name for name, family in known.items() if family is None} == {"models/minilm", "models/static"}
     for name, family in known.items():
-        encoding = make_recipe(read_recipes([name])).train
+        encoding = make_recipe(recipe(name)).train
         prompts = {role: getattr(encoding, f"{role}_prompt") or "" for role in ("query", "document")}
         assert prompts == (family.prompts if family else {"query": "", "document": ""}), name
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)

@@ -86,9 +86,7 @@ GRID = """{
   },
   "cells": [
     "x/ft/steps10/seed0"
-  ],
-  "data": {},
-  "scale": null
+  ]
 }
 """
 

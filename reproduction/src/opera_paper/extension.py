@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opera.config.recipe import register_recipes
+from opera.core.registry import register_recipes
 from opera.data import RetrievalData, register_source
 from opera_paper.catalogue import PREFIX, find_set
 

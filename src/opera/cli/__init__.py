@@ -36,7 +36,6 @@ from opera.cli.options import (
 from opera.cli.quickstart import quickstart
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
-from opera.config.recipe import MOVED
 from opera.config.training import TrainSettings
 from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.processes import signals_as_interrupt
@@ -58,6 +57,8 @@ TYPER_RULES = {
 
 def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     """Say which argument is wrong, the rule, its value, and where to look."""
+    from opera.config.recipe import MOVED
+
     hint = f"see {'opera' if error.ctx is None else error.ctx.command_path} --help"
     options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
     value = _value_of(options, arguments)
@@ -132,6 +133,7 @@ def _options(
     ] = False,
 ) -> None:
     """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
+    load_extensions()
 
 
 for command, example in EXAMPLES.items():
@@ -162,7 +164,6 @@ def _run() -> NoReturn:
     )
     try:
         check_launcher()
-        load_extensions()
         # process 1 of a container is sent SIGTERM in vain if it has no handler; of several
         # processes, none may outlive the signal while it waits for the others
         with nullcontext() if several_processes() else signals_as_interrupt():

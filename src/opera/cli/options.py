@@ -326,7 +326,7 @@ def collect_values(
         unknown_name,
         with_full_names,
     )
-    from opera.methods import AUTO, DEFAULT_METHOD
+    from opera.methods import AUTO
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if "trainer" in given:
@@ -340,8 +340,7 @@ def collect_values(
         )
     values = {**assigned, **given}
     method = str(values.get("method") or recipe(*config or []).get("method", AUTO))
-    named = [label.partition(":")[0] for label in listed(method)]
-    methods = [DEFAULT_METHOD if name.lower() == AUTO else name for name in named]
+    methods = [label.partition(":")[0] for label in listed(method)]
     return override(recipe(*config or [], methods=methods), values)
 
 

@@ -16,6 +16,7 @@ from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
 from opera.core.paths import expand_user, kind_of_place
+from opera.core.registry import RECIPE_FOLDERS
 from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.core.terminal import shortened
 from opera.data.pairs import TrainingPairs
@@ -226,16 +227,6 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 
-RECIPE_FOLDERS = [Path(__file__).parents[1] / "recipes"]
-"""Where recipes with a name are found: OPERA's own, then those of extensions."""
-
-
-def register_recipes(folder: Path) -> None:
-    """Make the recipes of a folder known by name: ``fiqa`` is ``FOLDER/fiqa.yaml``."""
-    if folder not in RECIPE_FOLDERS:
-        RECIPE_FOLDERS.append(folder)
-
-
 def recipes_by_name() -> dict[str, Path]:
     """Find the recipes that have a name, such as ``models/bge-m3``, in order of their names."""
     found = {
@@ -302,7 +293,9 @@ def recipe(
 def _for_methods(values: Mapping[str, Any], methods: Iterable[str]) -> dict[str, Any]:
     """Leave out the settings that none of the methods has."""
     classes: list[type[Settings]] = [TrainSettings]
-    classes += [method_named(name).settings_class for name in methods]
+    for name in methods:
+        method = method_named(DEFAULT_METHOD if name.lower() == AUTO else name)
+        classes.append(method.settings_class)
     known = {"method"}.union(*(owner.model_fields for owner in classes))
     return {name: value for name, value in values.items() if name in known}
 

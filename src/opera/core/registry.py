@@ -23,6 +23,9 @@ NUMBA_SETTINGS = Path(".numba_config.yaml")
 """numba reads this file in the current folder; it can name the folder from which numba loads
 compiled code."""
 
+RECIPE_FOLDERS = [Path(__file__).parents[1] / "recipes"]
+"""Where recipes with a name are found: OPERA's own, then those of extensions."""
+
 T = TypeVar("T")
 
 
@@ -81,6 +84,12 @@ class Registry(dict[str, T]):
                 f"unknown {self.kind} '{shortened(name)}'{near} (known: {', '.join(self.names)})"
             )
         return self[known]
+
+
+def register_recipes(folder: Path) -> None:
+    """Make the recipes of a folder known by name: ``fiqa`` is ``FOLDER/fiqa.yaml``."""
+    if folder not in RECIPE_FOLDERS:
+        RECIPE_FOLDERS.append(folder)
 
 
 def _origin(thing: Any) -> tuple[str, str]:

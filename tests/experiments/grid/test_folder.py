@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -27,8 +24,8 @@ def write_grid_file(out: Path, *given: Any, **more: Any) -> None:
     folder.write_grid_file(out, grid_record(out, *given, **more))
 
 
-def opened_grid(out: Path, *given: Any, shard: str | None = None) -> AbstractContextManager[None]:
-    return folder.opened_grid(out, grid_record(out, *given), shard)
+def opened_grid(out: Path, *given: Any) -> AbstractContextManager[None]:
+    return folder.opened_grid(out, grid_record(out, *given))
 
 
 def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
@@ -73,62 +70,3 @@ def test_the_cells_of_all_calls_are_kept(tmp_path: Path) -> None:
     for methods in (["ft", "dp"], ["dp", "sp"]):
         write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
     assert [cell.split("/")[1] for cell in GridRecord.read(tmp_path).cells] == ["ft", "dp", "sp"]
-
-
-def test_shards_run_at_the_same_time_and_never_beside_the_whole_grid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
-    cells = planned(tmp_path)
-    opened = partial(opened_grid, tmp_path, "one", {}, cells)
-    with opened(shard="1-of-2"), opened(shard="2-of-2"):
-        assert GridRecord.read(tmp_path).cells == [str(cell.folder.relative_to(tmp_path)) for cell in cells]
-        with pytest.raises(RunFolderError, match="runs this part of the grid"), opened(shard="1-of-2"):
-            pass
-        with pytest.raises(RunFolderError, match="runs this part of the grid"), opened():
-            pass
-    with opened(), pytest.raises(RunFolderError, match="runs this grid"), opened(shard="1-of-2"):
-        pass
-    with opened():
-        pass
-
-
-def test_shards_may_start_at_the_same_moment(tmp_path: Path) -> None:
-    """Threads stand for processes: a lock belongs to an open file, and each opens its own."""
-    shards, together = 6, Barrier(6)
-
-    def run(number: int, out: Path) -> None:
-        together.wait()
-        cells = planned(out, methods=["ft"], seeds=[number])
-        with opened_grid(out, "one", {}, cells, shard=f"{number + 1}-of-{shards}"):
-            together.wait()
-
-    for attempt in range(3):
-        out = tmp_path / str(attempt)
-        with ThreadPoolExecutor(shards) as pool:
-            for done in [pool.submit(run, number, out) for number in range(shards)]:
-                done.result()
-        assert {cell.split("/")[-1] for cell in GridRecord.read(out).cells} == {
-            f"seed{number}" for number in range(shards)
-        }
-        assert {path.name for path in out.iterdir()} == {"grid.json", ".shards"}
-
-
-def test_a_shard_of_another_grid_is_refused_though_nothing_has_run(tmp_path: Path) -> None:
-    with opened_grid(tmp_path, "one", {}, [], shard="1-of-2"):
-        with (
-            pytest.raises(RunFolderError, match="holds a grid with model 'one'"),
-            opened_grid(tmp_path, "two", {}, [], shard="2-of-2"),
-        ):
-            pass
-        assert GridRecord.read(tmp_path).model == "one"
-
-
-def test_data_sets_keep_settings_of_their_own(tmp_path: Path) -> None:
-    write_grid_file(tmp_path, "one", {}, data={"x": {"range": "10:100"}})
-    write_grid_file(tmp_path, "one", {}, data={"y": {"range": "10:200"}})
-    (cell, *_) = planned(tmp_path)
-    finish_cell(cell)
-    check_grid_folder(tmp_path, "one", {}, data={"x": {"range": [10, 100]}, "z": {"range": "1:5"}})
-    with pytest.raises(RunFolderError, match="with settings range=10:200 on y; this call has range=10:100; give"):
-        check_grid_folder(tmp_path, "one", {}, data={"y": {"range": "10:100"}})

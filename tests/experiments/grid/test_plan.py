@@ -10,7 +10,7 @@ from grids import planned
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.core.settings import Settings, setting
-from opera.experiments.grid.plan import GridAxes, GridPart, grid_axes, parse_method, plan_grid, plan_parts
+from opera.experiments.grid.plan import GridAxes, grid_axes, parse_method, plan_grid
 from opera.methods import METHODS
 
 
@@ -134,17 +134,3 @@ def test_without_steps_each_data_set_decides(tmp_path: Path) -> None:
         planned(tmp_path, methods=["ft", "ft:epochs=5"])
     with pytest.raises(SettingError, match="epochs=5 and max_steps=10"):
         planned(tmp_path, shared={"epochs": 5})
-
-
-def test_parts_of_a_grid_have_axes_and_settings_of_their_own(tmp_path: Path) -> None:
-    parts = [
-        GridPart("paper:one", "one", GridAxes(("ft", "sp"), (0, 1), (20,)), {"range": "10:100", "negatives": "hard"}),
-        GridPart("there", "two", GridAxes(("sp:k=0.5",), (0, 1), (40,)), {"relevant_grade": 3}),
-    ]
-    cells = plan_parts(parts, tmp_path)
-    assert [str(cell.folder.relative_to(tmp_path)) for cell in cells] == [
-        "one/ft/steps20/seed0", "one/sp/steps20/seed0", "two/sp,k=0.5/steps40/seed0",
-        "one/ft/steps20/seed1", "one/sp/steps20/seed1", "two/sp,k=0.5/steps40/seed1",
-    ]  # fmt: skip
-    assert cells[2].data == "there"
-    assert cells[2].values == {"relevant_grade": 3, "method": "sp", "k": 0.5, "max_steps": 40, "seed": 0}

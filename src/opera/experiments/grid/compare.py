@@ -80,6 +80,7 @@ def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
 
 def write_grid_file(out: Path, record: GridRecord) -> None:
     """Write ``grid.json``, with the cells of earlier calls kept."""
+    out.mkdir(parents=True, exist_ok=True)
     if (earlier := grid_in(out)) is not None:
         cells = list(dict.fromkeys([*earlier.cells, *record.cells]))
         record = record.model_copy(update={"cells": cells})
@@ -93,7 +94,7 @@ def opened_grid(out: Path, record: GridRecord) -> Iterator[None]:
     RunFolderError is raised if another process runs the grid, or has started another grid here in
     the meantime.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)  # where the lock lies
     with sole_use(out, "runs this grid"):
         check_grid_folder(out, record)
         write_grid_file(out, record)
