@@ -13,7 +13,7 @@ import numpy as np
 
 from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
-from opera.config.training import TEST_FRACTION, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
@@ -194,7 +194,6 @@ def _drawn(
         own = draw_missing_splits(
             graded,
             seed=settings.seed,
-            test_fraction=TEST_FRACTION,
             future=settings.future,
             needs_dev=needs_dev,
         )
