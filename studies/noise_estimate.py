@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from opera.training_set.noise import add_false_positives, random_candidates
 
 import opera
 from opera.training_set.documents import DocumentPool
-from opera.training_set.noise import add_false_positives, random_candidates
 from page import RESULTS, ROOT, fill, need, table_lines
 
 MODEL = "../shared/models/potion-base-4m"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -187,15 +188,17 @@ def _run(
 
 def _fetched(planned: Reproduction, cells: Sequence[Cell]) -> list[str]:
     """Fetch and load the data sets of the cells; under torchrun the main process goes first."""
-    from opera.experiments.paper.reproduce import fetch_sets
+    from opera.experiments.paper.reproduce import fetch_sets, write_noisy_sets
 
-    names = {cell.data_name for cell in cells}
-    if not several_processes():
-        return fetch_sets(planned.sources, names)
-    from opera.retrieval.device import join_processes
+    with ExitStack() as stack:
+        if several_processes():
+            from opera.retrieval.device import join_processes
 
-    with join_processes().main_process_first():
-        return fetch_sets(planned.sources, names)
+            stack.enter_context(join_processes().main_process_first())
+        names = {cell.data_name for cell in cells}
+        notes = fetch_sets(planned.sources, names)
+        write_noisy_sets(planned, names)
+    return notes
 
 
 def _left_out(planned: Reproduction) -> list[str]:

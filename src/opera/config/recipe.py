@@ -310,8 +310,17 @@ def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> st
     return f"{applies}; this run's method is {method.name}"
 
 
+REMOVED = dict.fromkeys(
+    ("noise", "noise_grade", "noise_share"),
+    "opera-paper noise adds wrong pairs to a data set",
+)
+"""What to use instead of settings that are gone, by name."""
+
+
 def unknown_name(name: str, known: Iterable[str]) -> str:
     """Say that ``name`` is no setting, and what to use instead."""
+    if name in REMOVED:
+        return f"'{name}' is no longer a setting: {REMOVED[name]}"
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))

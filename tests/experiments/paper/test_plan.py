@@ -45,7 +45,7 @@ def test_every_row_has_its_cells_and_no_cell_is_without_a_row(table: PaperTable,
         recipe, (method, settings) = make_recipe(by_place[name, label, steps].values).flat(), row_method(table, row)
         assert set_of_row(row).name == name
         assert not row.steps or steps == plan.steps(row.steps)
-        assert {**recipe, **settings, "method": method, "preset": preset, "noise": table.noise} == recipe
+        assert {**recipe, **settings, "method": method, "preset": preset} == recipe
     assert {tuple(place) for _, *place in plan.trained} == set(by_place)
 
 
@@ -88,8 +88,9 @@ def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
     release = settings_of("main", preset="release")
     assert release.data_settings(PAPER_SETS["fiqa"])["range"] == "11:100"
     assert "range" not in release.data_settings(PAPER_SETS["nfcorpus"])
-    noisy = settings_of("denoising").data_settings(PAPER_SETS["antique"])
-    assert (noisy["noise"], noisy["noise_grade"]) == ("grade", 2)
+    noisy = settings_of("denoising")
+    assert noisy.data_settings(PAPER_SETS["antique"])["relevant_grade"] == 3
+    assert {cell.data for cell in noisy.cells} == {str(Path("grid", "antique-noisy"))}
 
 
 def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:

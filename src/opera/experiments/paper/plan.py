@@ -60,9 +60,7 @@ METHODS_BY_LABEL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
 
-NOISY = {"antique": "antique-noisy"}
-"""Recipes with the false positives of Table 7."""
-OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_grade")
+OF_DATA = ("max_steps", "negatives", "range", "relevant_grade")
 """What a data set's recipe decides; preset and model have the rest."""
 PAPERS_QWEN3 = ("trainer",)
 """What the paper's own recipe of Qwen3 adds to the model's."""
@@ -147,6 +145,10 @@ class Reproduction:
                 raise SettingError(*(f"{name}: {reason}" for name, reason in left.items()))
         return {name: entry.source for name, entry in known.items()}
 
+    def source_of_cells(self, name: str) -> str:
+        """Where cells read a data set: for noisy labels, from a folder with wrong pairs."""
+        return str(self.out / f"{name}-noisy") if self.table.noisy else self.sources[name]
+
     @cached_property
     def left_out(self) -> dict[str, str]:
         """Why data sets of the table are left out, though not by name."""
@@ -190,7 +192,7 @@ class Reproduction:
         for (at, steps), own in sorted(labels.items()):
             shared = {k: v for k, v in self.by_set[names[at]].items() if k != "max_steps"}
             axes = GridAxes(tuple(own), self.seeds, (steps,))
-            parts.append(GridPart(self.sources[names[at]], names[at], axes, shared))
+            parts.append(GridPart(self.source_of_cells(names[at]), names[at], axes, shared))
         return parts
 
     @cached_property
@@ -207,8 +209,7 @@ class Reproduction:
 
     def data_settings(self, entry: PaperSet) -> dict[str, Any]:
         """All settings on a data set: preset, its recipe, the model's, the scale's, the user's."""
-        noisy = self.table.noise == "grade"
-        recipe = read_recipes([NOISY[entry.name] if noisy else entry.name], self.preset)
+        recipe = read_recipes([entry.name], self.preset)
         values = {"preset": self.preset, **{n: recipe[n] for n in OF_DATA if n in recipe}}
         values = override(values, self._model_settings())
         if self.small:

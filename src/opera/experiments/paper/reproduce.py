@@ -17,7 +17,12 @@ from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
 from opera.data.irds_source import stored_at
 from opera.data.names import PUBLISHED
 from opera.experiments.analysis import Group
-from opera.experiments.grid.compare import check_grid_folder, opened_grid, prepare_cells
+from opera.experiments.grid.compare import (
+    check_grid_folder,
+    opened_grid,
+    prepare_cells,
+    write_grid_file,
+)
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.preview import Timing, time_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -58,7 +63,8 @@ def preview(
     Fetches and writes nothing; returns notes besides.
     """
     check_folder_and_model(plan)
-    here = [cell for cell in cells if is_here(cell.data)]
+    own = plan.sources.values()
+    here = [c for c in cells if is_here(c.data) and (c.data in own or Path(c.data).is_dir())]
     notes = fetch_sets(plan.sources, {cell.data_name for cell in here})
     status = prepare_cells(here, jobs)
     timings = time_grid(status, plan.model) if isinstance(locate_model(plan.model), Path) else {}
@@ -112,6 +118,19 @@ def fetch_sets(sources: Mapping[str, str], only: Collection[str]) -> list[str]:
     cannot = f"{len(missing)} of {len(sources)} data sets cannot be had; {', '.join(advice)}"
     reasons = [f"{name}: {reason}" for name, reason in missing.items()]
     raise DataError(*reasons, *([cannot] if advice else []))
+
+
+def write_noisy_sets(plan: Reproduction, only: Collection[str]) -> None:
+    """Write the folders with wrong pairs that the cells read, unless they are there."""
+    from opera_paper.noise import WRONG_PAIRS, add_wrong_pairs, write_noisy
+
+    for name in only if plan.table.noisy else ():
+        folder, lowest = Path(plan.source_of_cells(name)), PAPER_SETS[name].relevant_grade
+        if not (folder / WRONG_PAIRS).is_file():
+            data = load_data(plan.sources[name])
+            noisy = add_wrong_pairs(data, "grade", None, 0, grade=lowest - 1)
+            write_grid_file(plan.out, plan.record)  # so that the folder is known as a grid's
+            write_noisy(*noisy, folder)
 
 
 def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list[str]:
@@ -214,7 +233,7 @@ def _notes(
         notes.append(SMALL)
     first = {name: own[0].record.data for (name, *_), own in reversed([*runs.items()])}
     for name in plan.sources:
-        if name in first and first[name].counts:
+        if name in first and first[name].counts and not plan.table.noisy:
             entry = PAPER_SETS[name]
             if differing := count_notes(entry, entry.differing_counts(first[name].counts, {})):
                 notes += [*differing, *(f"{name}: {note}" for note in first[name].notes)]
