@@ -27,11 +27,11 @@ def find(name: str) -> object:
     raise AttributeError(name)
 
 
-def parse(arguments: list[str]) -> dict[str, Any]:
-    """Read a command line as ``opera`` does, without running it."""
+def parse(arguments: list[str], app: typer.Typer = app) -> dict[str, Any]:
+    """Read the words after ``opera``, or after the command of another app, without running them."""
     commands: Any = typer.main.get_command(app)
     name, *rest = arguments
-    assert name in commands.commands, f"there is no opera {name}"
+    assert name in commands.commands, f"there is no command {name}"
     try:
         return dict(commands.commands[name].make_context(name, rest).params)
     except typer.Exit:  # an option such as --help-settings, which is all there is to do

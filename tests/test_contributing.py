@@ -24,7 +24,7 @@ from opera.core.errors import DataError, SettingError
 from opera.data import Qrels
 from opera.data.sources import SOURCES
 from opera.methods import METHODS, method_named
-from opera.methods.contract import check_method
+from opera.methods.testing import check_method
 from opera.retrieval.measures import OWN_MEASURES, Ranking, parse_measures, per_query
 from opera.training import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.training_set import negatives  # noqa: F401 - as above
@@ -93,7 +93,7 @@ def test_every_section_registers_its_example() -> None:
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 20.0])
-def test_the_method_keeps_the_contract(sharpness: float, example: Example) -> None:
+def test_the_method_passes_the_checks(sharpness: float, example: Example) -> None:
     softmax = example("A method")["SoftmaxSampling"]
     check_method(softmax, softmax.settings_class.parse({"sharpness": sharpness}))
 

@@ -1,5 +1,6 @@
-"""The fixtures of the product's tests, for these too."""
+"""The fixtures of the product's tests."""
 
-from conftest import _libraries_are_not_garbage, _own_cache, beir, static_model
+from __future__ import annotations
 
-__all__ = ["_libraries_are_not_garbage", "_own_cache", "beir", "static_model"]
+from conftest import *  # noqa: F403
+from conftest import _libraries_are_not_garbage, _own_cache, _signals_as_on_a_terminal  # noqa: F401

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from opera.core.registry import load_extensions
 
 if TYPE_CHECKING:
+    from opera.config.recipe import recipe as recipe
     from opera.core.errors import DataError as DataError
     from opera.core.errors import InputError as InputError
     from opera.core.errors import ModelError as ModelError
@@ -48,6 +49,7 @@ _HOMES = {
     "compare": "opera.experiments.grid.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
+    "recipe": "opera.config.recipe",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
     "PairPruning": "opera.training.pair_pruning",
@@ -83,6 +85,7 @@ __all__ = [
     "mine",
     "pairs",
     "push",
+    "recipe",
     "report",
     "score",
     "search",

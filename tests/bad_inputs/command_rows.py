@@ -232,17 +232,6 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
 --set metric_for_best_model=best => unknown measure 'best'; did you mean 'SetR@10'? (known: retrieved_ideal_nDCG,
     and those of https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
     """),
-    *table("theory", """
---noise 1.5 => noise: must be less than 1, got 1.5
---noise nan => noise: must be a finite number, got nan
---auc inf => auc: must be a finite number, got inf
---noise 0.2 --auc 0 => auc: must be greater than 0, got 0.0
---set gamma=1 => unknown setting 'gamma' (opera theory --help lists all)
---set noise=0.1 => --set noise: has an option of its own, --noise; use that
---set repeats=10000000000 => repeats: must be less than or equal to 1000000, got 10000000000
---set concentration=.inf => concentration: must be a finite number, got inf
---set documents=true => documents: must be a whole number, got True
-    """),
     *table("quickstart", """
 --out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --out q --seed -1 => --seed: must be greater than or equal to 0, got '-1'; see opera quickstart --help

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from opera.experiments.paper.tables import TABLES
 
 import opera
 from commands import QUICK, Opera
-from opera.experiments.paper.tables import TABLES
 from opera.retrieval.search import CorpusSearch
 from opera.runs.folder import Run
 
@@ -193,16 +193,6 @@ def test_the_command_line_and_python_show_a_warning_once(
     warning = "warning: {}: models of the family {} are used with a query prompt (model card of "
     assert capsys.readouterr().err.count(warning.format(bge, "bge-en")) == 1
     assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1
-
-
-def test_theory_prints_a_table(run_opera: Opera) -> None:
-    small = ["--auc", "0.8", "--set", "repeats=20", "--set", "documents=20"]
-    done = run_opera("theory", "--noise", "0.3", *small)
-    assert "0.656" in done.stdout or "0.657" in done.stdout, done.stderr
-    records = json.loads(run_opera("theory", *small, "--json").stdout)["points"]
-    assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
-    assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
-    assert "--set noise: has an option of its own" in run_opera("theory", "--set", "noise=0.2").stderr
 
 
 def test_paper_prints_its_tables_and_notes(run_opera: Opera) -> None:

@@ -22,7 +22,7 @@ from opera.runs.folder import Run
 
 COMMANDS = [
     "train", "evaluate", "score", "mine", "pairs", "search",
-    "compare", "report", "inspect", "theory", "paper", "data", "quickstart",
+    "compare", "report", "inspect", "paper", "data", "quickstart",
 ]  # fmt: skip
 
 

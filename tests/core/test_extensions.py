@@ -69,7 +69,7 @@ def test_ctrl_c_while_one_is_imported(
     write_module: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_module(slow_extension="raise KeyboardInterrupt")
-    monkeypatch.setattr(sys, "argv", ["opera", "theory"])
+    monkeypatch.setattr(sys, "argv", ["opera", "report"])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130
@@ -88,7 +88,7 @@ class TestWhereTheyAreLoaded:
             _ = opera.load_data
 
     def test_by_every_command(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        monkeypatch.setattr(sys, "argv", ["opera", "theory"])
+        monkeypatch.setattr(sys, "argv", ["opera", "report"])
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 2

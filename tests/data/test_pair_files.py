@@ -96,8 +96,8 @@ def test_listed_pairs_leave_train_and_dev_and_never_test(make_beir: Callable[...
     assert judged(left, "test") == judged(data, "test")
     dropped = len({listed[0], listed[1], *every_of_a_query})
     assert left.notes[-1] == (
-        f"{dropped} of the {len(rows)} pairs of {tmp_path / 'list.csv'} are left out of train and dev; 1 are of test, "
-        "which stays as it is"
+        f"{dropped} pairs of train and dev are left out, for the {len(rows)} of {tmp_path / 'list.csv'}; "
+        "1 are of test, which stays as it is"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_list_that_leaves_out_nothing_or_everything_is_refused(
         with pytest.raises(DataError, match=f"{path}: {wrong} of train"):
             without_pairs(data, [path])
     path.write_text("query_id,doc_id\n")
-    assert without_pairs(data, [path]).notes[-1].startswith("0 of the 0 pairs")
+    assert without_pairs(data, [path]).notes[-1].startswith("0 pairs of train and dev")
 
 
 def test_several_lists_are_left_out_together(make_beir: Callable[..., Path], tmp_path: Path) -> None:

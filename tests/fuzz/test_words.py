@@ -27,13 +27,12 @@ from opera.core.errors import DataError, InputError, SettingError
 from opera.core.files import check_folder, check_output
 from opera.core.paths import user_path
 from opera.core.terminal import printable
-from opera.diagnostics.theory import World
 from opera.experiments.grid.plan import grid_axes, plan_grid
 from opera.methods import METHODS
 from opera.retrieval.measures import parse_measures, ranking_depth
 from opera.retrieval.prompts import as_setting
 
-COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ not in ("theory", "quickstart")]
+COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ != "quickstart"]
 OPTIONS = [
     "--model", "--out", "--method", "--steps", "--epochs", "--preset", "--batch-size", "--lr", "--seed", "--negatives",
     "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
@@ -167,14 +166,6 @@ def test_settings(values: Mapping[str, Any]) -> None:
     json.dumps(flat, allow_nan=False)
     again = {name: value for name, value in flat.items() if value is not None}
     assert make_recipe(again).flat() == flat
-
-
-@given(st.dictionaries(st.sampled_from([*World.model_fields, "gamma"]), HOSTILE, max_size=4))
-def test_settings_of_the_simulation(values: Mapping[str, Any]) -> None:
-    try:
-        World.parse(values)
-    except InputError as error:
-        check_words(error)
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=12), max_size=3))

@@ -216,7 +216,7 @@ def test_denoise_goes_on_doubting_where_a_training_is_resumed_for_more_steps() -
 
 
 def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
-    """check_method's test of frequencies has no visits; here half of the pairs are doubted."""
+    """check_draws has no visits; here half of the pairs are doubted."""
     pairs, visits, _ = world(300, 0.5)
     counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
     for seed in range(200):

@@ -178,6 +178,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> 
             queries_of_split, documents = texts(part, split)
             assert all(not queries_of_split & other for other, _ in trained)
             assert all(not documents & other for _, other in trained)
+    assert not texts(drawn, "test")[0] & texts(drawn, "dev")[0], "λ is chosen on other queries than test's"
     assert any("another data set holds out left train" in note for note in drawn.notes)
     held_out = sum(len(part.held_out.doc_rows) for part in each_set(drawn) if part.held_out is not None)
     assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
@@ -188,6 +189,27 @@ def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path:
     path.write_text("query_id,doc_id\nb,copy\n")
     train = without_pairs(data, [path]).split("train")
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
+
+
+def test_a_list_of_wrong_pairs_drops_copies_in_other_sets(data: RetrievalData, tmp_path: Path) -> None:
+    pairs = {"x": {"copy": 1}, "y": {"f0": 1}}
+    second = RetrievalData.from_dicts(
+        "second", corpus=CORPUS, queries={"x": "t0w2  t0w3", "y": "t0w5"}, qrels={"train": pairs}
+    )
+    path = tmp_path / "wrong.csv"
+    path.write_text("query_id,doc_id\ntoy/a,toy/positive\n")
+    left = without_pairs(combine([data, second]), [path])
+    train = left.split("train")
+    assert not {"toy/a", "second/x"} & {*left.queries.ids(train.query_rows[train.query_index])}
+    assert {"toy/b", "second/y"} <= {*left.queries.ids(train.query_rows[train.query_index])}
+
+
+def test_a_note_counts_test_queries_that_train_in_another_set(data: RetrievalData) -> None:
+    second = RetrievalData.from_dicts(
+        "second", corpus=CORPUS, queries=QUERIES, qrels={"train": {"q4": {"f4": 1}, "q9": {}}, "test": {"a": {"f1": 1}}}
+    )
+    notes = prepare_data(combine([data, second]), make_recipe({"guard": False})).drawn.notes
+    assert any(note.startswith("toy: 1 of test's 4 queries train too") for note in notes)
 
 
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:

@@ -1,14 +1,28 @@
-"""The command ``opera-paper``."""
+"""The command ``opera-paper``: prints what the other modules compute."""
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
+from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
 
 import opera
+from opera.data import check_stays_out
+from opera_paper import align, reproduce
+from opera_paper.catalogue import PAPER_SETS, find_set
+from opera_paper.noise import NEEDS, WRONG_PAIRS, add_wrong_pairs, write_noisy
+from opera_paper.plan import Reproduction
+from opera_paper.tables import TABLES, PaperTable, find_table, our_measure
+from opera_paper.theory import AUCS, NOISES, SimulationSettings, as_records, as_table, grid
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,6 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+AT_ONCE, AT_ONCE_WITH_OURS = 9, 3
+"""Measures side by side: of the paper alone, and with ours."""
+FILE_WIDTH = 160
+
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @app.callback()
@@ -23,49 +42,285 @@ def _about() -> None:
     """Reproduce the tables of the OPERA paper (COLM 2026)."""
 
 
-@app.command()
-def noise(
+@app.command(name="table", epilog="Example: opera-paper table main")
+def table_(
+    name: Annotated[str | None, typer.Argument(help="which table; omit to list them")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="only this data set")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Print a table of the paper, or list all of them."""
+    if name is None:
+        listing = [{"table": t.name, "number": t.number, "what": t.what} for t in TABLES]
+        _print(listing, _rich_table(listing), json_)
+        return
+    table = find_table(name)
+    rows = align.paper_alone(align.rows_of(table, data))
+    if json_:
+        _print_json(align.as_records(table, rows, with_grid=False))
+    else:
+        print_table(Console(), table, rows, None, [])
+
+
+@app.command(name="data", epilog="Example: opera-paper data nfcorpus")
+def data_(
+    name: Annotated[str | None, typer.Argument(help="fetch this data set; omit to list all")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the paper's data sets, or fetch one and compare its counts with Table 8."""
+    if name is not None:
+        entry = find_set(name)
+        loaded = opera.load_data(entry.source)
+        counts = loaded.with_relevant_grade(entry.relevant_grade).counts()
+        note = entry.count_note(loaded) or "all counts are those of Table 8"
+        record = {"source": entry.source, "counts": counts, "note": note}
+        listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
+        _print(record, f"{entry.source}: {listed}\n{note}", json_)
+        return
+    records = [
+        {
+            "name": entry.name,
+            "in the paper": entry.title,
+            **entry.table_counts,
+            "to fetch": decimal(entry.download_bytes) if entry.download_bytes else "on request",
+            "licence": entry.licence,
+        }
+        for entry in PAPER_SETS.values()
+    ]
+    _print(records, _rich_table(records), json_)
+
+
+@app.command(
+    name="reproduce",
+    epilog="Example: opera-paper reproduce main --scale small --data nfcorpus=my-beir-folder",
+)
+def reproduce_(
+    name: Annotated[str, typer.Argument(help="a table of opera-paper table", metavar="TABLE")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="only this data set; NAME=FOLDER reads your copy; repeatable"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="default reproduce-TABLE")] = None,
+    scale: Annotated[str, typer.Option("--scale", help="full, or small: MiniLM and few steps")] = "full",
+    model: Annotated[str | None, typer.Option("--model", help="instead of the table's")] = None,
+    methods: Annotated[str | None, typer.Option("--methods", help="only these of its methods: ft,dp")] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="default 0,1,2, or 0 if small")] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="paper, or release: settings of the authors' release")
+    ] = "paper",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting of all runs: key=value; repeatable")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="how many runs to train at once")] = 1,
+    plan: Annotated[bool, typer.Option("--plan", help="print the commands of opera that it runs, and stop")] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="train nothing; compare what is finished")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Train what a table of the paper needs, and print our figures beside the paper's.
+
+    Finished runs are not repeated, so the same command continues.
+    """
+    table = find_table(name)
+    planned = Reproduction(
+        table=table,
+        out=out or Path(f"reproduce-{table.name}{'' if scale == 'full' else f'-{scale}'}"),
+        scale=scale,
+        given_model=model,
+        preset=preset,
+        only_methods=None if methods is None else tuple(_listed(methods)),
+        given_seeds=None if seeds is None else tuple(_seeds(seeds)),
+        given_settings=dict(_assignment(text) for text in set_ or []),
+        given_data=None if data is None else [word for text in data for word in _words(text)],
+    )
+    if plan:
+        runs = sum(len(call.methods) for call in planned.calls) * len(planned.seeds)
+        hours = planned.hours_on_a100s
+        record = {"commands": planned.commands(), "runs": runs, "hours_on_eight_a100s": hours}
+        end = f"{runs} runs; add --plan to a command for its time on this machine"
+        if not planned.small:
+            end += f"; on eight A100s about {hours:,.0f} hours of training (Table 5)"
+        _print(record, "\n".join([*planned.commands(), end]), json_)
+        return
+    failed: list[str] = []
+    if not table_only:
+        for note in reproduce.check_data(planned):
+            print(f"note: {note}", file=sys.stderr)
+        failed = reproduce.run_reproduction(planned, jobs)
+    results = reproduce.collect_results(planned)
+    text = StringIO()
+    _print_results(Console(file=text, width=FILE_WIDTH), results)
+    paths = reproduce.write_results(results, text.getvalue())
+    if json_:
+        _print_json(results.as_dict())
+    else:
+        _print_results(Console(), results)
+        print("\n".join(map(str, paths)))
+    if failed:
+        print("opera-paper: error:", "\n".join(failed), file=sys.stderr)
+        sys.exit(1)
+
+
+@app.command(name="noise", epilog="Example: opera-paper noise my-data --share 0.3 --kind random --out noisy")
+def noise_(
     data: Annotated[str, typer.Argument(help="a data set, as for opera train", metavar="DATA")],
-    kind: Annotated[str, typer.Option(help="random, hard, clicks, neighbour or grade")],
-    out: Annotated[Path, typer.Option(help="a new folder", metavar="FOLDER")],
-    share: Annotated[
-        float | None, typer.Option(help="share of a split's pairs that is wrong afterwards: 0.3")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="the base model, whose ranking hard and clicks draw from")
-    ] = None,
-    grade: Annotated[
-        int | None, typer.Option(help="kind grade: the lowest grade that becomes relevant")
-    ] = None,
+    kind: Annotated[str, typer.Option("--kind", help=", ".join(NEEDS))],
+    out: Annotated[Path, typer.Option("--out", help="a new folder", metavar="FOLDER")],
+    share: Annotated[float | None, typer.Option("--share", help="share of a split's pairs that will be wrong")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="whose ranking hard and clicks draw from")] = None,
+    grade: Annotated[int | None, typer.Option("--grade", help="of kind grade: lowest grade of a wrong pair")] = None,
     relevant_grade: Annotated[
         int | None,
-        typer.Option(min=1, help="lowest grade that is relevant; default 1, or one above --grade"),
+        typer.Option("--relevant-grade", min=1, help="lowest relevant grade; default 1, or one above --grade"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the draws")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="seed of the draws")] = 0,
 ) -> None:
     """Add wrong pairs to train and dev, and write the data as a BEIR folder."""
-    from opera.data import check_stays_out
-    from opera_paper.noise import WRONG_PAIRS, add_wrong_pairs, write_noisy
-
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise opera.RunFolderError(f"--out {out}: is not an empty folder; give a new one")
     check_stays_out(out, "--out", data, folder=True)
     noisy, wrong = add_wrong_pairs(
-        opera.load_data(data), kind, share, seed, model=model, grade=grade,
-        relevant_grade=relevant_grade,
-    )  # fmt: skip
+        opera.load_data(data), kind, share, seed, model=model, grade=grade, relevant_grade=relevant_grade
+    )
     write_noisy(noisy, wrong, out)
     print(*noisy.notes, f"{out / WRONG_PAIRS} lists the wrong pairs; next:", sep="\n")
     print(f"  opera train {out} --model {model or 'MODEL'} --out run")
 
 
+@app.command(epilog="Example: opera-paper theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5")
+def theory(
+    noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
+    auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="seed of every random draw")] = 0,
+    json_: JsonOption = False,
+) -> None:
+    """When does pruning help? Theorem 1 next to a simulation with OPERA's own methods."""
+    values = dict(assignment.partition("=")[::2] for assignment in set_ or [])
+    for name in values.keys() & {"noise", "auc", "seed"}:
+        raise opera.SettingError(f"--set {name}: use the option --{name}")
+    settings = SimulationSettings.parse({**values, "seed": seed})
+    points = grid(settings, noise or NOISES, auc or AUCS)
+    _print({"points": as_records(points)}, as_table(points), json_)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _words(text: str) -> list[str]:
+    return [text] if "=" in text else _listed(text)
+
+
+def _seeds(text: str) -> list[int]:
+    if not all(part.isdecimal() for part in _listed(text)) or not _listed(text):
+        raise opera.SettingError(f"--seeds: must be whole numbers such as 0,1,2, got {text!r}")
+    return [int(part) for part in _listed(text)]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise opera.SettingError(f"--set {text}: must be key=value")
+    return name, value
+
+
+def _print_results(console: Console, results: reproduce.Reproduced) -> None:
+    plan = results.plan
+    print_table(console, plan.table, results.rows, Path(plan.model).name, results.notes)
+
+
+def print_table(
+    console: Console,
+    table: PaperTable,
+    rows: Sequence[align.ComparedRow],
+    model: str | None,
+    notes: Sequence[str],
+) -> None:
+    """Print a table of the paper; with the name of our ``model``, our figures beside it."""
+    console.print(f"{table.number}: {table.what}", style="bold")
+    console.print(f"the paper: {table.model}" + (f"; ours: {model}" if model else ""))
+    measures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    at_once = AT_ONCE_WITH_OURS if model else AT_ONCE
+    for start in range(0, len(measures), at_once):
+        block = measures[start : start + at_once]
+        heads = ["data", "queries", "method", "steps"]
+        for name in block:
+            unit = "points" if our_measure(name) else "difference"
+            heads += [f"{name}\npaper", "\nours", f"\n{unit}"] if model else [name]
+        cells = []
+        for row in rows:
+            steps = row.row.steps if row.steps is None else row.steps
+            line = [row.row.data, row.row.part, row.row.method, f"{steps:,}" if steps else ""]
+            for name in block:
+                line += _figures(row.figures.get(name), name, with_ours=bool(model))
+            cells.append(line)
+        used = [i for i in range(len(heads)) if i >= 4 or any(line[i] for line in cells)]
+        grid = Table(*(heads[i] for i in used), box=None, pad_edge=False)
+        for line in cells:
+            grid.add_row(*(line[i] for i in used))
+        console.print(grid)
+    sets = {row.row.data for row in rows}
+    of_data = [note for data, note in table.data_notes.items() if data in sets]
+    for note in [*of_data, *table.notes, *notes]:
+        console.print(note)
+
+
+def _figures(figure: align.ComparedFigure | None, name: str, with_ours: bool) -> list[str]:
+    """The paper's figure; with ours, also our mean ± standard deviation and the difference."""
+    if figure is None:
+        return [""] * (3 if with_ours else 1)
+    cells = [_number(figure.paper, name)]
+    if with_ours:
+        ours = figure.missing if figure.mean is None else _number(figure.mean, name)
+        spread = "" if figure.sd is None else f" ± {_number(figure.sd, name)}"
+        difference = figure.difference
+        cells += [ours + spread, "" if difference is None else f"{difference:+.1f}"]
+    return cells
+
+
+def _number(value: float | None, name: str) -> str:
+    if value is None:
+        return "–"
+    if name == "queries":
+        return f"{value:g}"
+    return f"{value:.{3 if our_measure(name) and abs(value) < 1 else 2}f}"
+
+
+def _rich_table(records: Sequence[dict[str, Any]]) -> Table:
+    grid = Table(*(name.replace("_", " ") for name in records[0]), box=None, pad_edge=False)
+    for record in records:
+        shown = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in record.values())
+        grid.add_row(*shown)
+    return grid
+
+
+def _print(record: Any, text: str | Table, as_json: bool) -> None:
+    if as_json:
+        _print_json(record)
+    elif isinstance(text, str):
+        print(text)
+    else:
+        Console(highlight=False).print(text)
+
+
+def _print_json(record: Any) -> None:
+    print(json.dumps(record, indent=2, ensure_ascii=False))
+
+
 def main() -> None:
     """Run the command line; wrong input ends with one message and exit status 2."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("opera").setLevel(logging.INFO)
     try:
         app(prog_name="opera-paper")
     except opera.OperaError as error:
         print("opera-paper: error:", "\n".join(error.lines), file=sys.stderr)
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
-        print("\nopera-paper: interrupted", file=sys.stderr)
+        print("\nopera-paper: interrupted; the same command continues", file=sys.stderr)
         sys.exit(130)

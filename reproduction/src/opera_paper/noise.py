@@ -172,9 +172,7 @@ def _drawn(
         "random": lambda query, doc: rng.integers(n_docs),
         "hard": lambda query, doc: ranking[query][rng.integers(*HARD)],
         "clicks": lambda query, doc: ranking[query][rng.choice(DEPTH, p=by_rank)],
-        "neighbour": lambda query, doc: np.clip(
-            doc + rng.choice([-1, 1]) * rng.integers(1, NEAR + 1), 0, n_docs - 1
-        ),
+        "neighbour": lambda query, doc: np.clip(doc + rng.choice([-1, 1]) * rng.integers(1, NEAR + 1), 0, n_docs - 1),
     }
     count = round(share / (1 - share) * len(right))
     unusable = {-1, *data.corpus.empty_rows().tolist()}
@@ -194,9 +192,7 @@ def _drawn(
     return np.array(sorted(wrong.values()), dtype=np.int64).reshape(-1, 2)
 
 
-def _judged_below(
-    judged: Qrels, grade: int, data: RetrievalData, known: set[int]
-) -> NDArray[np.int64]:
+def _judged_below(judged: Qrels, grade: int, data: RetrievalData, known: set[int]) -> NDArray[np.int64]:
     """Return the pairs judged ``grade`` or higher that are not relevant, as :func:`_drawn`."""
     queries = judged.query_rows[judged.query_index]
     wrong = (judged.grades >= grade) & ~np.isin(judged.doc_rows, data.corpus.empty_rows())

@@ -23,7 +23,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from opera.cli.compare import compare, report
-from opera.cli.data import data
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
@@ -34,11 +33,10 @@ from opera.cli.options import (
     several_processes,
     with_options,
 )
-from opera.cli.paper import paper, theory
 from opera.cli.quickstart import quickstart
-from opera.cli.reproduce import reproduce
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
+from opera.config.recipe import MOVED
 from opera.config.training import TrainSettings
 from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.processes import signals_as_interrupt
@@ -66,6 +64,8 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     if value is not None and hasattr(error, "message") and error.message:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    if hasattr(error, "possibilities") and name in MOVED:
+        return f"{error.option_name}: {MOVED[name]}"
     if hasattr(error, "possibilities") and name in TrainSettings.model_fields:
         return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
     message = (
@@ -112,10 +112,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
-    theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5",
-    paper: "--table main",
-    data: "get nfcorpus",
-    reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",
     quickstart: "--out quickstart",
 }
 

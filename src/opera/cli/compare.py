@@ -57,7 +57,7 @@ def compare(
         typer.Option(
             "--methods",
             help="comma-separated, settings after colons: ft,sp:k=0.5,dp; default the recipe's, "
-            "else ft,denoise (ft,dp with a preset)",
+            "else ft,denoise",
         ),
     ] = None,
     seeds: Annotated[

@@ -24,7 +24,7 @@ from opera.cli.options import (
 from opera.cli.results import labels_sentence
 from opera.cli.screen import Screen, flat, number_of
 from opera.core.arguments import MOST
-from opera.core.intervals import FEW_QUERIES, few_queries, signed
+from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
     from opera.diagnostics.duplicates import Duplicates, NearDuplicate
@@ -54,7 +54,7 @@ def inspect(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", help="also rows left out, similarities, duplicates, what pruning would keep"
+            "--all", help="also rows left out, counts, similarities, duplicates with their texts"
         ),
     ] = False,
     train: Annotated[
@@ -101,7 +101,6 @@ def print_inspection(
         _print_skipped(screen, inspection)
         _print_counts(screen, inspection)
         _print_similarities(screen, inspection)
-        _print_retentions(screen, inspection)
         _print_duplicates(screen, inspection)
     if inspection.suspicious:
         screen.heading(
@@ -117,7 +116,7 @@ def print_inspection(
     elif listed is not None:
         screen.lines("\nAfter training: too few pairs to say which look false; nothing is listed")
     if not everything:
-        screen.lines("\n--all: similarities, duplicates with their texts, what pruning would keep")
+        screen.lines("\n--all: counts, similarities, duplicates with their texts")
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -223,43 +222,13 @@ def _print_similarities(screen: Screen, inspection: Inspection) -> None:
         noise = (
             f"Hard for this model: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs "
             "have a document that scores no better than a random one: wrong labels, or relevance "
-            "that this model does not see. Wrong labels close to the query are not counted.\n"
-            "Across queries: another pair is more similar than a random pair of any query and "
-            f"document with probability {quality.pooled_auc:.3f}. The single threshold of static "
-            "pruning depends on this."
+            "that this model does not see. Wrong labels close to the query are not counted."
         )
     screen.lines(
         "Within a query: its labelled document is closer than a random one with probability "
         f"{quality.auc:.3f} (AUC). Each was ranked among at least {quality.pool:,} positives of "
         "other queries.",
         noise,
-    )
-
-
-def _print_retentions(screen: Screen, inspection: Inspection) -> None:
-    screen.heading("\nWhat static pruning (sp, sp+cbs) would keep, if the hard pairs are wrong")
-    screen.table(
-        ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain"),
-        [
-            (
-                f"{row.k:g}",
-                f"{row.kept_pairs:,}",
-                f"{row.lost_queries:.1%}",
-                f"{row.lowest:.3f}",
-                f"{row.precision:.3f}",
-                signed(row.gain, 4),
-            )
-            for row in inspection.retentions
-        ],
-        words=0,
-    )
-    screen.lines(
-        "True pairs: their estimated share among those kept. Gain: estimated change of the "
-        "similarity that training\nlearns from, beside training on all pairs (E of Theorem 1, "
-        "docs/paper.md). Both assume that the estimated\nnoise is random. For comparison: "
-        f"{inspection.quality.true_share:.3f} of all pairs are true, and dp gains "
-        f"{signed(inspection.dynamic_gain, 4)}.",
-        "The gain ignores coverage: weigh it against the lost queries.",
     )
 
 

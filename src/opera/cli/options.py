@@ -122,7 +122,7 @@ MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 _DATA = (
     "BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
-    "example:faq, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs"
+    "example:faq, python:PACKAGE, irds:ID, or hf:OWNER/NAME; or give --pairs"
 )
 DataArgument = Annotated[str | None, typer.Argument(help=_DATA, metavar="DATA")]
 RunOrData = Annotated[
@@ -322,10 +322,11 @@ def collect_values(
     from opera.config.recipe import (
         ADAPT_ARGUMENTS,
         override,
-        read_recipes,
+        recipe,
         unknown_name,
         with_full_names,
     )
+    from opera.methods import AUTO, DEFAULT_METHOD
 
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if "trainer" in given:
@@ -338,7 +339,10 @@ def collect_values(
             f"given twice, by its own option and by --set: {', '.join(sorted(twice))}"
         )
     values = {**assigned, **given}
-    return override(read_recipes(config or [], values.get("preset")), values)
+    method = str(values.get("method") or recipe(*config or []).get("method", AUTO))
+    named = [label.partition(":")[0] for label in listed(method)]
+    methods = [DEFAULT_METHOD if name.lower() == AUTO else name for name in named]
+    return override(recipe(*config or [], methods=methods), values)
 
 
 def as_given(line: str, arguments: list[str]) -> str:

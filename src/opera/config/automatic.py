@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from opera.config.training import TrainSettings
 from opera.core.settings import resolved
@@ -119,19 +119,8 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
             "warmup_ratio": defaults.warmup_ratio if warmup is None else warmup,
             "temperature": settings.temperature or defaults.temperature,
             "per_device_train_batch_size": per_device,
-            "precision": preset_precision(settings, situation.model, situation.device),
         }
     )
-
-
-def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> Any:
-    """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has
-    fp16.
-    """
-    has_transformer, given = model in TRANSFORMERS, "precision" in settings.model_fields_set
-    if settings.preset and has_transformer and device == "cuda" and not given:
-        return "fp16"
-    return settings.precision
 
 
 def automatic_rate(situation: Situation) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
@@ -62,13 +62,6 @@ class OptimisationSettings(Settings):
     Automatic values come from :func:`opera.config.automatic.resolve`.
     """
 
-    preset: Literal["paper", "release"] | None = setting(
-        None,
-        "settings of the paper's text or of the authors' release, where no others are given; "
-        "auto: none",
-        "docs/paper.md",
-        flag="--preset",
-    )
     epochs: float | None = setting(
         None,
         "passes over the training queries, instead of max_steps; auto: from the data and the model",

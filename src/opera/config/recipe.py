@@ -4,7 +4,7 @@ read from files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,6 @@ from opera.methods import (
     AUTO,
     DEFAULT_METHOD,
     METHODS,
-    PRESET_METHOD,
     Method,
     PairScores,
     Plan,
@@ -31,73 +30,9 @@ from opera.methods import (
 )
 from opera.methods.mixed import MixedMethod, Mixture
 
-PRESET_LEARNING_RATE = 1e-6
-"""Of bge-large-en-v1.5 over 32,000 steps (Appendix C.2)."""
-
-_BOTH: dict[str, Any] = {
-    "max_steps": 32_000,
-    "learning_rate": PRESET_LEARNING_RATE,
-    "temperature": 0.02,
-    "train_group_size": 2,
-    "mask_known_positives": False,
-    "guard": False,
-    "k": 0.25,
-    "alpha_start": 2.0,
-    "alpha_end": 5.0,
-    "r_start": 0.25,
-    "beta_start": 5.0,
-    "beta_end": 5.0,
-    "v_start": 0.25,
-    "v_end": 0.5,
-    "threshold": "global",
-    "rho": 0.25,
-    "delta": 0.875,
-}
-"""Table 9's most frequent number of steps, Appendix C.2, and what both do not state as
-docs/paper.md has it.
-"""
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {
-        **_BOTH,
-        "global_batch_size": 64,
-        "warmup_ratio": 0.0,
-        "corpus_text": "title_text",
-        "query_score": "loss",
-        "update_interval": 1,
-        "query_weighting": "pairs",
-    },
-    "release": {
-        **_BOTH,
-        "global_batch_size": 128,
-        "warmup_ratio": 0.05,
-        "trainer": {"weight_decay": 0.01},
-        "corpus_text": "text",
-        "prune_before_mining": True,
-        "query_score": "similarity",
-        "update_interval": "epoch",
-        "query_weighting": "uniform",
-    },
-}
-"""Settings by preset. Those of a method apply to the methods that have them.
-
-:func:`opera.config.automatic.resolve` adds what the machine decides: fp16 on CUDA.
-"""
-
-_DIFFERENT = {
-    name
-    for name in PRESETS["paper"].keys() | PRESETS["release"].keys()
-    if PRESETS["paper"].get(name) != PRESETS["release"].get(name)
-} - {"trainer"}
-"""What the two presets are about: the settings that they set differently, or one of them alone."""
-_PAPERS_ALONE = {"trainer"}
-"""What the paper's recipes hold besides, and the release's do not: accumulation, for Qwen3
-(Appendix C.3).
-"""
-
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
-"""Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a
-recipe file.
+"""Settings that say the same in two ways; a setting that is given replaces
+both of a recipe file.
 """
 
 
@@ -106,38 +41,6 @@ def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dic
     named = {name for name, value in given.items() if value is not None}
     replaced = {name for same in ALTERNATIVES if same & named for name in same - named}
     return {name: value for name, value in values.items() if name not in replaced}
-
-
-def fitted_to_preset(recipe: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
-    """Fit a recipe of the paper's to a preset: leave to the preset what the two presets set
-    differently.
-
-    The release's ranks of hard negatives are a Python slice, which begins one rank later (paper.md,
-    row 13).
-    """
-    if preset not in PRESETS:
-        return dict(recipe)
-    left = _DIFFERENT | _PAPERS_ALONE if preset == "release" else _DIFFERENT
-    values = {name: value for name, value in recipe.items() if name not in left}
-    if preset == "release" and "range" in values:
-        low, _, high = str(values["range"]).partition(":")
-        values["range"] = f"{int(low) + 1}:{high}"
-    return values
-
-
-def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Put the settings of the preset that ``values`` names behind those given; without a preset,
-    return the values.
-
-    Args:
-        values: settings by their full names.
-        known: every setting of the run: those of training and those of its method.
-    """
-    preset = without_replaced(PRESETS.get(str(values.get("preset")), {}), values)
-    merged = {**{name: value for name, value in preset.items() if name in known}, **values}
-    if isinstance(values.get("trainer"), Mapping) and "trainer" in preset:
-        merged["trainer"] = {**preset["trainer"], **values["trainer"]}
-    return merged
 
 
 ADAPT_ARGUMENTS = (
@@ -214,8 +117,6 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any
     of the method's.
 
-    ``preset`` supplies those that are not given.
-
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one,
             values out of range, settings that contradict each other, settings of another method.
@@ -224,11 +125,10 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
     if name.lower() == AUTO:
-        name = PRESET_METHOD if values.get("preset") else DEFAULT_METHOD
+        name = DEFAULT_METHOD
     method = method_named(name)
     kinds: tuple[type[Settings], ...] = (TrainSettings, method.settings_class)
     known = {name: kind for kind in kinds for name in kind.model_fields}
-    values = with_preset(values, known)
     mistakes = [_misplaced(name, method, known) for name in values if name not in known]
     built: list[Any] = []
     for kind in kinds:
@@ -310,80 +210,105 @@ def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> st
     return f"{applies}; this run's method is {method.name}"
 
 
-REMOVED = dict.fromkeys(
-    ("noise", "noise_grade", "noise_share"),
-    "opera-paper noise adds wrong pairs to a data set",
-)
-"""What to use instead of settings that are gone, by name."""
+MOVED = {
+    "preset": "is a recipe now: --config paper, or --config release; both come with the package "
+    "opera-paper (pip install ./reproduction)",
+    **dict.fromkeys(
+        ("noise", "noise_grade", "noise_share"),
+        "is no longer a setting: opera-paper noise adds wrong pairs to a data set",
+    ),
+}
+"""Settings of earlier versions, and what to use instead."""
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
     """Say that ``name`` is no setting, and what to use instead."""
-    if name in REMOVED:
-        return f"'{name}' is no longer a setting: {REMOVED[name]}"
+    if name in MOVED:
+        return f"'{name}' {MOVED[name]}"
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 
-HOME = Path(__file__).parents[1] / "recipes"
-"""The folder of OPERA's own recipes, within the package."""
+RECIPE_FOLDERS = [Path(__file__).parents[1] / "recipes"]
+"""Where recipes with a name are found: OPERA's own, then those of extensions."""
 
 
-def recipe_names() -> list[str]:
-    """List OPERA's own recipes: ``fiqa``, ``models/bge-m3``, ..."""
-    return sorted(
-        path.relative_to(HOME).with_suffix("").as_posix() for path in HOME.rglob("*.yaml")
-    )
+def register_recipes(folder: Path) -> None:
+    """Make the recipes of a folder known by name: ``fiqa`` is ``FOLDER/fiqa.yaml``."""
+    if folder not in RECIPE_FOLDERS:
+        RECIPE_FOLDERS.append(folder)
+
+
+def recipes_by_name() -> dict[str, Path]:
+    """Find the recipes that have a name, such as ``models/bge-m3``, in order of their names."""
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for folder in RECIPE_FOLDERS
+        for path in folder.rglob("*.yaml")
+    }
+    return dict(sorted(found.items()))
 
 
 def recipe_path(source: str | Path) -> Path:
     """Return the file of a recipe.
 
     Args:
-        source: a name of :func:`recipe_names`, or a file; a file whose name is also a recipe's is
-            given as ``./NAME``.
+        source: a name of :func:`recipes_by_name`, or a file; a file whose name is also a recipe's
+            is given as ``./NAME``.
 
     Raises:
         SettingError: if there is neither.
     """
-    text = expand_user(source, "--config")
-    if text in recipe_names():
-        return HOME / f"{text}.yaml"
+    text, named = expand_user(source, "--config"), recipes_by_name()
+    if text in named:
+        return named[text]
     if kind_of_place(Path(text)) is None:
         raise SettingError(
-            f"--config {shortened(text)}: no such file, and OPERA has no recipe of that name"
-            f"{nearest(text, recipe_names())}"
+            f"--config {shortened(text)}: no such file, and no recipe has that name"
+            f"{nearest(text, named)}"
         )
     return Path(text)
 
 
-def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> dict[str, Any]:
-    """Read recipes and merge their settings, under their full names; a later recipe replaces
-    settings of earlier ones.
+def recipe(
+    *sources: str | Path | Mapping[str, Any], methods: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Read recipes and merge their settings; a later recipe replaces settings of earlier ones.
 
-    OPERA's own recipes of data sets hold the paper's settings. Beside a preset they leave to it
-    what it is about: :func:`opera.config.recipe.fitted_to_preset`. Files of users stay as they
-    are.
+        opera.adapt("my-data", model="BAAI/bge-m3", out="run", **opera.recipe("models/bge-m3"))
 
     Args:
-        sources: what :func:`recipe_path` takes.
-        preset: the preset that is given besides; ``None`` for that of the recipes, if one names it.
+        sources: names of recipes, such as ``models/bge-m3``, YAML files, or settings.
+        methods: the methods that train: of recipes with a name, settings that only other methods
+            have are left out. ``None`` leaves out nothing.
+
+    Returns:
+        Settings by their full names, as :func:`opera.adapt` and :func:`opera.compare` take them.
 
     Raises:
         SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of
             their bounds.
     """
-    read: list[tuple[bool, dict[str, Any]]] = []
+    merged: dict[str, Any] = {}
     for source in sources:
+        if isinstance(source, Mapping):
+            merged = override(merged, with_full_names(source))
+            continue
         path = recipe_path(source)
         values = _checked(read_recipe(path), f"--config {shortened(str(source))}")
-        read.append((path.parent == HOME, values))
-        preset = preset or values.get("preset")
-    merged: dict[str, Any] = {}
-    for ours, values in read:
-        merged = override(merged, fitted_to_preset(values, preset) if ours else values)
+        if methods is not None and path in recipes_by_name().values():
+            values = _for_methods(values, methods)
+        merged = override(merged, values)
     return merged
+
+
+def _for_methods(values: Mapping[str, Any], methods: Iterable[str]) -> dict[str, Any]:
+    """Leave out the settings that none of the methods has."""
+    classes: list[type[Settings]] = [TrainSettings]
+    classes += [method_named(name).settings_class for name in methods]
+    known = {"method"}.union(*(owner.model_fields for owner in classes))
+    return {name: value for name, value in values.items() if name in known}
 
 
 def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -15,17 +15,12 @@ from opera.core.errors import RunFolderError
 from opera.core.reading import read_json
 
 LOCK_FILE = ".running"
-TURN_FILE = ".opening"
 PATIENCE = 2.0
 """Seconds to wait for a process that is about to end, such as a worker of one that was killed."""
-LONGEST_TURNS = 120.0
-"""Seconds to wait for the short turns of all others."""
 
 
 @contextmanager
-def sole_use(
-    folder: Path, what: str, file: str = LOCK_FILE, patience: float | None = None
-) -> Iterator[None]:
+def sole_use(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder, which must exist, for this process. The system releases it when the process
     ends, however it ends.
 
@@ -33,14 +28,12 @@ def sole_use(
         folder: the folder.
         what: what the process does there, for the message to others, such as ``"trains into this
             folder"``.
-        file: name of the lock.
-        patience: seconds to wait for another process; :data:`PATIENCE` unless given.
 
     Raises:
         RunFolderError: if another process holds the folder; the message names it.
     """
-    path = folder / file
-    lock = _acquired(path, patience)
+    path = folder / LOCK_FILE
+    lock = _acquired(path)
     try:
         path.write_text(
             json.dumps({"process": os.getpid(), "host": socket.gethostname(), "what": what})
@@ -51,12 +44,7 @@ def sole_use(
         lock.release()
 
 
-def own_turn(folder: Path) -> AbstractContextManager[None]:
-    """Hold a folder for a moment: processes that start together do so one after another."""
-    return sole_use(folder, "opens this folder", TURN_FILE, LONGEST_TURNS)
-
-
-def refuse_in_use(folder: Path, patience: float | None = None) -> None:
+def refuse_in_use(folder: Path) -> None:
     """Refuse a folder that another process holds. Writes nothing; removes the lock that a killed
     process left.
 
@@ -65,23 +53,14 @@ def refuse_in_use(folder: Path, patience: float | None = None) -> None:
     """
     path = folder / LOCK_FILE
     if path.is_file():
-        lock = _acquired(path, patience)
+        lock = _acquired(path)
         with suppress(OSError):  # a folder that may not be written is refused elsewhere
             path.unlink()
         lock.release()
 
 
-def in_use(folder: Path) -> bool:
-    """Whether another process holds a folder, without waiting for it to end."""
-    try:
-        refuse_in_use(folder, patience=0)
-    except RunFolderError:
-        return True
-    return False
-
-
-def _acquired(path: Path, patience: float | None) -> FileLock:
-    lock = FileLock(path, timeout=PATIENCE if patience is None else patience)
+def _acquired(path: Path) -> FileLock:
+    lock = FileLock(path, timeout=PATIENCE)
     try:
         lock.acquire()
     except Timeout:

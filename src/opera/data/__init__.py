@@ -1,6 +1,7 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources they are read from."""
 
 from opera.core.cache import cache_folder
+from opera.data.irds_source import load_irds_splits
 from opera.data.loading import load_all, load_data
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
@@ -24,6 +25,7 @@ __all__ = [
     "files_read",
     "load_all",
     "load_data",
+    "load_irds_splits",
     "load_python",
     "register_source",
 ]

@@ -151,17 +151,18 @@ Firsts = Sequence[tuple[int, int]]
 """The first row of the queries, and of the documents, of each set."""
 
 
+def moved(qrels: Qrels, query: int, document: int) -> Qrels:
+    """Return a set's qrels in the rows of all; given are the first rows of its texts there."""
+    return replace(
+        qrels,
+        query_rows=qrels.query_rows + np.int32(query),
+        doc_rows=qrels.doc_rows + np.int32(document),
+    )
+
+
 def _joined_qrels(qrels: Sequence[Qrels | None], firsts: Firsts) -> Qrels | None:
-    moved = [
-        replace(
-            own,
-            query_rows=own.query_rows + np.int32(query),
-            doc_rows=own.doc_rows + np.int32(document),
-        )
-        for own, (query, document) in zip(qrels, firsts, strict=True)
-        if own is not None
-    ]
-    return reduce(Qrels.union, moved) if moved else None
+    parts = [moved(own, *first) for own, first in zip(qrels, firsts, strict=True) if own]
+    return reduce(Qrels.union, parts) if parts else None
 
 
 def _joined_negatives(sets: Sequence[RetrievalData], firsts: Firsts) -> GivenNegatives:

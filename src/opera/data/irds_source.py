@@ -1,4 +1,4 @@
-"""``irds:ID`` and ``paper:NAME``: data sets that ir_datasets downloads, streamed into the cache.
+"""``irds:ID``: data sets that ir_datasets downloads, streamed into the cache.
 
 A document is its field ``text``, with its ``title`` where it has one; a kind of document without a
 ``text`` gives what ir_datasets calls its default text. A query is its ``text``, or likewise its
@@ -11,7 +11,6 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,10 @@ from opera.core.extras import missing
 from opera.core.progress import counted
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
-from opera.data.catalogue import find_set
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.retrieval_data import RetrievalData, load_or_parse
-from opera.data.store import LAYOUT, DataBuilder, stored_entry
+from opera.data.store import LAYOUT, DataBuilder
 from opera.data.tables.load import RULES, refuse_repeated
 from opera.data.tables.numbering import Texts
 from opera.data.tables.pairs import PairBatch, PairStore
@@ -51,22 +49,7 @@ def load_irds(identifier: str) -> RetrievalData:
         DataError: for an unknown id, for data that cannot be fetched, and for an error in them.
     """
     source = f"irds:{identifier}"
-    return _load_splits(find_splits(identifier), source_name(source) or source, source)
-
-
-def load_paper_set(name: str) -> RetrievalData:
-    """Load one of the paper's eight data sets.
-
-    Raises:
-        InputError: as :func:`load_irds`.
-    """
-    entry = find_set(name)
-    data = _load_splits(entry.splits, entry.name, entry.source)
-    if entry.relevant_grade == 1:
-        return data
-    grade = entry.relevant_grade
-    note = f"the paper counts grades from {grade} up as relevant: relevant_grade={grade}"
-    return replace(data, notes=(*data.notes, note))
+    return load_irds_splits(find_splits(identifier), source_name(source) or source, source)
 
 
 def find_splits(identifier: str) -> dict[str, str]:
@@ -100,18 +83,23 @@ def find_splits(identifier: str) -> dict[str, str]:
     raise DataError(f"{source}: {problem}")
 
 
-def stored_at(splits: Mapping[str, str]) -> Path | None:
-    """Return the folder in the cache that holds the splits of a corpus; ``None``: there is none."""
-    return stored_entry(_digest(splits))
-
-
 def _digest(splits: Mapping[str, str]) -> str:
     named = (f"{split}={identifier}" for split, identifier in splits.items())
     return hashlib.sha256("\0".join((LAYOUT, RULES, "irds", *named)).encode()).hexdigest()
 
 
-def _load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
-    """Load the splits of one corpus, each by its own id."""
+def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
+    """Load the splits of one corpus, each by its own id in ir_datasets.
+
+    Args:
+        splits: the id of each split: ``{"train": "beir/fiqa/train", "test": "beir/fiqa/test"}``.
+        name: short name of the data set, for tables.
+        source: what the user passed, for messages.
+
+    Raises:
+        MissingExtraError: if ir_datasets is not installed.
+        DataError: for data that cannot be fetched, and for an error in them.
+    """
     parse = partial(_parse, splits, source)
     return load_or_parse(partial(_digest, splits), name, source, parse, named=True)
 

@@ -38,9 +38,8 @@ def load_data(
             of these), a ``.jsonl`` file of FlagEmbedding or Tevatron, a folder or a pattern of such
             files, ``example:faq`` for the data set that comes with OPERA, ``python:PACKAGE`` for
             the source code of an installed package (``python:stdlib`` for the standard library),
-            ``paper:NAME`` for one of the paper's data sets, ``irds:ID`` or ``hf:OWNER/NAME`` for
-            one of ir_datasets or of the Hugging Face hub, anything a registered source reads, or a
-            table of pairs in memory, such as a DataFrame.
+            ``irds:ID`` or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging Face hub,
+            anything a registered source reads, or a table of pairs in memory, such as a DataFrame.
         pairs: tables of pairs, instead of ``source``: a file, several, or files by split.
         documents: the table of documents whose ids ``pairs`` holds.
         queries: the table of queries, likewise.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from urllib.parse import parse_qsl
 
-PUBLISHED = ("paper:", "irds:", "hf:")
-"""How the name of a published data set starts."""
+PREFIX = re.compile("(?!python:)[a-z]{2,}:")
+"""How the name of data starts that is no path: ``irds:``, ``hf:``, or what an extension reads."""
 SPLIT_NAMES = {
     "train": "train",
     "dev": "dev",
@@ -49,13 +50,11 @@ def source_name(source: str) -> str | None:
             path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")
         ]
         return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
-    kind = next(
-        (start for start in (*PUBLISHED, EXAMPLE, MEMORY) if source.startswith(start)), None
-    )
+    kind = PREFIX.match(source)
     if kind is None:
         return None
-    name = source.removeprefix(kind).rstrip("/")
-    if kind == "irds:":
+    name = source[kind.end() :].rstrip("/")
+    if kind[0] == "irds:":
         parts = name.split("/")
         name = ([part for part in parts if part not in SPLIT_NAMES] or parts)[-1]
     name = name.rpartition("/")[2]

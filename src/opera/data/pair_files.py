@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import printable, shortened, shown
-from opera.data.combined import each_set, first_rows, with_sets
+from opera.data.combined import each_set, first_rows, moved, with_sets
 from opera.data.identity import judges_texts_of
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
@@ -76,25 +76,31 @@ def without_pairs(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
     """
     lists = [_read(path, data, IDS, "is it the list of another data set?") for path in paths]
     path, listed_pairs = ", ".join(map(str, paths)), sum(found.rows for found in lists)
+    firsts = list(zip(*first_rows(data), strict=True))[:-1]
+    parts = [
+        (rows[0] + query, rows[1] + document)
+        for found in lists
+        for (rows, _), (query, document) in zip(found.of_sets, firsts, strict=True)
+    ]
+    query_rows, doc_rows = map(np.concatenate, zip(*parts, strict=True))
+    listed = Qrels.from_arrays(query_rows, doc_rows, np.ones(len(doc_rows), dtype=np.int64))
     sets, dropped, tested = [], 0, 0
-    for number, own in enumerate(each_set(data)):
-        parts = [found.of_sets[number][0] for found in lists]
-        rows = [np.concatenate(ids) for ids in zip(*parts, strict=True)]
-        listed = Qrels.from_arrays(rows[0], rows[1], np.ones(len(rows[0]), dtype=np.int64))
+    for own, first in zip(each_set(data), firsts, strict=True):
         left = dict(own.splits)
         for split in set(LEFT) & left.keys():
-            false = judges_texts_of(own, listed, left[split])
+            false = judges_texts_of(data, listed, moved(left[split], *first))
             dropped += int((left[split].grades[false] > 0).sum())
             left[split] = left[split].select_judgements(~false)
         if (test := own.splits.get("test")) is not None:
-            tested += int((test.grades[judges_texts_of(own, listed, test)] > 0).sum())
+            of_test = judges_texts_of(data, listed, moved(test, *first))
+            tested += int((test.grades[of_test] > 0).sum())
         sets.append(replace(own, splits=left))
     if (listed_pairs and not dropped) or not any(
         own.splits["train"].has_relevant.any() for own in sets
     ):
         what = "no relevant pair" if not dropped else "every pair"
         raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
-    count = f"{dropped:,} of the {listed_pairs:,} pairs of {path} are left out of train and dev"
+    count = f"{dropped:,} pairs of train and dev are left out, for the {listed_pairs:,} of {path}"
     count += f"; {tested:,} are of test, which stays as it is" if tested else ""
     sets[0] = replace(sets[0], notes=(*sets[0].notes, count))
     return with_sets(data, sets)

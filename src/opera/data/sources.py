@@ -19,7 +19,7 @@ from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.beir import load_beir
 from opera.data.hub_source import load_hub
-from opera.data.irds_source import load_irds, load_paper_set
+from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData, load_or_parse
@@ -183,7 +183,6 @@ LOCAL = [
 SOURCES: list[DataSource] = [
     *LOCAL,
     ShippedSource("python:", "python:PACKAGE", load_python),
-    ShippedSource("paper:", "paper:NAME", load_paper_set),
     ShippedSource("irds:", "irds:ID", load_irds),
     ShippedSource("hf:", "hf:OWNER/NAME", load_hub),
     ShippedSource(TABLES, "--pairs FILE", load_table_source),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.rng import generator
-from opera.data.combined import first_rows, for_each, with_sets
+from opera.data.combined import each_set, first_rows, for_each, with_sets
 from opera.data.identity import by_text, text_keys
 from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels
@@ -144,24 +144,29 @@ def draw_missing_splits(
             missing, or without a relevant document.
     """
 
-    def draw(own: RetrievalData) -> RetrievalData:
-        chosen = future or assumed_future(own)
-        if "test" not in own.splits:
-            if chosen == "like-test":
-                raise DataError(
-                    f"{own.title}: has no split 'test' to be like; pass another --future"
-                )
-            if future is None:
-                own = replace(own, notes=(*own.notes, _assumption(own, chosen)))
-            own = hold_out(own, "test", test_fraction, seed, chosen)
-        if not needs_dev or "dev" in own.splits:
-            return own
-        if chosen == "like-test":
-            own.judged_qrels("test")  # an error where no document of test is relevant
-        return hold_out(own, "dev", dev_fraction, seed, chosen)
+    futures = {own.name: future or assumed_future(own) for own in each_set(data)}
 
-    drawn = for_each(draw, data)
-    return _without_texts_of_other_sets(drawn, data) if data.sets else drawn
+    def draw_test(own: RetrievalData) -> RetrievalData:
+        if "test" in own.splits:
+            return own
+        chosen = futures[own.name]
+        if chosen == "like-test":
+            raise DataError(f"{own.title}: has no split 'test' to be like; pass another --future")
+        if future is None:
+            own = replace(own, notes=(*own.notes, _assumption(own, chosen)))
+        return hold_out(own, "test", test_fraction, seed, chosen)
+
+    def draw_dev(own: RetrievalData) -> RetrievalData:
+        if "dev" in own.splits:
+            return own
+        if futures[own.name] == "like-test":
+            own.judged_qrels("test")  # an error where no document of test is relevant
+        return hold_out(own, "dev", dev_fraction, seed, futures[own.name])
+
+    for draw in (draw_test, draw_dev) if needs_dev else (draw_test,):
+        drawn = for_each(draw, data)
+        data = _without_texts_of_other_sets(drawn, data) if data.sets else drawn
+    return data
 
 
 def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> RetrievalData:

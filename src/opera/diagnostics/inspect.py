@@ -32,7 +32,6 @@ from opera.diagnostics.quality import (
     relative_rank,
     summarize_similarities,
 )
-from opera.diagnostics.retentions import Retention, dynamic_gain, retention_table
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
@@ -95,8 +94,6 @@ class Inspection:
         positives_per_query: distribution of positives over the training queries.
         similarities: of labelled and of random pairs.
         quality: estimated scoring quality and noise.
-        retentions: what SP would keep and lose at each k.
-        dynamic_gain: gain of dp over ft by Theorem 1, if the estimates are right.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
         seen: for each split but train, the share of its relevant pairs whose document train names.
@@ -115,8 +112,6 @@ class Inspection:
     positives_per_query: PositivesPerQuery
     similarities: Similarities
     quality: Quality
-    retentions: list[Retention]
-    dynamic_gain: float
     documents: Duplicates
     queries: Duplicates
     seen: dict[str, float]
@@ -171,9 +166,9 @@ def inspect(
         skip_bad_rows: likewise.
 
     Returns:
-        Counts, grades, positives per query, similarities, estimated noise, what static pruning
-        would keep, duplicates, how new other splits' documents are, leaks, and suspicious
-        pairs; ``as_dict()`` gives it all for JSON.
+        Counts, grades, positives per query, similarities, estimated noise, duplicates, how new
+        other splits' documents are, leaks, and suspicious pairs; ``as_dict()`` gives it all for
+        JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -203,8 +198,6 @@ def inspect(
     similarity = pair_similarities(pairs, queries, documents)
     random = random_similarities(pairs, queries, documents, seed, pool)
     ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
-    quality = estimate_quality(pairs, ranks, similarity, random, documents, pool)
-    retentions = retention_table(pairs, similarity, random, quality)
     others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
     others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
     return Inspection(
@@ -215,9 +208,7 @@ def inspect(
         notes=loaded.notes,
         positives_per_query=positives_per_query(loaded),
         similarities=summarize_similarities(similarity, random),
-        quality=quality,
-        retentions=retentions,
-        dynamic_gain=dynamic_gain(similarity, random, quality),
+        quality=estimate_quality(ranks),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
         seen={name: seen_share(loaded, name) for name in others},

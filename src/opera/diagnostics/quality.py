@@ -53,25 +53,13 @@ class Quality:
         noise: estimated share of pairs whose document scores no better than a random one
             (:func:`estimate_noise`); ``None`` if there are too few documents to rank among.
         noise_error: standard error of ``noise``, with pairs taken as independent.
-        pooled_auc: probability that a pair that is not noise is more similar than a random pair of
-            query and document: the scoring quality of Theorem 1 for SP, which has one threshold for
-            all queries.
-        cosine: μ₁ᵀμ₂ of Theorem 1 for random noise: mean cosine of a query's mean positive and the
-            mean document.
         pool: smallest number of random documents that a pair was ranked among.
     """
 
     auc: float
     noise: float | None
     noise_error: float
-    pooled_auc: float
-    cosine: float
     pool: int
-
-    @property
-    def true_share(self) -> float:
-        """m⁺/m of Theorem 1 according to the estimate, between 0.001 and 0.999."""
-        return float(np.clip(1 - (self.noise or 0.0), 0.001, 0.999))
 
 
 def random_similarities(
@@ -144,50 +132,15 @@ def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
     return min(1.0, share / expected), error
 
 
-def area_under_curve(positive: FloatArray, negative: FloatArray) -> float:
-    """AUC: the probability that a value of ``positive`` exceeds one of ``negative``; ties count
-    half.
-    """
-    ascending = np.sort(negative)
-    below = np.searchsorted(ascending, positive) + np.searchsorted(
-        ascending, positive, side="right"
-    )
-    return float(below.mean() / (2 * len(negative)))
-
-
-def auc_without_noise(auc: float, noise: float) -> float:
-    """AUC of the remaining positives if a share ``noise`` of all positives has an AUC of one
-    half.
-    """
-    return 0.5 if noise >= 1 else float(np.clip((auc - noise / 2) / (1 - noise), 0.01, 0.99))
-
-
-def estimate_quality(
-    pairs: TrainingPairs,
-    cbs_ranks: CBSRanks,
-    labelled: FloatArray,
-    random: FloatArray,
-    document_embeddings: Vectors,
-    pool: DocumentPool,
-) -> Quality:
-    """Estimate scoring quality and noise.
-
-    Args:
-        pairs: the training pairs.
-        cbs_ranks: rank of each pair's document among random ones.
-        labelled: float ``[N]``, similarities of the training pairs.
-        random: float, similarities of random pairs.
-        document_embeddings: float32 ``[documents, dimension]``, rows of length 1.
-        pool: the documents that a random one can be.
+def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
+    """Estimate scoring quality and noise from the rank of each pair's document among random
+    ones.
     """
     noise, error = estimate_noise(cbs_ranks)
-    known = cbs_ranks.smallest_pool >= MIN_POOL
     return Quality(
         auc=float(1 - ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1)).mean()),
-        noise=noise if known else None,
+        noise=noise if cbs_ranks.smallest_pool >= MIN_POOL else None,
         noise_error=error,
-        pooled_auc=auc_without_noise(area_under_curve(labelled, random), noise if known else 0.0),
-        cosine=_cosine_of_means(pairs, document_embeddings, pool),
         pool=cbs_ranks.smallest_pool,
     )
 
@@ -199,26 +152,3 @@ def most_suspicious(
     similarity.
     """
     return np.lexsort((similarity, -relative_ranks))[:count]
-
-
-def _cosine_of_means(
-    pairs: TrainingPairs, document_embeddings: Vectors, pool: DocumentPool
-) -> float:
-    """Mean over queries of the cosine between the query's mean positive and the mean document of
-    the pool.
-    """
-    total_document = -document_embeddings[pool.left_out].sum(axis=0, dtype=np.float64)
-    for first in range(0, len(document_embeddings), CHUNK):
-        total_document += document_embeddings[first : first + CHUNK].sum(axis=0, dtype=np.float64)
-    middle = total_document / len(pool)
-    total = 0.0
-    for first in range(0, pairs.n_queries, CHUNK):
-        offsets = pairs.query_offsets[first : first + CHUNK + 1]
-        docs = np.asarray(
-            document_embeddings[pairs.pair_doc[offsets[0] : offsets[-1]]], dtype=np.float64
-        )
-        sums = np.add.reduceat(docs, offsets[:-1] - offsets[0])
-        total += float((sums @ middle / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)).sum())
-    return float(
-        np.clip(total / pairs.n_queries / max(float(np.linalg.norm(middle)), 1e-12), -0.99, 0.99)
-    )

@@ -1,7 +1,7 @@
 """The methods of the paper, and denoising: NumPy, no torch.
 
 A new method is one class and one line: a subclass of :class:`Method`, and
-``register_method(MyMethod)``.
+``register_method(MyMethod)``. This module exports all that the class needs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from opera.core.registry import Registry
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
 from opera.methods.denoise import Denoise
 from opera.methods.dynamic import DynamicPruning
@@ -22,15 +25,18 @@ __all__ = [
     "AUTO",
     "DEFAULT_METHOD",
     "METHODS",
-    "PRESET_METHOD",
     "Draw",
     "Method",
     "NoSettings",
     "PairScores",
     "Plan",
     "Probabilities",
+    "Settings",
+    "TrainingPairs",
+    "generator",
     "method_named",
     "register_method",
+    "setting",
 ]
 
 METHODS: Registry[type[Method[Any]]] = Registry("method")
@@ -38,9 +44,9 @@ METHODS: Registry[type[Method[Any]]] = Registry("method")
 users add.
 """
 
-AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "denoise", "dp"
-"""What ``method`` is by default, the method that it stands for, and the one under a preset of the
-paper. ``denoise`` is ``ft`` until labels look false (docs/false-labels.md).
+AUTO, DEFAULT_METHOD = "auto", "denoise"
+"""What ``method`` is by default, and the method that it stands for. ``denoise`` is ``ft`` until
+labels look false (docs/false-labels.md).
 """
 
 M = TypeVar("M", bound=type[Method[Any]])

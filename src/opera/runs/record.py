@@ -377,8 +377,6 @@ class GridRecord(BaseModel):
         model: the model that all cells start from.
         settings: the settings that all cells share, by full name, as JSON holds them.
         cells: run folders of the cells of all calls, relative to the grid's folder.
-        data: settings of single data sets, by the data set's folder; empty where all share theirs.
-        scale: the size of a reproduction that is not the paper's own.
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
@@ -386,10 +384,8 @@ class GridRecord(BaseModel):
     model: str
     settings: dict[str, Any]
     cells: list[str] = []
-    data: dict[str, dict[str, Any]] = {}
-    scale: str | None = None
 
-    @field_validator("cells", "data")
+    @field_validator("cells")
     @classmethod
     def _stay_inside(cls, folders: Any) -> Any:
         for folder in folders:

@@ -4,7 +4,7 @@ torch nor a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
-from opera.data.combined import each_set, for_each
+from opera.data.combined import each_set, first_rows, for_each
 from opera.data.identity import (
     copy_notes,
     documents_that_are_queries,
@@ -24,7 +24,6 @@ from opera.data.identity import (
     merge_copies,
 )
 from opera.data.pair_files import with_teacher, without_pairs
-from opera.data.qrels import Qrels
 from opera.data.splits import (
     Future,
     assumed_future,
@@ -182,7 +181,8 @@ def _drawn(
             "split to evaluate; leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
-    graded = for_each(partial(_with_notes, settings), graded)
+    in_train = {split: _in_train(graded, split) for split in ("test", "dev")}
+    graded = for_each(partial(_with_notes, settings, in_train), graded)
 
     def draw(needs_dev: bool) -> RetrievalData:
         own = draw_missing_splits(
@@ -211,8 +211,13 @@ def _drawn(
     return drawn, drawn if given else draw(False), future
 
 
-def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
-    """Note what may make the scores of a data set's own splits, or its training, a surprise."""
+def _with_notes(
+    settings: TrainSettings, in_train: Mapping[str, Mapping[str, int]], data: RetrievalData
+) -> RetrievalData:
+    """Note what may make the scores of a data set's own splits, or its training, a surprise.
+
+    ``in_train`` is what :func:`_in_train` returns, by split.
+    """
     train, notes = data.training_split(), copy_notes(data)
     untitled = np.setdiff1d(data.corpus.empty_rows(settings.corpus_text), data.corpus.empty_rows())
     if len(untitled):
@@ -225,7 +230,7 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
             f"corpus_text=text: {empty:,} of the {len(train.doc_rows):,} training pairs name such "
             "a document, so they train on an empty text"
         )
-    if "test" in data.splits and (shared := _queries_in_both(data, train)):
+    if shared := in_train["test"][data.name]:
         notes.append(
             f"{shared:,} of test's {data.split('test').relevant().n_queries:,} queries train too, "
             "with the same document: its scores may be optimistic"
@@ -237,14 +242,11 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
                 f"{count:,} {split} queries are documents too, with the same id and text: such a "
                 "document is left out of its query's ranking, as in BEIR"
             )
-    if settings.needs_dev and "dev" in data.splits:
-        dev = data.split("dev")
-        in_train = np.isin(data.query_group[dev.query_rows], data.query_group[train.query_rows])
-        if shared := int(in_train.sum()):
-            notes.append(
-                f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may "
-                "promise too much"
-            )
+    if settings.needs_dev and (shared := in_train["dev"][data.name]):
+        notes.append(
+            f"{shared:,} of dev's {data.split('dev').n_queries:,} queries are in train too, so dev "
+            "may promise too much"
+        )
     if train.weights is not None:
         used = {
             "none": "not used: pair_weights=loss or scores uses them",
@@ -258,7 +260,18 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
     return replace(data, notes=(*data.notes, *notes)) if notes else data
 
 
-def _queries_in_both(data: RetrievalData, train: Qrels) -> int:
-    """How many test queries train too, with a document that is relevant in both."""
-    test = data.split("test").relevant()
-    return len(np.unique(test.query_index[judges_texts_of(data, train, test)]))
+def _in_train(data: RetrievalData, split: str) -> dict[str, int]:
+    """Count the queries of a split that train too, in any data set, by the name of their set.
+
+    Those of test count if a document is relevant to them in both.
+    """
+    query_rows = np.empty(0, dtype=np.int32)
+    if split in data.splits:
+        train, qrels = data.training_split(), data.split(split)
+        shared = np.isin(data.query_group[qrels.query_rows], data.query_group[train.query_rows])
+        if split == "test":
+            qrels = qrels.relevant()
+            shared = np.unique(qrels.query_index[judges_texts_of(data, train, qrels)])
+        query_rows = qrels.query_rows[shared]
+    counts = np.histogram(query_rows, first_rows(data)[0])[0]
+    return {own.name: count for own, count in zip(each_set(data), counts.tolist(), strict=True)}

@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, encode_all
 from opera.adapter.vectors import service_model
-from opera.config.automatic import preset_precision
 from opera.config.encoding import EncodingSettings
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
@@ -27,7 +26,6 @@ from opera.retrieval.models import (
     is_static,
     lengths_of,
     load_model,
-    model_kind,
     parameter_count,
     quiet_libraries,
     reads_vectors,
@@ -97,9 +95,9 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
     else:
         model, as_loaded = _loaded(source, settings)
         lengths = lengths_of(model)
-        precision = preset_precision(settings, model_kind(model), pick_device())
         encoder, served = (
-            Encoder(each, precision, settings.encode_batch_size) for each in (model, as_loaded)
+            Encoder(each, settings.precision, settings.encode_batch_size)
+            for each in (model, as_loaded)
         )
         overridden = {
             name: (served.settings[name], value)

@@ -1,4 +1,4 @@
-"""The process of a cell: trains it, or times a few of its steps. Under torchrun, all cells."""
+"""The process of a cell: trains it, or times a few of its steps."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import InputError, OperaError
-from opera.core.processes import from_main, process_index
 from opera.core.registry import load_extensions
 from opera.core.settings import resolved
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.preview import Timing
-from opera.experiments.grid.run import Message, Status
-from opera.retrieval.device import join_processes
+from opera.experiments.grid.run import Message
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt
@@ -89,24 +86,8 @@ def _failed(reason: str) -> Message:
 
 def train_cell(data: RetrievalData, model: str, folder: Path, values: Mapping[str, Any]) -> None:
     """Train a cell, or resume it from its checkpoint, and delete its checkpoints."""
-    adapt(data, model=model, out=folder, resume=from_main(holds_run(folder)), **values)
-    if process_index() == 0:
-        drop_checkpoints(folder)
-
-
-def run_together(status: Status, model: str) -> None:
-    """Run the cells one after another under torchrun, each in all processes; keeps the status.
-
-    The main process decides which are to run. An error ends this process, torchrun then ends the
-    others, and the same command goes on.
-    """
-    processes, load_once = join_processes(), cache(load_data)
-    waiting = from_main([str(cell.folder) for cell in status.waiting])
-    for cell in status.cells:
-        if str(cell.folder) in waiting:
-            train_cell(load_once(cell.data), model, cell.folder, cell.values)
-            processes.wait_for_everyone()
-            status.done.add(cell.folder)
+    adapt(data, model=model, out=folder, resume=holds_run(folder), **values)
+    drop_checkpoints(folder)
 
 
 def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Timing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from opera.config.training import TrainSettings
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder, unfinished
-from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
+from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
 from opera.data.loading import Given, named_source
@@ -28,21 +28,13 @@ from opera.runs.folder import RUN_FILE, Run, holds_run
 from opera.runs.record import GRID_FILE, GridRecord, grid_in
 from opera.training_set.prepare_data import prepare_data
 
-SHARDS = ".shards"
-
 
 def grid_record(
-    out: Path,
-    model: str,
-    shared: Mapping[str, Any],
-    cells: Sequence[Cell] = (),
-    data: Mapping[str, Mapping[str, Any]] | None = None,
-    scale: str | None = None,
+    out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()
 ) -> GridRecord:
-    """What ``grid.json`` says of a call; ``data`` are settings of data sets by their folder."""
+    """What ``grid.json`` says of a call."""
     folders = [str(cell.folder.relative_to(out)) for cell in cells]
-    by_set = {name: _plain(settings) for name, settings in (data or {}).items()}
-    return GridRecord(model=model, settings=_plain(shared), cells=folders, data=by_set, scale=scale)
+    return GridRecord(model=model, settings=_plain(shared), cells=folders)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,32 +48,28 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 def check_grid_folder(out: Path, requested: GridRecord) -> None:
     """Refuse a folder that holds something else, or a grid of another model or other settings.
 
-    While no cell and no shard has run, the grid may still change.
+    While no cell has run, the grid may still change.
     """
     check_folder(out, "--out")
-    shards = out / SHARDS
-    ours = {out / LOCK_FILE, out / TURN_FILE, shards, unfinished(out / GRID_FILE)}
+    ours = {out / LOCK_FILE, unfinished(out / GRID_FILE)}
     recorded = grid_in(out)
     if recorded is None:
         if out.is_dir() and set(out.iterdir()) - ours:
             rule = "is not empty and holds no grid; give an empty or a new folder"
             raise RunFolderError(f"--out {out}: {rule}")
         return
-    if not any(out.rglob(RUN_FILE)) and not any(map(in_use, shards.glob("*"))):
+    if not any(out.rglob(RUN_FILE)):
         return
     other = "; give another folder"
     if recorded.model != requested.model:
         models = f"holds a grid with model {recorded.model!r}, this call has {requested.model!r}"
         raise RunFolderError(f"--out {out}: {models}{other}")
-    sets = recorded.data.keys() & requested.data.keys()
-    pairs = {f" on {name}": (recorded.data[name], requested.data[name]) for name in sorted(sets)}
-    for where, both in {"": (recorded.settings, requested.settings), **pairs}.items():
-        before, now = map(TrainSettings.with_effect, both)
-        names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-        if names:
-            theirs, ours_now = (_format(names, settings) for settings in (before, now))
-            found = f"holds a grid with settings {theirs}{where}; this call has {ours_now}"
-            raise RunFolderError(f"--out {out}: {found}{other}")
+    before, now = map(TrainSettings.with_effect, (recorded.settings, requested.settings))
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if names:
+        theirs, ours_now = (_format(names, settings) for settings in (before, now))
+        found = f"holds a grid with settings {theirs}; this call has {ours_now}"
+        raise RunFolderError(f"--out {out}: {found}{other}")
 
 
 def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
@@ -91,36 +79,24 @@ def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
 
 
 def write_grid_file(out: Path, record: GridRecord) -> None:
-    """Write ``grid.json``, with the cells and data sets of earlier calls kept."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Write ``grid.json``, with the cells of earlier calls kept."""
     if (earlier := grid_in(out)) is not None:
-        kept = {
-            "cells": list(dict.fromkeys([*earlier.cells, *record.cells])),
-            "data": {**earlier.data, **record.data},
-            "scale": record.scale or earlier.scale,
-        }
-        record = record.model_copy(update=kept)
+        cells = list(dict.fromkeys([*earlier.cells, *record.cells]))
+        record = record.model_copy(update={"cells": cells})
     record.write(out)
 
 
 @contextmanager
-def opened_grid(out: Path, record: GridRecord, shard: str | None = None) -> Iterator[None]:
-    """Hold a grid's folder, or one shard of it, for this process, with ``grid.json`` written.
+def opened_grid(out: Path, record: GridRecord) -> Iterator[None]:
+    """Hold a grid's folder for this process, with ``grid.json`` written.
 
-    A shard's name is the same for the same cells. RunFolderError is raised if another process runs
-    the grid or this shard, or has started another grid here in the meantime.
+    RunFolderError is raised if another process runs the grid, or has started another grid here in
+    the meantime.
     """
-    home = out if shard is None else out / SHARDS / shard
-    what = "runs this grid" if shard is None else "runs this part of the grid"
     out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
-        with own_turn(out):
-            for other in [out] if shard else (out / SHARDS).glob("*"):
-                refuse_in_use(other)
-            check_grid_folder(out, record)
-            home.mkdir(parents=True, exist_ok=True)
-            held.enter_context(sole_use(home, what))
-            write_grid_file(out, record)
+    with sole_use(out, "runs this grid"):
+        check_grid_folder(out, record)
+        write_grid_file(out, record)
         yield
 
 
@@ -156,7 +132,7 @@ def compare(
             ``denoise``.
         seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
         steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings,
-            else as many as ``epochs``, ``preset`` or the data say.
+            else as many as ``epochs`` or the data say.
         baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is
             one, else the first.
         jobs: number of cells to run at once; they share the CPU's cores.

@@ -19,7 +19,7 @@ from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import ALIASES, make_recipe, with_full_names, with_preset
+from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
@@ -27,7 +27,7 @@ from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import check_run, short_name
-from opera.methods import DEFAULT_METHOD, METHODS, PRESET_METHOD, method_named
+from opera.methods import DEFAULT_METHOD, METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
@@ -45,16 +45,6 @@ class GridAxes:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     steps: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class GridPart:
-    """A data set, as the user named it, its folder in the grid, and its axes and settings."""
-
-    data: str
-    name: str
-    axes: GridAxes
-    shared: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -114,14 +104,12 @@ def grid_axes(
     """
     shared = with_full_names(values)
     given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
-    default_steps = (with_preset(shared, ["max_steps"]).get("max_steps"),)
     if methods is None:
-        other = PRESET_METHOD if shared.get("preset") else DEFAULT_METHOD
-        methods = given.get("method", ("ft", other))
+        methods = given.get("method", ("ft", DEFAULT_METHOD))
     if seeds is None:
         seeds = given.get("seed", DEFAULT_SEEDS)
     if steps is None:
-        steps = given.get("max_steps", default_steps)
+        steps = given.get("max_steps", (None,))
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in methods),
         seeds=tuple(parsed_axis("seed", seed) for seed in seeds),
@@ -161,33 +149,24 @@ def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
 def plan_grid(
     data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
 ) -> list[Cell]:
-    """List the cells and check every recipe; SettingError lists every mistake in any cell."""
+    """List the cells and check every recipe; SettingError lists every mistake in any cell.
+
+    Seeds are outermost, so a grid cut short has whole seeds.
+    """
     # "data" and "./data" are the same place
     places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
     first = [data[places.index(place)] for place in places]
     check_lists(
         {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
-    names = _folder_names(data)
-    return plan_parts([GridPart(source, names[source], axes, shared) for source in data], out)
-
-
-def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
-    """List the cells of several data sets, each with its own axes and settings, and check them.
-
-    Seeds are outermost, so a grid cut short has whole seeds; then come the parts in their order.
-    """
+    names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
     cells = []
-    for part in parts:
-        by_label = _settings_by_label(part.axes, with_full_names(part.shared))
-        for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods):
-            by_steps = "autosteps" if steps is None else f"steps{steps}"
-            folder = out / part.name / label.replace(":", ",") / by_steps / f"seed{seed}"
-            own = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
-            values = {**by_label[label], **own}
-            cells.append(Cell(part.data, label, steps, seed, folder, values))
-    order = list(dict.fromkeys(seed for part in parts for seed in part.axes.seeds))
-    return sorted(cells, key=lambda cell: order.index(cell.seed))
+    for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
+        by_steps = "autosteps" if steps is None else f"steps{steps}"
+        folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
+        own = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
+        cells.append(Cell(source, label, steps, seed, folder, {**by_label[label], **own}))
+    return cells
 
 
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opera.core.errors import DataError
-from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
-from opera.experiments.paper.tables import data_key
+import opera
+from opera_paper.catalogue import PAPER_SETS, PaperSet, find_set
+from opera_paper.tables import data_key
 
 LIBRARY = find_spec("ir_datasets")
 assert LIBRARY is not None
@@ -49,6 +50,22 @@ def test_names_are_those_of_recipes_and_tables() -> None:
         assert find_set(name) is entry
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
-    with pytest.raises(DataError, match=r"paper:nfcorpsu: no such data set; did you mean 'nfcorpus'\? \(known: nfco"):
-        find_set("nfcorpsu")
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(opera.DataError, match=r"paper:nfcorpsu: no such data set \(known: nfcorpus, tripclick-head"):
+        opera.load_data("paper:nfcorpsu")
+
+
+def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> None:
+    entry = find_set("antique")
+    data = opera.load_data("paper:antique")
+    assert any("counts grades from 3 up as relevant" in note for note in data.notes)
+    counts = data.with_relevant_grade(3).counts()
+    same = replace(entry, known_counts={}, **{name: counts[name] for name in entry.table_counts})
+    assert same.count_note(data) is None
+    known = replace(same, test_pairs=9, known_counts={"test_pairs": (counts["test_pairs"], "as is known")})
+    assert known.count_note(data) == (
+        f"antique has other counts than Table 8: test_pairs {counts['test_pairs']}, there 9 (as is known)"
+    )
+    unknown = replace(known, known_counts={"test_pairs": (7, "as is known")}).count_note(data)
+    assert unknown is not None
+    assert unknown.endswith("there 9")

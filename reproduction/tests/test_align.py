@@ -4,7 +4,6 @@ reproduction."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,35 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+import opera
 from grids import N_QUERIES, RunsFolder, finish_cell
-from opera.cli.reproduce import reproduced_text
-from opera.core.errors import DataError, RunFolderError
-from opera.experiments.analysis import Group
-from opera.experiments.paper.align import (
-    NOT_RUN,
-    ComparedFigure,
-    ComparedRow,
-    align_rows,
-    as_records,
-    paper_alone,
-    rows_of,
-)
-from opera.experiments.paper.plan import Reproduction
-from opera.experiments.paper.reproduce import collect_results, fetch_sets
-from opera.experiments.paper.tables import AVERAGE, RANK, TABLES, find_table, table_rows
-from opera.runs.folder import Run
+from opera.experiments.grid.plan import Cell, GridAxes, plan_grid
+from opera_paper.align import NOT_RUN, ComparedFigure, ComparedRow, Runs, align_rows, as_records, paper_alone, rows_of
+from opera_paper.plan import Reproduction
+from opera_paper.reproduce import check_data, collect_results
+from opera_paper.tables import AVERAGE, RANK, TABLES, find_table, table_rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunsFolder:
+    return RunsFolder(tmp_path)
+
 
 METHODS = ("Pretrained", "FT", "InfoBatch", "SP", "DP")
 Key = tuple[str, str]
 
 
-def group_of(folder: RunsFolder, *after: Any, **values: Any) -> Group:
+def group_of(folder: RunsFolder, *after: Any, **values: Any) -> Runs:
     """Runs with one value per query, or the same for all, of each seed."""
     runs = [folder.add(after=np.broadcast_to(each, N_QUERIES), seed=at, **values) for at, each in enumerate(after)]
-    return Group("data", "ft", 4, tuple(map(Run, runs)))
+    return Runs(tuple(map(opera.Run.open, runs)), 4)
 
 
-def aligned(table: str, groups: Mapping[Key, Group]) -> list[ComparedRow]:
+def aligned(table: str, groups: Mapping[Key, Runs]) -> list[ComparedRow]:
     return align_rows(rows_of(find_table(table)), lambda row: groups.get((row.data, row.method)))
 
 
@@ -98,7 +93,7 @@ def test_only_measures_differ_in_points(table: str, data: str, measure: str, sca
     assert (figure.paper, figure.ours, figure.scale) == (row.values[measure], (), scale)
 
 
-def test_the_untrained_model_counts_once_and_a_measure_may_lack(folder: RunsFolder) -> None:
+def test_the_base_model_counts_once_and_a_measure_may_lack(folder: RunsFolder) -> None:
     group = group_of(folder, 0.4, 0.5)
     assert figure_at(aligned("main", {("FiQA", "Pretrained"): group}), "FiQA", "Pretrained", "NDCG@10").ours == (0.1,)
     rows = aligned("qwen3-full", {("FiQA", "DP"): group})
@@ -150,55 +145,62 @@ def test_averages_need_all_data_sets_and_ranks_are_over_seen_or_unseen(folder: R
     assert figure_at(aligned("main", groups), AVERAGE, "FT", "NDCG@10").mean is None
 
 
-class TestReproduction:
-    def planned(self, table: str, out: Path, *names: str, **changes: Any) -> Reproduction:
-        data = [f"{name}=anywhere/{name}-1" for name in names]
-        plan = Reproduction(find_table(table), out, "small", "models/own", "paper", None, (0,), {}, data)
-        return replace(plan, **changes)
-
-    @pytest.mark.parametrize("preset", ["paper", "release"])
-    def test_each_row_of_a_table_by_iterations_has_its_own_small_run(self, tmp_path: Path, preset: str) -> None:
-        plan = self.planned("full", tmp_path, "nfcorpus", preset=preset)
-        plan.record.write(tmp_path)
-        for number, cell in enumerate(plan.cells):
-            finish_cell(cell, ndcg=0.3 + number / 1000)
-        reproduced = collect_results(plan)
-        figures = [row.figures["NDCG@10"] for row in reproduced.rows]
-        assert all(figure.ours and figure.paper is not None for figure in figures)
-        assert len({figure.ours for figure in figures[1:]}) == len(plan.cells) == len(figures) - 1
-        assert {row.row.data for row in reproduced.rows} == {"NFCorpus"}
-
-    def test_only_the_data_sets_taken_are_shown(self, tmp_path: Path) -> None:
-        plan = self.planned("cbs", tmp_path, "nfcorpus", "fiqa", given_seeds=(0, 1))
-        with pytest.raises(RunFolderError, match="no cell of table cbs is finished"):
-            collect_results(plan)
-        plan.record.write(tmp_path)
-        for cell in plan.cells[:-1]:
-            finish_cell(cell, ndcg=0.3 + cell.seed / 10)
-        text = reproduced_text(collect_results(plan))
-        assert "7 of 8 cells are finished; the others are missing here." in text
-        assert "the paper: bge-large-en-v1.5; the grid: own" in text
-        assert re.search(r"SP +│ +44 │ +0\.491 │ 0\.350 ± 0\.071 │ +−14\.1 │", text)
-        assert "no variance" in text
-        assert "NDCG@10 is retrieved_ideal_nDCG@10" in text
-        assert "ANTIQUE" not in text
-        whole = json.loads(json.dumps(collect_results(plan).as_dict()))
-        assert (whole["finished"], whole["left_out"]) == (7, {})
-        with pytest.raises(RunFolderError, match=r"preset=paper, .* on fiqa; this call has preset=release"):
-            collect_results(replace(plan, preset="release"))
+def cells(plan: Reproduction) -> list[Cell]:
+    """The runs that ``opera.compare`` would train."""
+    return [
+        cell
+        for call in plan.calls
+        for cell in plan_grid(
+            [call.source], GridAxes(call.methods, plan.seeds, (call.steps,)), plan.out / call.name, call.settings
+        )
+    ]
 
 
-def test_a_set_that_cannot_be_had_is_an_error(beir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = {"nfcorpus": str(beir), "fiqa": "absent"}
-    with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
-        fetch_sets(sources, sources)
-    assert str(caught.value).endswith("\n1 of 2 data sets cannot be had; --data nfcorpus goes without")
-    (note,) = fetch_sets(sources, ["nfcorpus"])  # a shard loads its own data sets alone
+def planned(table: str, out: Path, *names: str, **changes: Any) -> Reproduction:
+    data = [f"{name}=anywhere/{name}-1" for name in names]
+    plan = Reproduction(find_table(table), out, "small", "models/own", given_seeds=(0,), given_data=data)
+    return replace(plan, **changes)
+
+
+@pytest.mark.parametrize("preset", ["paper", "release"])
+def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path, preset: str) -> None:
+    plan = planned("full", tmp_path, "nfcorpus", preset=preset)
+    for number, cell in enumerate(cells(plan)):
+        finish_cell(cell, ndcg=0.3 + number / 1000)
+    reproduced = collect_results(plan)
+    figures = [row.figures["NDCG@10"] for row in reproduced.rows]
+    assert all(figure.ours and figure.paper is not None for figure in figures)
+    assert len({figure.ours for figure in figures[1:]}) == reproduced.planned == len(figures) - 1
+    assert {row.row.data for row in reproduced.rows} == {"NFCorpus"}
+
+
+def test_only_the_data_sets_taken_are_shown(tmp_path: Path) -> None:
+    plan = planned("cbs", tmp_path, "nfcorpus", "fiqa", given_seeds=(0, 1))
+    with pytest.raises(opera.RunFolderError, match="no run of table cbs is finished"):
+        collect_results(plan)
+    *some, _ = cells(plan)
+    for cell in some:
+        finish_cell(cell, ndcg=0.3 + cell.seed / 10)
+    found = collect_results(plan)
+    assert (found.finished, found.planned) == (7, 8)
+    assert "7 of 8 runs are finished." in found.notes
+    whole = json.loads(json.dumps(found.as_dict()))
+    assert (whole["finished"], {row["data"] for row in whole["rows"]} & {"ANTIQUE"}) == (7, set())
+
+
+def test_a_small_reproduction_says_what_dp_gains_here_and_in_the_paper(tmp_path: Path) -> None:
+    plan = planned("main", tmp_path, "nfcorpus")
+    for cell in cells(plan):
+        finish_cell(cell, ndcg=0.35 if cell.label == "dp" else 0.3)
+    assert "NFCorpus: DP − FT is +5.0 NDCG@10 here, +1.4 in the paper." in collect_results(plan).notes
+
+
+def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: Path) -> None:
+    plan = planned("main", tmp_path, given_data=[f"nfcorpus={beir}", "fiqa=absent"])
+    with pytest.raises(opera.DataError, match="fiqa: absent: no such file") as caught:
+        check_data(plan)
+    assert str(caught.value).endswith(
+        "--data NAME=FOLDER reads a data set that you have; --data NAME takes only that one"
+    )
+    (note,) = check_data(replace(plan, given_data=[f"nfcorpus={beir}"]))
     assert "nfcorpus has other counts than Table 8: documents" in note
-
-    def refuse(source: str) -> None:
-        raise DataError("no network")
-
-    monkeypatch.setattr("opera.experiments.paper.reproduce.load_data", refuse)
-    with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
-        fetch_sets({"fiqa": "paper:fiqa"}, ["fiqa"])

@@ -12,10 +12,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from pathlib import PurePosixPath
 
-from opera.core.errors import SettingError, nearest
-from opera.data.names import source_name
+import opera
 
 BGE, QWEN3, BGE_M3 = "bge-large-en-v1.5", "Qwen3-Embedding-0.6B", "bge-m3"
 HUB_IDS = {BGE: "BAAI/bge-large-en-v1.5", QWEN3: "Qwen/Qwen3-Embedding-0.6B", BGE_M3: "BAAI/bge-m3"}
@@ -40,7 +38,7 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        name: its name in ``opera paper --table`` and of its file.
+        name: its name in ``opera-paper table`` and of its file.
         number: its number in the compiled paper.
         what: its contents in a few words.
         model: the model that the paper trained.
@@ -130,8 +128,7 @@ TABLES = (
         "Table 5",
         "speed and quality of DP by update interval, on FiQA",
         notes=(
-            "Speed of a grid: from the median seconds per step. It is reliable if each run had "
-            "the machine to itself.",
+            "Speed of a grid: from the median seconds per step. It is reliable if each run had the machine to itself.",
         ),
     ),
     PaperTable(
@@ -160,9 +157,7 @@ TABLES = (
         "components",
         "Table 11",
         "DP with one part taken out, on FEVER",
-        notes=(
-            "G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",
-        ),
+        notes=("G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",),
     ),
     PaperTable(
         "bge-m3",
@@ -170,10 +165,7 @@ TABLES = (
         "three methods on FiQA with BGE-M3",
         BGE_M3,
         retention=FIQA_HALF,
-        notes=(
-            "H: the paper does not state SP's k, the learning rate or the iterations; matched "
-            "with k = 0.5.",
-        ),
+        notes=("H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",),
     ),
     PaperTable("reversed", "Table 13", "schedule of α forward and reversed, on NFCorpus"),
     PaperTable(
@@ -214,38 +206,30 @@ TABLES = (
 
 
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
-"""Our names of the paper's measures; its NDCG is not trec_eval's (paper.md, row 8)."""
+"""Our names of the paper's measures; its NDCG is not trec_eval's (docs/paper.md, row 8)."""
 
 
-def find_table(name: str, option: str = "--table") -> PaperTable:
-    """Return the table with this name, which ``option`` gave.
+def find_table(name: str) -> PaperTable:
+    """Return the table with this name.
 
     Raises:
-        SettingError: if there is none, suggesting the nearest name.
+        opera.SettingError: if there is none.
     """
     known = {table.name: table for table in TABLES}
     if name not in known:
-        raise SettingError(
-            f"{option} {name}: no such table{nearest(name, known)} (known: {', '.join(known)})"
-        )
+        raise opera.SettingError(f"{name}: no such table (known: {', '.join(known)})")
     return known[name]
 
 
 @cache
 def table_rows(name: str) -> tuple[PaperRow, ...]:
     """Read the rows of the table with this name, in the paper's order."""
-    text = (
-        files("opera.experiments.paper")
-        .joinpath("figures", f"{name}.csv")
-        .read_text(encoding="utf-8")
-    )
+    text = files("opera_paper").joinpath("figures", f"{name}.csv").read_text(encoding="utf-8")
     return tuple(_parse_row(line) for line in csv.DictReader(text.splitlines()))
 
 
 def _parse_row(line: dict[str, str]) -> PaperRow:
-    values = {
-        name: float(text) if text else None for name, text in line.items() if name not in KEYS
-    }
+    values = {name: float(text) if text else None for name, text in line.items() if name not in KEYS}
     steps = int(line["steps"]) if line.get("steps") else None
     return PaperRow(line["data"], line.get("part", ""), line["method"], steps, values)
 
@@ -256,12 +240,7 @@ def our_measure(name: str) -> str | None:
     return f"{FAMILIES[family]}{at}{cutoff}" if family in FAMILIES else None
 
 
-def data_key(source: str) -> str:
-    """Normalise a data set's name in the paper, or its path, so that the same one has one key.
-
-    ``../data/tripclick-head/``, ``paper:tripclick-head`` and ``TripClick (h)`` are all
-    ``tripclickhead``.
-    """
-    name = (source_name(source) or PurePosixPath(source.replace("\\", "/")).name).lower()
-    key = re.sub(r"[^a-z0-9]", "", name.removesuffix(".jsonl"))
+def data_key(name: str) -> str:
+    """Normalise the name of a data set: ``TripClick (h)`` and ``tripclick-head`` are the same."""
+    key = re.sub(r"[^a-z0-9]", "", name.lower())
     return {"tripclickh": "tripclickhead", "tripclickt": "tripclicktorso"}.get(key, key)

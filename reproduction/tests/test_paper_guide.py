@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import re
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -14,23 +15,27 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-import opera.diagnostics
 import opera.methods
+import opera_paper
+import opera_paper.extension  # registers the recipes
 from documents import ROOT, find, parse
 from opera.config.automatic import Situation, resolve
-from opera.config.recipe import PRESETS, make_recipe, read_recipes, recipe_names, recipe_path
+from opera.config.recipe import make_recipe, recipe, recipes_by_name
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
-from opera.methods import METHODS
+from opera.methods import DEFAULT_METHOD, METHODS
 from opera.retrieval.measures import parse_measures
 from opera.runs.folder import OURS
+from opera_paper.cli import app
 
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
 TOKENS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)) - {"--"})  # the page speaks of commands that begin so
-RECIPES = {name: recipe_path(name) for name in recipe_names() if "/" not in name}
+HOME = Path(opera_paper.__file__).parent / "recipes"
+RECIPES = {name: path for name, path in recipes_by_name().items() if path.parent == HOME}
+PRESETS = ("paper", "release")
 ABLATIONS = sorted(name for name in RECIPES if name.startswith("dp-"))
-SHARED_BY_METHODS = sorted(set(RECIPES) - set(ABLATIONS))
+SHARED_BY_METHODS = sorted(set(RECIPES) - set(ABLATIONS) - set(PRESETS))
 
 PAPERS = {"max_query_length": 128, "max_passage_length": 512, "cbs_pool": 10_000, "levels": "both", "soft": True}
 """The paper's values that no preset holds."""
@@ -83,9 +88,10 @@ def takes(field: FieldInfo, value: Any) -> bool:
 def recipe_of(options: str, start: str = "DATA --model MODEL --out RUN ") -> Any:
     """Return the recipe that ``opera train`` runs with these options."""
     given = parse(["train", *shlex.split(start + options)])
-    values = read_recipes(given["config"] or []) | parse_assignments(given["set_"] or [])
     named = {name: given[name] for name in ("method", "max_steps", "negatives", "range") if given[name] is not None}
-    return make_recipe(values | named)
+    values = recipe(*given["config"] or [], parse_assignments(given["set_"] or []), named)
+    methods = [values.get("method", DEFAULT_METHOD)]
+    return make_recipe(recipe(*given["config"] or [], parse_assignments(given["set_"] or []), named, methods=methods))
 
 
 def flat(name: str) -> SimpleNamespace:
@@ -97,9 +103,11 @@ def problem(token: str) -> str | None:
     try:
         if token.startswith("--"):
             recipe_of(token)
+        elif token.startswith("opera-paper "):
+            parse(shlex.split(token)[1:], app)
         elif token.startswith("opera "):
             parse(shlex.split(token)[1:])
-        elif token.startswith("opera."):
+        elif token.startswith(("opera.", "opera_paper.")):
             find(token)
         elif "/" in token:
             assert (ROOT / token).is_file(), "no such file"
@@ -112,14 +120,14 @@ def problem(token: str) -> str | None:
             assert token in OURS, "no such file in a run folder"
         else:
             assert token in METHODS or fields(token), "neither a setting nor a method"
-    except (AssertionError, AttributeError, SettingError) as error:
+    except (AssertionError, AttributeError, KeyError, SettingError) as error:
         return str(error)
     return None
 
 
 def test_everything_in_backticks_exists() -> None:
     assert {token: wrong for token in TOKENS if (wrong := problem(token)) is not None} == {}
-    assert sum(token.startswith("opera.") for token in TOKENS) > 30
+    assert sum(token.startswith(("opera.", "opera_paper.")) for token in TOKENS) > 30
 
 
 @pytest.mark.parametrize(
@@ -134,6 +142,8 @@ def test_everything_in_backticks_exists() -> None:
         "absent.parquet",
         "NDGC@10",
         "opera tarin DATA",
+        "opera-paper theorem",
+        "opera_paper.theory.lemma",
         "opera evaluate RUN DATA --fully",
         "--config absent",
         "--config fiqa --method dp --set k=0.5",
@@ -168,7 +178,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
             real = {("auto" if field.default is None else str(field.default)).lower() for field in fields(name)}
             assert default in real, f"{name}: the page has {default}, the code {real}"
             told.add(name)
-    others = PRESETS["paper"] | PAPERS
+    others = recipe("paper") | PAPERS
     own = {name for method in METHODS.values() for name in method.settings_class.model_fields}
     from_the_paper = {
         name
@@ -184,7 +194,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
 def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
     by_number = {row["Equation"]: row["Here"] for row in rows("Equation")}
     checked = 0
-    for package in (opera.methods, opera.diagnostics):
+    for package in (opera.methods, opera_paper):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, function in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
                 cited = re.search(r"Equation (\d+)", (function.__doc__ or "").partition("\n")[0])
@@ -192,6 +202,19 @@ def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
                     assert f"`{module.name}.{name}`" in by_number[cited[1]], f"{module.name}.{name} cites {cited[0]}"
                     checked += 1
     assert checked >= 10
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_preset_fits_every_method_and_is_as_on_the_page(preset: str, method: str) -> None:
+    settings = recipe(preset, {"method": method}, methods=[method])
+    flat = make_recipe(settings).flat()
+    assert (flat["temperature"], flat["mask_known_positives"], flat["guard"]) == (0.02, False, False)
+    assert {**flat, **settings} == flat
+    heads = ("both", {"paper": "the paper's text", "release": "the release"}[preset])
+    listed = " ".join(row["settings"] for row in rows("preset") if row["preset"] in heads)
+    on_the_page = recipe(parse_assignments(re.findall("`([^`]+)`", listed)), {"method": "dp"})
+    assert on_the_page == recipe(preset)
 
 
 class TestRecipes:
@@ -238,7 +261,7 @@ class TestRecipes:
         alike = [token for token in by_hand if recipe_of(token).method_settings == recipe.method_settings]
         assert alike or name == "dp-document-only"
 
-    @pytest.mark.parametrize("name", RECIPES)
+    @pytest.mark.parametrize("name", sorted(set(RECIPES) - set(PRESETS)))
     def test_comments_say_what_how_and_on_which_data(self, name: str) -> None:
         comment = RECIPES[name].read_text(encoding="utf-8").partition("\n\n")[0]
         assert all(line.startswith("#") for line in comment.splitlines())

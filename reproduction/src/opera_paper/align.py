@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
 
-from opera.core.errors import SettingError, nearest
-from opera.experiments.analysis import BUCKETS, Group, mean_ranks, tertiles
-from opera.experiments.paper.tables import (
+import opera
+from opera_paper.tables import (
     AVERAGE,
     PRETRAINED,
     RANK_SEEN,
@@ -25,9 +26,28 @@ from opera.experiments.paper.tables import (
     table_rows,
 )
 
+BUCKETS = ("hard", "medium", "easy")
+"""Thirds of the test queries by their similarity to their positives, ascending (Appendix D.6)."""
+WARM_UP = 5
+"""Steps left out of timings."""
 NOT_RUN, NOT_MEASURED, NOT_RECORDED = "not run", "not measured", "not recorded"
 NO_BASELINE = "FT not run"
 SPEED, SPEED_DIFFERENCE, OVERHEAD = "Iters/sec", "Speed Diff (%)", "Per-step overhead (%)"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The finished runs of a row, by seed, and their number of steps."""
+
+    runs: tuple[opera.Run, ...]
+    steps: int
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Median over steps, then over seeds."""
+        seconds = [run.trace()["seconds"].to_numpy() for run in self.runs]
+        warm = [part[WARM_UP:] if len(part) > 2 * WARM_UP else part for part in seconds]
+        return float(np.median([np.median(part) for part in warm]))
 
 
 @dataclass(frozen=True)
@@ -70,7 +90,7 @@ class ComparedRow:
 
     Attributes:
         row: the paper's row.
-        steps: steps of our runs; ``None`` if there are none, and for the untrained model.
+        steps: steps of our runs; ``None`` if there are none, and for the base model.
         figures: by the paper's name of each measure.
     """
 
@@ -85,8 +105,8 @@ def rows_of(table: PaperTable, data: str | None = None) -> list[PaperRow]:
     if data is not None:
         known = {data_key(row.data): row.data for row in rows if row.data not in SUMMARIES}
         if data_key(data) not in known:
-            has = f"{nearest(data_key(data), known)} (it has: {', '.join(known.values())})"
-            raise SettingError(f"--data {data}: table {table.name} has no such data set{has}")
+            has = f"(it has: {', '.join(known.values())})"
+            raise opera.SettingError(f"--data {data}: table {table.name} has no such data set {has}")
         rows = [row for row in rows if row.data == known[data_key(data)]]
     sets = list(dict.fromkeys(row.data for row in rows))
     if table.by_steps:
@@ -101,9 +121,7 @@ def paper_alone(rows: Sequence[PaperRow]) -> list[ComparedRow]:
             row,
             None,
             {
-                name: ComparedFigure(
-                    value, scale=100.0 if our_measure(name) and row.data not in RANKS else 1.0
-                )
+                name: ComparedFigure(value, scale=100.0 if our_measure(name) and row.data not in RANKS else 1.0)
                 for name, value in row.values.items()
             },
         )
@@ -111,18 +129,14 @@ def paper_alone(rows: Sequence[PaperRow]) -> list[ComparedRow]:
     ]
 
 
-def align_rows(
-    rows: Sequence[PaperRow], group_of: Callable[[PaperRow], Group | None]
-) -> list[ComparedRow]:
+def align_rows(rows: Sequence[PaperRow], group_of: Callable[[PaperRow], Runs | None]) -> list[ComparedRow]:
     """Set rows side by side with the runs of each; averages are over those that have runs."""
     alone = paper_alone(rows)
     own = [_aligned(each, group_of) for each in alone if each.row.data not in SUMMARIES]
     return own + [_average(each, own) for each in alone if each.row.data in SUMMARIES]
 
 
-def as_records(
-    table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool
-) -> list[dict[str, Any]]:
+def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) -> list[dict[str, Any]]:
     """Flatten rows for JSON: a record per row and measure, with our side if there is one."""
     records = []
     for compared in rows:
@@ -146,7 +160,7 @@ def as_records(
     return records
 
 
-def _aligned(alone: ComparedRow, group_of: Callable[[PaperRow], Group | None]) -> ComparedRow:
+def _aligned(alone: ComparedRow, group_of: Callable[[PaperRow], Runs | None]) -> ComparedRow:
     """A row beside its runs."""
     row, group = alone.row, group_of(alone.row)
     if group is None:
@@ -159,9 +173,7 @@ def _aligned(alone: ComparedRow, group_of: Callable[[PaperRow], Group | None]) -
     return ComparedRow(row, None if row.method == PRETRAINED else group.steps, figures)
 
 
-def our_figure(
-    name: str, row: PaperRow, group: Group, plain: Group | None
-) -> tuple[float, ...] | str:
+def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tuple[float, ...] | str:
     """Compute our counterpart of a figure, one per seed, or one where seeds do not matter.
 
     ``name`` is the paper's, such as ``NDCG@10`` or ``Iters/sec``; ``plain`` are the runs of FT.
@@ -183,15 +195,15 @@ def our_figure(
     if measure and row.part not in BUCKETS:
         if any(measure not in run.measures[when] for run in group.runs):
             return NOT_MEASURED
-        values = tuple(group.values(measure, when).tolist())
+        values = tuple(run.measures[when][measure] for run in group.runs)
         return values[:1] if when == "before" and len(set(values)) == 1 else values
     found = []
-    for table in group.query_tables:
+    for table in (run.per_query() for run in group.runs):
         mask = np.ones(table.num_rows, dtype=np.bool_)
         if row.part in BUCKETS:
             if "similarity" not in table.column_names:
                 return NOT_RECORDED
-            mask = tertiles(table["similarity"].to_numpy()) == BUCKETS.index(row.part)
+            mask = thirds(table["similarity"].to_numpy()) == BUCKETS.index(row.part)
         columns = [f"{each} {measure}" for each in ("fine_tuned", "after")]
         column = next((name for name in columns if name in table.column_names), None)
         if measure and column is None:
@@ -212,7 +224,14 @@ def _average(stated: ComparedRow, rows: Sequence[ComparedRow]) -> ComparedRow:
         means = [[by_key[data, method][name].mean for method in methods] for data in sets]
         values = np.array(means, dtype=np.float64)  # NaN where there is none
         if not np.isnan(values).any():
-            averages = values.mean(axis=0) if kind == AVERAGE else mean_ranks(values)
+            ranks = rankdata(-values, axis=1)
+            averages = (values if kind == AVERAGE else ranks).mean(axis=0)
             ours = float(averages[methods.index(stated.row.method)])
             figures[name] = replace(figure, ours=(ours,))
     return replace(stated, figures=figures)
+
+
+def thirds(similarity: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Split queries ``[n]`` into thirds by similarity: int64 ``[n]``, by :data:`BUCKETS`."""
+    rank = np.argsort(np.argsort(similarity, kind="stable"), kind="stable")
+    return np.asarray(len(BUCKETS) * rank // len(similarity), dtype=np.int64)

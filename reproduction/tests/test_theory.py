@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.data.pairs import TrainingPairs
-from opera.diagnostics.theory import (
+from opera.methods import TrainingPairs
+from opera.methods.dynamic import document_probabilities, document_weights
+from opera_paper.theory import (
     dynamic_share,
     expected_similarity,
     lemma_slope,
@@ -20,7 +21,6 @@ from opera.diagnostics.theory import (
     selection_precision,
     static_beats_dynamic,
 )
-from opera.methods.dynamic import document_probabilities, document_weights
 
 shares = st.floats(0.01, 0.99)
 cosines = st.floats(-0.95, 0.99)

@@ -1,0 +1,285 @@
+"""What reproducing a table takes: its rows become calls of ``opera.compare``."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import opera
+from opera.methods import METHODS
+from opera_paper.catalogue import PAPER_SETS, PaperSet
+from opera_paper.tables import (
+    HUB_IDS,
+    PRETRAINED,
+    QWEN3,
+    SUMMARIES,
+    PaperRow,
+    PaperTable,
+    data_key,
+    table_rows,
+)
+
+METHODS_BY_LABEL: dict[str, tuple[str, dict[str, Any]]] = {
+    "FT": ("ft", {}),
+    "InfoBatch": ("infobatch", {}),
+    "DP": ("dp", {}),
+    "DP (full)": ("dp", {}),
+    "DP w/ Both": ("dp", {}),
+    "DP w/ Query Sel.": ("dp", {"levels": "query"}),
+    "DP w/ Doc Sel.": ("dp", {"levels": "document"}),
+    "DP (hard cutoff)": ("dp", {"soft": False}),
+    "DP (fixed-strength)": ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
+    "DP (α: 2→5, default)": ("dp", {}),
+    "DP (α: 5→2, reversed)": ("dp", {"alpha_start": 5, "alpha_end": 2}),
+    "DP (I_u = 1)": ("dp", {"update_interval": 1}),
+    "DP (I_u = 10)": ("dp", {"update_interval": 10}),
+    "DP (I_u = 100)": ("dp", {"update_interval": 100}),
+}
+_PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
+
+PRESETS = ("paper", "release")
+OF_DATA = ("max_steps", "negatives", "range", "relevant_grade")
+"""What the recipe of a data set decides; preset and model decide the rest."""
+RELEASES_QWEN3 = {
+    "negatives": "hard", "range": "51:500", "max_query_length": 512,
+    "trainer": {"gradient_checkpointing": True},
+}  # fmt: skip
+"""What the release's configuration of Qwen3 has on every data set."""
+SCALES = ("full", "small")
+SMALL = {"max_query_length": 32, "max_passage_length": 64, "learning_rate": 2e-5}
+"""The regime of studies/transformer.py, in which MiniLM shows the paper's order on NFCorpus."""
+FEWEST_STEPS, MOST_STEPS, PER_DOUBLING, DOUBLED_FROM = 60, 150, 15, 500
+MOST_DOCUMENTS = 100_000
+"""The largest corpus that a small reproduction takes unless ``data`` names it."""
+PAPERS_RATE = 2.43
+"""Steps per second of plain fine-tuning on FiQA with 8 A100s (Table 5)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of ``opera.compare``.
+
+    Attributes:
+        name: the data set's name in the catalogue.
+        source: what is read.
+        methods: labels of the methods, such as ``sp:k=0.5``.
+        steps: optimizer steps.
+        settings: the settings that all runs share.
+    """
+
+    name: str
+    source: str
+    methods: tuple[str, ...]
+    steps: int
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table of the paper and how to reproduce it.
+
+    Attributes:
+        table: the table.
+        out: the folder; each data set has a grid in it.
+        scale: ``full`` is the paper's size; ``small`` takes MiniLM and few steps.
+        given_model: the model that all runs start from; ``None``: the table's or the scale's.
+        preset: ``paper`` or ``release``.
+        only_methods: only these methods; ``None``: all of the table's.
+        given_seeds: seeds of each row; ``None``: the scale's.
+        given_settings: settings of the user, which win over all others.
+        given_data: data sets as ``NAME`` or ``NAME=SOURCE``; ``None``: all that fit the scale.
+    """
+
+    table: PaperTable
+    out: Path
+    scale: str = "full"
+    given_model: str | None = None
+    preset: str = "paper"
+    only_methods: tuple[str, ...] | None = None
+    given_seeds: tuple[int, ...] | None = None
+    given_settings: Mapping[str, Any] | None = None
+    given_data: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("scale", self.scale, SCALES), ("preset", self.preset, PRESETS)):
+            if value not in known:
+                raise opera.SettingError(f"--{name} {value}: must be {' or '.join(known)}")
+        methods = dict.fromkeys(row_method(self.table, row)[0] for row in trained_rows(self.table))
+        for name in self.only_methods or ():
+            if name not in methods:
+                has = ", ".join(methods)
+                rule = f"table {self.table.name} has no such method (it has: {has})"
+                raise opera.SettingError(f"--methods {name}: {rule}")
+
+    @property
+    def small(self) -> bool:
+        """Whether the runs are smaller than the paper's."""
+        return self.scale == "small"
+
+    @property
+    def model(self) -> str:
+        """The model that all runs start from."""
+        return self.given_model or ("minilm" if self.small else HUB_IDS[self.table.model])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of each row."""
+        return self.given_seeds or ((0,) if self.small else (0, 1, 2))
+
+    def steps(self, paper: int) -> int:
+        """Turn the paper's number of steps into ours; small ones grow with its logarithm."""
+        if not self.small:
+            return paper
+        doublings = math.log2(max(paper, DOUBLED_FROM) / DOUBLED_FROM)
+        return min(MOST_STEPS, FEWEST_STEPS + round(PER_DOUBLING * doublings))
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """Where each data set is read from, by its name in the catalogue."""
+        known = {entry.name: entry for entry in map(set_of_row, trained_rows(self.table))}
+        if self.given_data is None:
+            return {name: entry.source for name, entry in known.items() if name not in self.too_large}
+        sources: dict[str, str] = {}
+        for word in self.given_data:
+            name, _, source = word.partition("=")
+            if name not in known:
+                rule = f"table {self.table.name} has no such data set (it has: {', '.join(known)})"
+                raise opera.SettingError(f"--data {name}: {rule}")
+            sources[name] = source or known[name].source
+        return sources
+
+    @property
+    def too_large(self) -> list[str]:
+        """Data sets that ``--scale small`` leaves out unless they are named."""
+        if self.given_data is not None or not self.small:
+            return []
+        sets = {entry.name: entry for entry in map(set_of_row, trained_rows(self.table))}
+        return [name for name, entry in sets.items() if entry.documents > MOST_DOCUMENTS]
+
+    @cached_property
+    def rows(self) -> list[tuple[PaperRow, str, str, int]]:
+        """The rows to train: each with its data set's name, its method's label and its steps."""
+        rows = []
+        for row in trained_rows(self.table):
+            name, (method, special) = set_of_row(row).name, row_method(self.table, row)
+            if name in self.sources and (self.only_methods is None or method in self.only_methods):
+                label = method_label(method, special, self.preset)
+                paper = row.steps or self.table.steps or self.settings(name, [method])["max_steps"]
+                rows.append((row, name, label, self.steps(paper)))
+        return rows
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The calls of ``opera.compare`` that fill the table."""
+        labels: dict[tuple[str, int], dict[str, None]] = {}
+        for _, name, label, steps in self.rows:
+            labels.setdefault((name, steps), {})[label] = None
+        calls = []
+        for (name, steps), by_label in labels.items():
+            settings = self.settings(name, [label.partition(":")[0] for label in by_label])
+            left = {key: value for key, value in settings.items() if key not in ("max_steps", "method")}
+            calls.append(Call(name, self._source_of_runs(name), tuple(by_label), steps, left))
+        return calls
+
+    def _source_of_runs(self, name: str) -> str:
+        """What the runs read: for noisy labels, a folder with wrong pairs."""
+        return str(self.out / f"{name}-noisy") if self.table.noisy else self.sources[name]
+
+    def settings(self, name: str, methods: Sequence[str]) -> dict[str, Any]:
+        """Merge the settings on a data set: preset, data set, model, scale, user; later ones win."""
+        of_data = {key: value for key, value in opera.recipe(name).items() if key in OF_DATA}
+        if self.preset == "release" and "range" in of_data:
+            low, _, high = str(of_data["range"]).partition(":")
+            of_data["range"] = f"{int(low) + 1}:{high}"  # a Python slice (docs/paper.md, row 13)
+        user = self.given_settings or {}
+        if user.get("negatives", "hard") != "hard":
+            of_data.pop("range", None)
+        small = SMALL if self.small and self.model == "minilm" else {}
+        merged = opera.recipe(self.preset, of_data, self._of_model(), small, user, methods=methods)
+        return {key: value for key, value in merged.items() if value is not None}
+
+    def _of_model(self) -> dict[str, Any]:
+        """What the recipe of the model has; a model without one gets an automatic learning rate."""
+        recipe = f"models/{Path(self.model).name.lower()}"
+        try:
+            values = opera.recipe(recipe)
+        except opera.SettingError:
+            return {"learning_rate": None}
+        if self.table.model == QWEN3 and recipe.endswith(QWEN3.lower()):
+            papers = {"trainer": opera.recipe("qwen3")["trainer"]}
+            values = opera.recipe(values, papers if self.preset == "paper" else RELEASES_QWEN3)
+        if values.get("precision") == "fp16" and not has_cuda():
+            del values["precision"]
+        return values
+
+    def commands(self) -> list[str]:
+        """Write each call as a command of ``opera``, and what makes its data."""
+        lines, preset = [], opera.recipe(self.preset)
+        for name, source in self.sources.items() if self.table.noisy else ():
+            words = ["opera-paper", "noise", source, "--kind", "grade"]
+            words += ["--grade", str(PAPER_SETS[name].relevant_grade - 1)]
+            lines.append(shlex.join([*words, "--out", self._source_of_runs(name)]))
+        for call in self.calls:
+            words = ["opera", "compare", call.source, "--model", self.model, "--config", self.preset]
+            words += ["--methods", ",".join(call.methods), "--steps", str(call.steps)]
+            words += ["--seeds", ",".join(map(str, self.seeds))]
+            settings = {name: value for name, value in call.settings.items() if value != preset.get(name)}
+            trainer = settings.pop("trainer", {})
+            for name, value in {**settings, **trainer}.items():
+                words += ["--set", f"{name}={_written(value)}"]
+            lines.append(shlex.join([*words, "--out", str(self.out / call.name)]))
+        return lines
+
+    @property
+    def hours_on_a100s(self) -> float:
+        """Hours of training on eight A100s at the paper's rate, one run after another."""
+        steps = sum(call.steps * len(call.methods) for call in self.calls) * len(self.seeds)
+        return steps / PAPERS_RATE / 3600
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ":".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def has_cuda() -> bool:
+    """Whether torch finds a CUDA device."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def trained_rows(table: PaperTable) -> list[PaperRow]:
+    """The rows of a table that are trained: neither averages nor the base model."""
+    rows = table_rows(table.name)
+    return [row for row in rows if row.data not in SUMMARIES and row.method != PRETRAINED]
+
+
+def row_method(table: PaperTable, row: PaperRow) -> tuple[str, Mapping[str, Any]]:
+    """The method of a row, with the settings that the table states; KeyError for other words."""
+    if match := _PRUNED.fullmatch(row.method):
+        pruned, decimals, percent, suffix = match.groups()
+        digits = decimals or percent
+        k = float(f"0.{digits}") if digits else table.retention.get(row.data, 0.25)
+        return f"{pruned}{suffix or ''}".lower().replace(" (cbs)", "+cbs"), {"k": k}
+    return METHODS_BY_LABEL[row.method]
+
+
+def method_label(method: str, special: Mapping[str, Any], preset: str) -> str:
+    """Label a method with the settings that differ from the preset's: ``dp:levels=query``."""
+    values, fields = opera.recipe(preset), METHODS[method].settings_class.model_fields
+    usual = {name: values.get(name, field.default) for name, field in fields.items()}
+    parts = (f"{name}={_written(value)}" for name, value in special.items() if value != usual[name])
+    return ":".join([method, *parts])
+
+
+def set_of_row(row: PaperRow) -> PaperSet:
+    """The catalogue's entry of a row's data set."""
+    return next(e for e in PAPER_SETS.values() if data_key(e.title) == data_key(row.data))

@@ -1,0 +1,150 @@
+"""Which runs a table of the paper needs, on which data, with which settings."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import opera
+from opera.cli import app
+from opera.config.recipe import make_recipe
+from opera.experiments.grid.plan import parse_method
+from opera_paper.plan import OF_DATA, Reproduction, row_method, set_of_row, trained_rows
+from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperRow, PaperTable, data_key, find_table
+
+
+def planned(table: str = "main", **changes: Any) -> Reproduction:
+    return replace(Reproduction(find_table(table), Path("grid"), given_seeds=(0,)), **changes)
+
+
+@pytest.mark.parametrize(("preset", "scale"), [("paper", "full"), ("release", "small")])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
+    every = [set_of_row(row).name for row in trained_rows(table)]
+    plan = planned(table.name, preset=preset, scale=scale, given_model="models/own", given_data=every)
+    calls = {(call.name, label, call.steps): call for call in plan.calls for label in call.methods}
+    assert [row for row, *_ in plan.rows] == trained_rows(table)
+    assert {tuple(place) for _, *place in plan.rows} == set(calls)
+    for row, name, label, steps in plan.rows:
+        assert set_of_row(row).name == name
+        assert not row.steps or steps == plan.steps(row.steps)
+        method, special = parse_method(label)
+        settings = opera.recipe(calls[name, label, steps].settings, special)
+        known = {*make_recipe({"method": method}).flat()}
+        flat = make_recipe({"method": method, **{k: v for k, v in settings.items() if k in known}}).flat()
+        papers_method, papers_settings = row_method(table, row)
+        assert {**flat, **papers_settings, "method": papers_method} == flat
+
+
+@pytest.mark.parametrize(
+    ("label", "method", "settings"),
+    [
+        ("SP", "sp", {"k": 0.25}), ("SP50", "sp", {"k": 0.5}), ("RP25", "rp", {"k": 0.25}),
+        ("SP.05", "sp", {"k": 0.05}),
+        ("SP (CBS)", "sp+cbs", {"k": 0.25}), ("SP.75+DP", "sp+dp", {"k": 0.75}), ("DP", "dp", {}),
+        ("DP w/ Query Sel.", "dp", {"levels": "query"}),
+    ],
+)  # fmt: skip
+def test_methods_in_the_papers_words(label: str, method: str, settings: dict[str, Any]) -> None:
+    row = PaperRow("NFCorpus", "", label, None, {})
+    assert row_method(find_table("main"), row) == (method, settings)
+    half = replace(row, data="FiQA", method="SP")
+    assert [row_method(find_table(name), half)[1] for name in ("main", "cbs")] == [{"k": 0.5}, {"k": 0.25}]
+    with pytest.raises(KeyError):
+        row_method(find_table("main"), replace(row, method="SPDP"))
+
+
+@pytest.mark.parametrize(("name", "key"), [("NFCorpus", "nfcorpus"), ("TripClick (h)", "tripclickhead")])
+def test_data_sets_have_one_key(name: str, key: str) -> None:
+    assert data_key(name) == key
+
+
+def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
+    names = ("fiqa", "nfcorpus", "antique", "fever")
+    fiqa, nfcorpus, antique, fever = (planned().settings(name, ["dp"]) for name in names)
+    assert [fiqa[name] for name in OF_DATA[:3]] == [8000, "hard", "10:100"]
+    assert (nfcorpus["max_steps"], nfcorpus["negatives"], "range" in nfcorpus) == (32000, "random", False)
+    assert (antique["relevant_grade"], fever["range"]) == (3, "10:200")
+    release = planned(preset="release")
+    assert release.settings("fiqa", ["dp"])["range"] == "11:100"
+    assert (release.settings("fiqa", ["dp"])["global_batch_size"], fiqa["global_batch_size"]) == (128, 64)
+
+
+def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:
+    large, small, own = (
+        planned(given_model=model).settings("fiqa", ["dp"]) for model in (HUB_IDS[BGE], "minilm", "models/own")
+    )
+    assert (large["learning_rate"], "precision" in large) == (1e-6, False)
+    assert large["query_prompt"].startswith("Represent this sentence")
+    assert (small["learning_rate"], small["max_passage_length"]) == (1e-4, 256)
+    assert "learning_rate" not in own
+
+
+def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
+    paper = planned("qwen3").settings("antique", ["dp"])
+    assert {call.steps for call in planned("qwen3").calls} == {2000}
+    assert (paper["learning_rate"], paper["trainer"]["gradient_accumulation_steps"]) == (1e-5, 4)
+    assert (paper["negatives"], paper["range"]) == ("hard", "50:500")
+    release = planned("qwen3", preset="release").settings("nfcorpus", ["dp"])
+    assert (release["range"], release["max_query_length"]) == ("51:500", 512)
+    assert release["trainer"] == {"weight_decay": 0.01, "gradient_checkpointing": True}
+    assert planned("qwen3", given_model=f"copies/{QWEN3}").settings("antique", ["dp"]) == paper
+    assert "trainer" not in planned("qwen3", given_model="minilm").settings("antique", ["dp"])
+
+
+def test_what_the_user_gives_goes_before_everything_else() -> None:
+    given = {"learning_rate": 1e-4, "per_device_train_batch_size": 4, "range": "1:9"}
+    values = planned(scale="small", given_settings=given).settings("fiqa", ["ft"])
+    assert {name: values.get(name) for name in (*given, "global_batch_size")} == {**given, "global_batch_size": None}
+    random = planned(given_settings={"negatives": "random"}).settings("fiqa", ["ft"])
+    assert (random["negatives"], "range" in random) == ("random", False), "the range goes with hard negatives"
+
+
+def test_small_steps_are_few_and_apart() -> None:
+    small = planned(scale="small")
+    steps = [small.steps(500 * 2**power) for power in range(7)]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1], small.steps(10**9)) == (60, 150, 150)
+
+
+def test_data_sets_by_name_and_by_place() -> None:
+    plan = planned(given_data=["fiqa", "nfcorpus=a/b=c"])
+    assert plan.sources == {"fiqa": "paper:fiqa", "nfcorpus": "a/b=c"}
+    assert len(planned().sources) == 8
+    small = planned(scale="small")
+    assert list(small.sources) == ["nfcorpus", "fiqa"]
+    assert "fever" in small.too_large
+    assert list(planned(scale="small", given_data=["fever"]).sources) == ["fever"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale": "tiny"}, "--scale tiny: must be full or small"),
+        ({"preset": "papers"}, "--preset papers: must be paper or release"),
+        ({"only_methods": ("denoise",)}, r"--methods denoise: table main has no such method \(it has: ft, infobatch"),
+        ({"given_data": ["arguana"]}, r"--data arguana: table main has no such data set \(it has: nfcorpus"),
+    ],
+)
+def test_wrong_options_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(opera.SettingError, match=message):
+        planned(**changes).sources  # noqa: B018
+
+
+@pytest.mark.parametrize("preset", ["paper", "release"])
+def test_the_printed_commands_ask_for_the_same_settings(preset: str, beir: Path, static_model: Path) -> None:
+    plan = planned("hierarchy", preset=preset, given_model=str(static_model), given_data=[f"fiqa={beir}"])
+    (command,) = plan.commands()
+    small = ["--steps", "4", "--set", "range=1:5", "--plan", "--json"]
+    words = shlex.split(command.replace("--steps 8000", ""))[1:]
+    words = [word for word in words if not word.startswith("range=")]
+    at = next((i for i, word in enumerate(words) if word == "--set" and words[i + 1].startswith("--")), None)
+    if at is not None:
+        del words[at]
+    result = CliRunner().invoke(app, [*words, *small])
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,135 @@
+"""The simulation agrees with Theorem 1, and ``opera-paper theory`` prints both."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import opera
+from opera_paper.cli import main
+from opera_paper.theory import (
+    METHOD_NAMES,
+    SimulationSettings,
+    examine,
+    grid,
+    predict,
+    simulate,
+    static_beats_dynamic,
+)
+
+SMALL = {"repeats": 20, "documents": 30}
+
+
+@pytest.mark.parametrize(("noise", "auc"), [(0.2, 0.3), (0.5, 0.5), (0.2, 0.95), (0.5, 0.75)])
+def test_it_matches_the_theorem_within_its_standard_error(noise: float, auc: float) -> None:
+    settings = SimulationSettings(noise=noise, auc=auc, k=0.3, v=0.4, documents=300, repeats=100, seed=1)
+    closed, simulated = predict(settings), simulate(settings)
+    for name in METHOD_NAMES:
+        assert simulated[name].similarity == pytest.approx(closed[name].similarity, abs=3 * simulated[name].error)
+        assert simulated[name].precision == pytest.approx(closed[name].precision, abs=0.015)
+        assert simulated[name].share == pytest.approx(closed[name].share, abs=0.015)
+        assert 0 < simulated[name].error < 0.005
+
+
+def test_the_last_claim_fails_where_the_scores_mislead() -> None:
+    """Notes, row 9: at γ = ρ, SP beats DP only while γ > m⁺/m."""
+    for auc, better in ((0.8, "sp"), (0.25, "dp")):
+        point = examine(SimulationSettings(auc=auc, k=0.4, v=0.4, repeats=100))
+        closed, simulated = point.closed_form, point.simulated
+        assert closed["sp"].precision == closed["dp"].precision
+        assert simulated["sp"].precision == pytest.approx(simulated["dp"].precision)
+        assert static_beats_dynamic(closed["sp"].precision, point.settings.true_share) == (better == "sp")
+        for outcome in (closed, simulated):
+            other = "dp" if better == "sp" else "sp"
+            assert outcome[better].similarity > outcome[other].similarity + 3 * simulated["sp"].error
+
+
+def test_its_standard_error_is_the_spread_over_seeds() -> None:
+    found = [simulate(SimulationSettings(seed=seed, repeats=20, documents=10))["sp"] for seed in range(20)]
+    spread = np.std([outcome.similarity for outcome in found])
+    assert np.mean([outcome.error for outcome in found]) == pytest.approx(spread, rel=0.5), (
+        "a deviation of 20 is off by 16%"
+    )
+
+
+def test_a_selection_that_keeps_nothing_is_refused() -> None:
+    with pytest.raises(opera.SettingError, match="all are pruned"):
+        simulate(SimulationSettings(documents=10, k=0.05, repeats=20))
+
+
+def test_ties_have_no_winner_and_a_seed_gives_the_same_outcomes() -> None:
+    assert examine(SimulationSettings(auc=0.5, noise=0.33, k=0.37, v=0.61, repeats=20)).best == ""
+    assert (
+        simulate(SimulationSettings(**SMALL))
+        == simulate(SimulationSettings(**SMALL))
+        != simulate(SimulationSettings(**SMALL, seed=1))
+    )
+
+
+def test_a_grid_covers_every_pair() -> None:
+    points = grid(SimulationSettings(**SMALL), (0.2, 0.4), (0.5, 0.7))
+    assert [(p.settings.noise, p.settings.auc) for p in points] == [
+        (0.2, 0.5),
+        (0.2, 0.7),
+        (0.4, 0.5),
+        (0.4, 0.7),
+    ]
+
+
+class TestCommand:
+    @pytest.fixture
+    def theory(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+        """Run ``opera-paper theory`` and return what it prints, also as an error."""
+
+        def run(options: str) -> str:
+            monkeypatch.setattr(sys, "argv", ["opera-paper", "theory", *options.split()])
+            with pytest.raises(SystemExit):
+                main()
+            return "".join(capsys.readouterr())
+
+        return run
+
+    def test_it_prints_a_table_or_json(self, theory: Callable[[str], str]) -> None:
+        small = "--auc 0.8 --set repeats=20 --set documents=20"
+        table = theory(f"{small} --noise 0.3")
+        assert {"0.3", "0.8", "0.657", "sp"} <= set(table.split())
+        records = json.loads(theory(f"{small} --json"))["points"]
+        assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
+        assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ("--noise 1.5", "noise: must be less than 1, got 1.5"),
+            ("--auc inf", "auc: must be a finite number, got inf"),
+            ("--set gamma=1", "unknown setting 'gamma' (opera-paper theory --help lists all)"),
+            ("--set noise=0.1", "--set noise: use the option --noise"),
+            (
+                "--set repeats=10000000000",
+                "repeats: must be less than or equal to 1000000, got '10000000000'",
+            ),
+            ("--set documents", "documents: must be a whole number, got ''"),
+            ("--seed -1", "seed: must be greater than or equal to 0, got -1"),
+        ],
+    )
+    def test_wrong_settings_are_named(self, theory: Callable[[str], str], options: str, message: str) -> None:
+        assert theory(options) == f"opera-paper: error: {message}\n"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*SimulationSettings.model_fields, "gamma"]),
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20)),
+        max_size=4,
+    )
+)
+def test_any_settings_are_taken_or_refused(values: dict[str, object]) -> None:
+    with contextlib.suppress(opera.SettingError):
+        SimulationSettings.parse(values)

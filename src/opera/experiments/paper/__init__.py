@@ -1,1 +1,0 @@
-"""The paper's result tables, side by side with those of a grid of runs."""
