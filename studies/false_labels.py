@@ -5,9 +5,8 @@
         --sets entailmentbank,scifact                                      # all-MiniLM-L6-v2: 10 minutes a cell
     OMP_NUM_THREADS=1 .venv/bin/python studies/false_labels.py --tables    # fills docs/false-labels.md, README.md
 
-False pairs are added to train and to dev until they are the share of all that ``--noises`` says: ``random`` documents,
-``hard`` ones (ranks 10 to 100 of the untrained ranking), ``clicks`` (any rank of the first 100, as often as 1/rank), or
-``neighbour`` (up to 5 rows beside a relevant one: EntailmentBank, whose corpus is in the order of its explanations).
+False pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the share of all that
+``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations.
 Every training has all defaults, the guard among them; MiniLM 120 steps and 64 tokens. sp and sp+dp are told the share
 of true pairs. Reads ``../shared``, and stops with a message if it is absent. Finished trainings are kept in
 studies/results, so the study can be stopped at any time.
@@ -18,8 +17,6 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections import defaultdict
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,9 +28,9 @@ from scipy.stats import rankdata, ttest_1samp
 
 import opera
 from opera.core.files import write_parquet
-from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.experiments.analysis.significance import holm
+from opera_paper.noise import NEEDS, add_wrong_pairs
 from page import ROOT, fill, need, table_lines
 
 UNTRAINED = "../shared/models/potion-base-4m"
@@ -53,66 +50,23 @@ RESULTS = {
 PAGE = ROOT / "docs" / "false-labels.md"
 CELL = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
-HARD, CLICKED, BESIDE = (10, 100), 100, 5
 
 Row = dict[str, Any]
 
 
-@cache
-def ranking(name: str) -> np.ndarray:
-    """The untrained model's first 100 documents of each query: corpus rows ``[queries, 100]``."""
-    from sentence_transformers import SentenceTransformer
-
-    data, model = opera.load_data(ROOT / DATA / name), SentenceTransformer(str(ROOT / UNTRAINED))
-    documents = model.encode(data.corpus.texts(), normalize_embeddings=True)
-    queries = model.encode(data.queries.texts(), normalize_embeddings=True)
-    found = [
-        np.argsort(-(part @ documents.T))[:, :CLICKED] for part in np.array_split(queries, len(queries) // 500 + 1)
-    ]
-    return np.concatenate(found)
-
-
 def noisy(name: str, noise: str, seed: int) -> RetrievalData:
-    """A data set with false pairs in train and dev."""
+    """A data set with wrong pairs in train and dev; ``noise`` is ``clean``, or a kind and a share: ``random:0.3``."""
     data = opera.load_data(ROOT / DATA / name)
     if noise == "clean":
         return data
     kind, share = noise.split(":")
-    known = {(q, d) for split in data.splits.values() for q, d in _rows(split)}
-    splits = dict(data.splits)
-    for split in ("train", "dev"):
-        if split in splits:
-            true = _rows(splits[split])
-            rng = generator(seed, f"study.false_labels.{kind}.{split}")
-            false = _false(rng, true, known, round(float(share) / (1 - float(share)) * len(true)), kind, name, data)
-            query, doc = np.array(true + false).T
-            splits[split] = Qrels.from_arrays(query, doc, np.ones(len(query), dtype=np.int64))
-    return replace(data, fingerprint=f"{data.fingerprint}/{noise}/{seed}", splits=splits)
+    model = ROOT / UNTRAINED if "model" in NEEDS[kind] else None
+    return add_wrong_pairs(data, kind, float(share), seed, model=model)[0]
 
 
 def _rows(split: Qrels) -> list[tuple[int, int]]:
     relevant = split.relevant()
     return list(zip(relevant.query_rows[relevant.query_index].tolist(), relevant.doc_rows.tolist(), strict=True))
-
-
-def _false(
-    rng: np.random.Generator, true: list[Any], known: set[Any], count: int, kind: str, name: str, data: RetrievalData
-) -> list[tuple[int, int]]:
-    """Draw false pairs, each for the query of a true pair drawn at random."""
-    found: set[tuple[int, int]] = set()
-    chance = 1 / np.arange(1, CLICKED + 1)
-    while len(found) < count:
-        query, own = true[rng.integers(len(true))]
-        if kind == "random":
-            doc = int(rng.integers(len(data.corpus)))
-        elif kind == "neighbour":
-            doc = int(np.clip(own + rng.choice([-1, 1]) * rng.integers(1, BESIDE + 1), 0, len(data.corpus) - 1))
-        else:
-            rank = rng.integers(*HARD) if kind == "hard" else rng.choice(CLICKED, p=chance / chance.sum())
-            doc = int(ranking(name)[query, rank])
-        if (query, doc) not in known:
-            found.add((query, doc))
-    return sorted(found)
 
 
 def train(model: str, name: str, noise: str, method: str, seed: int) -> Row:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+import opera
 from opera.experiments.analysis import Group, paired_tests
 from opera.runs.folder import Run, holds_run
+from opera_paper.noise import NEEDS, WRONG_PAIRS, add_wrong_pairs, write_noisy
 from page import RESULTS, fill, need, table_lines
 
 MODEL = "../shared/models/potion-base-4m"
@@ -43,18 +44,45 @@ class Study:
     data: str = "nfcorpus"
     steps: int = 600
     seeds: tuple[int, ...] = (0, 1, 2)
+    noise: tuple[str, float] | None = None
 
-    def command(self, cell: Cell, seed: int, out: str) -> list[str]:
+    def source(self, runs: Path, seed: int) -> Path:
+        """Return the data of a seed's runs: the data set, or a folder below ``runs`` with wrong pairs added to it."""
+        if self.noise is None:
+            return Path("../shared/data", self.data)
+        kind, share = self.noise
+        return runs / f"{self.data}-{kind}-{share:g}" / f"data{seed}"
+
+    def add_noise(self, runs: Path) -> None:
+        """Write the folders with wrong pairs that are missing."""
+        if self.noise is None:
+            return
+        (kind, share), clean = self.noise, opera.load_data(Path("../shared/data", self.data))
+        for seed in self.seeds:
+            folder, model = self.source(runs, seed), MODEL if "model" in NEEDS[kind] else None
+            if not (folder / WRONG_PAIRS).is_file():
+                write_noisy(*add_wrong_pairs(clean, kind, share, seed, model=model), folder)
+
+    def command(self, cell: Cell, seed: int, runs: Path) -> list[str]:
         """Return the command line of one run."""
         fixed = f"--steps {self.steps} --batch-size 64 --lr 1e-2 --set temperature=0.05 --set guard=false"
         own = "".join(f" --set {name}={value}" for name, value in cell.settings.items())
-        job = f"opera train ../shared/data/{self.data} --model {MODEL} --method {cell.method} --out {out}"
+        data, out = self.source(runs, seed), self.place(runs, cell, seed)
+        job = f"opera train {data} --model {MODEL} --method {cell.method} --out {out}"
         return f"{job} {fixed}{own} --seed {seed}".split()
 
     def place(self, runs: Path, cell: Cell, seed: int) -> Path:
         """Return the folder of one run."""
         parts = [cell.method, *(f"{name}={value}" for name, value in sorted(cell.settings.items()))]
-        return runs / self.data / ",".join(parts) / f"seed{seed}"
+        home = runs / self.data if self.noise is None else self.source(runs, seed).parent
+        return home / ",".join(parts) / f"seed{seed}"
+
+    def wrong_draws(self, runs: Path, seed: int, run: Run) -> float:
+        """Return the share of a run's draws that fell on wrong pairs."""
+        lines = (self.source(runs, seed) / WRONG_PAIRS).read_text(encoding="utf-8").splitlines()
+        wrong, pairs = {tuple(line.split("\t")[1:]) for line in lines}, run.pairs().to_pandas()
+        false = [pair in wrong for pair in zip(pairs.query_id, pairs.doc_id, strict=True)]
+        return float(pairs.times_drawn[false].sum() / pairs.times_drawn.sum())
 
 
 FT, INFOBATCH, DP = Cell("ft", "ft"), Cell("infobatch", "infobatch"), Cell("dp", "dp")
@@ -65,17 +93,11 @@ def sp(k: str, method: str = "sp") -> Cell:
     return Cell(f"{method}, k = {k}", method, {"k": f"0{k}"})
 
 
-def with_settings(cells: Sequence[Cell], **more: str) -> tuple[Cell, ...]:
-    """Return the cells with these settings added to each."""
-    return tuple(Cell(cell.label, cell.method, {**cell.settings, **more}) for cell in cells)
-
-
 def denoising(kind: str, share: float) -> Study:
     """Return the denoising table on EntailmentBank for one kind and share of false positives."""
     k = f"{1 - share:g}".removeprefix("0")
-    cells = [FT, INFOBATCH, sp(k), DP, sp(k, "sp+dp"), Cell(f"sp+cbs, k = {k}", "sp+cbs", {"k": f"0{k}"})]
-    noisy = with_settings(cells, noise=kind, noise_share=f"{share:g}")
-    return Study(noisy, "entailmentbank", 150, (0, 1, 2, 3, 4))
+    cells = (FT, INFOBATCH, sp(k), DP, sp(k, "sp+dp"), Cell(f"sp+cbs, k = {k}", "sp+cbs", {"k": f"0{k}"}))
+    return Study(cells, "entailmentbank", 150, (0, 1, 2, 3, 4), (kind, share))
 
 
 STUDIES: dict[str, Study] = {
@@ -138,7 +160,7 @@ def table(study: Study, folder: Path) -> str:
     if baseline not in done:
         return "Not run yet.\n"
     others = [label for label in done if label != baseline]
-    noisy = "noise" in study.cells[0].settings
+    noisy = study.noise is not None
     heads = ["", *MEASURES, *(f"p ({measure})" for measure in MEASURES), *(["false draws"] if noisy else [])]
     before = done[baseline][0].measures["before"]
     rows = [["untrained", *(f"{before[m]:.3f}" for m in MEASURES), *[""] * (len(heads) - 1 - len(MEASURES))]]
@@ -149,7 +171,8 @@ def table(study: Study, folder: Path) -> str:
         cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(values.mean(0), values.std(0, ddof=1), strict=True)]
         cells += [f"{tests[m][label].t_test_holm:.2g}" if label in tests[m] else "" for m in MEASURES]
         if noisy:
-            cells.append(f"{np.mean([run.record.noise.share_of_draws for run in runs]):.1%}")
+            draws = [study.wrong_draws(folder, seed, run) for seed, run in zip(study.seeds, runs, strict=True)]
+            cells.append(f"{np.mean(draws):.1%}")
         rows.append([label, *cells])
     return table_lines(heads, rows)
 
@@ -164,10 +187,11 @@ def main() -> None:
     if not arguments.tables:
         jobs: dict[Path, list[str]] = {}
         for study in STUDIES.values():
+            study.add_noise(arguments.runs)
             for seed in study.seeds:
                 for cell in study.cells:
                     place = study.place(arguments.runs, cell, seed)
-                    jobs.setdefault(place, study.command(cell, seed, str(place)))
+                    jobs.setdefault(place, study.command(cell, seed, arguments.runs))
         with ProcessPoolExecutor(2) as pool:
             for run in [pool.submit(run_one, command, place) for place, command in jobs.items()]:
                 run.result()

@@ -7,13 +7,8 @@ Fills the table noise-estimate of docs/results.md in about a minute. Reads ``../
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
 import opera
-from opera.training_set.documents import DocumentPool
-from opera.training_set.noise import add_false_positives, random_candidates
+from opera_paper.noise import add_wrong_pairs
 from page import RESULTS, ROOT, fill, need, table_lines
 
 MODEL = "../shared/models/potion-base-4m"
@@ -23,12 +18,7 @@ SHARES = (0.0, 0.1, 0.3, 0.5)
 
 def with_noise(data: opera.RetrievalData, share: float) -> opera.RetrievalData:
     """Return the data with random false positives as a share of the training pairs."""
-    if share == 0:
-        return data
-    clean = data.training_split()
-    noisy = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(len(data.corpus)))).qrels
-    relevant = replace(noisy, grades=np.maximum(noisy.grades, 1).astype(np.int32))
-    return replace(data, splits={**data.splits, "train": relevant})
+    return add_wrong_pairs(data, "random", share, 0, splits=("train",))[0] if share else data
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from curves import Curves, measure_curves
+from opera.data import draw_missing_splits
+from opera_paper.noise import add_wrong_pairs
 from page import ROOT, fill, need
 from sampler_results import Training, write_rows
 from sampler_tables import all_tables
@@ -73,8 +75,9 @@ def run(world: str, method: str, seed: int, noise: float = 0) -> None:
         return
     data = load_world(world, seed)
     name, settings = settings_of(data.training_split().n_queries, method)
-    if noise:
-        settings |= {"noise": "random", "noise_share": noise}
+    if noise:  # the dev split, which measure_curves would draw otherwise, stays clean
+        data = draw_missing_splits(data, seed=seed, needs_dev=True, future="like-test")
+        data, _ = add_wrong_pairs(data, "random", noise, seed, splits=("train",))
     curves = measure_curves(data, name, settings, seed)
     curves.write(path)
     means = [f"{100 * value:.1f}" for value in curves.test[:, 0].mean(1)[::2]]

@@ -5,8 +5,9 @@
 
 The pictures in docs/ are of this grid:
 
-    .venv/bin/opera compare ../shared/data/scifact --model ../shared/models/potion-base-4m --out runs/grid \\
-        --methods ft,denoise,infobatch,dp,sp:k=0.7 --set noise=random --set noise_share=0.3
+    .venv/bin/opera-paper noise ../shared/data/scifact --share 0.3 --kind random --out runs/scifact-noisy
+    .venv/bin/opera compare runs/scifact-noisy --model ../shared/models/potion-base-4m --out runs/grid \\
+        --methods ft,denoise,infobatch,dp,sp:k=0.7
 """
 
 from __future__ import annotations

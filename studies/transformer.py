@@ -43,6 +43,7 @@ from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from opera.training_set.prepare_model import encoder_of
+from opera_paper.noise import add_wrong_pairs
 from page import ROOT, need
 from transformer_tables import MEASURES, SETS, Results, print_tables
 
@@ -58,9 +59,8 @@ REGIMES: dict[str, dict[str, Any]] = {
     "plain": {},
     "random negatives": {"negatives": "random", "range": "10:100"},
     "no mask": {"mask_known_positives": False},
-    "wrong labels": {"noise": "random", "noise_share": 0.3},
 }
-"""What changes the settings; ``positives=4`` changes the data, ``defaults`` are those of the product."""
+"""What changes the settings; ``positives=4`` and ``wrong labels`` change the data, ``defaults`` are the product's."""
 RATES, TEMPERATURES = (2e-5, 1e-4, 5e-5, 1e-5, 2e-4), (0.02, 0.05)
 MAIN = ("ft", "dp", "denoise", "infobatch")
 FIRST = (*MAIN, "dp:levels=document", "dp:levels=query", "dp:query_score=similarity")
@@ -142,6 +142,8 @@ def load(run: Run) -> RetrievalData:
     if run.regime == "defaults":
         return data
     data = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
+    if run.regime == "wrong labels":
+        return add_wrong_pairs(data, "random", 0.3, run.seed, splits=("train",))[0]
     if not run.regime.startswith("positives="):
         return data
     count, _, unknown = run.regime.removeprefix("positives=").partition(", ")
@@ -205,6 +207,7 @@ def train_run(run: Run, folder: Path, results: Results) -> None:
     )  # fmt: skip
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]
     drawn, pairs = fit.times_drawn, training_set.pairs
+    wrong = ~load(replace(run, regime="plain")).training_split().contains(data.training_split())
     step_seconds = RunFolder(folder).trace()["seconds"].to_numpy()
     facts = {
         "train_queries": pairs.n_queries,
@@ -212,7 +215,7 @@ def train_run(run: Run, folder: Path, results: Results) -> None:
         "moved": float(np.sqrt(np.sum(moved) / np.sum([part.square().sum() for part in base.tensors.values()]))),
         "queries_sampled": float((pairs.sum_by_query(drawn) > 0).mean()),
         "pairs_sampled": float((drawn > 0).mean()),
-        "wrong_sampled": "" if fit.noise is None else fit.noise.share_of_draws,
+        "wrong_sampled": drawn[wrong].sum() / drawn.sum() if wrong.any() else "",
         "seconds": float(np.median(step_seconds) * run.steps),
         "settings": " ".join(f"{name}={value}" for name, value in sorted(settings.items())),
     }

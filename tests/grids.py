@@ -51,7 +51,7 @@ def write_run(
     writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished", chosen)
     writer.write_measures(measures)
     writer.write_per_query(per_query)
-    writer.write_pairs({"query_id": ["q"], "times_drawn": [1], "injected": [False]} if pairs is None else pairs)
+    writer.write_pairs({"query_id": ["q"], "times_drawn": [1]} if pairs is None else pairs)
     writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
 
 
@@ -146,7 +146,6 @@ class RunsFolder:
         queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
         similarity: Sequence[float] | NDArray[np.int64] | None = None,
         drawn: Sequence[int] = (2, 0, 1, 1),
-        injected: Sequence[bool] = (False,) * 4,
         step_seconds: float = 0.5,
         status: Literal["running", "finished"] = "finished",
         model: str = "models/small",
@@ -187,7 +186,7 @@ class RunsFolder:
                 **{f"fine_tuned {name}": column for name, column in tuned.items()},
                 **{f"after {name}": column for name, column in columns.items()},
             },
-            pairs={"query_id": ["a", "a", "b", "c"], "times_drawn": list(drawn), "injected": np.array(injected)},
+            pairs={"query_id": ["a", "a", "b", "c"], "times_drawn": list(drawn)},
             step_seconds=step_seconds,
             model=model,
             fingerprint=data,

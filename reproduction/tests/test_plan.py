@@ -148,3 +148,11 @@ def test_the_printed_commands_ask_for_the_same_settings(preset: str, beir: Path,
         del words[at]
     result = CliRunner().invoke(app, [*words, *small])
     assert result.exit_code == 0, result.output
+
+
+def test_runs_on_noisy_labels_read_a_folder_that_the_first_command_writes() -> None:
+    plan = planned("denoising", given_data=["antique=mine"])
+    first, *others = plan.commands()
+    assert first == "opera-paper noise mine --kind grade --grade 2 --out grid/antique-noisy"
+    assert {call.source for call in plan.calls} == {"grid/antique-noisy"}
+    assert all(command.startswith("opera compare grid/antique-noisy ") for command in others)

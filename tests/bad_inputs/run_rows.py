@@ -195,7 +195,7 @@ FILES = [
         for name in ("run.json", "measures.json", "pairs.parquet", "sampling.npz")
         if os.geteuid() != 0  # root reads everything
     ),
-    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 4); use that "
+    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 5); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),
     of_run("seed: must be greater than or equal to 0, got -1",
         changed("run/run.json", put("identity", "seed", value=-1)), command=EVALUATE),

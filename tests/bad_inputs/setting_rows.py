@@ -105,13 +105,8 @@ prune_before_mining=perhaps: must be true or false, got 'perhaps'
 relevant_grade=0: must be greater than or equal to 1, got 0
 relevant_grade=99999999999: must be less than or equal to 1000000000, got 99999999999
 relevant_grade='1 ': must be a whole number, got '1 '
-noise=some: must be 'none', 'grade', 'random' or 'hard', got 'some'
-noise_grade=1 => noise_grade=1 needs noise=grade, but noise is none
-noise_grade=99999999999: must be less than or equal to 1000000000, got 99999999999
-noise_share=0.3 => noise_share=0.3 needs noise=random or hard, but noise is none
-noise_share=0: must be greater than 0, got 0
-noise_share=0.99: must be less than or equal to 0.95, got 0.99
-noise_share=.nan: must be a finite number, got nan
+noise=random => 'noise' is no longer a setting: opera-paper noise adds wrong pairs to a data set
+noise_share=0.3 => 'noise_share' is no longer a setting: opera-paper noise adds wrong pairs to a data set
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
 future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-test', got 'like-train'
 guard=2: must be true or false, got 2

@@ -44,12 +44,12 @@ class TestGrids:
 
     def test_shared_settings_unfinished_runs_and_missing_cells(self, folder: RunsFolder) -> None:
         for method in ("ft", "dp"):
-            folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
+            folder.add(method=method, temperature=0.05, corpus_text="text")
         unfinished, other = folder.add(method="sp", status="running"), folder.add(method="rp")
-        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
+        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 5', '"format": 1'))
         GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
         text = self.shown(analyse_runs(folder.home), 400)
-        assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
+        assert "all runs: temperature=0.05, corpus_text=text" in text
         assert f"left out, unfinished: {unfinished}" in text
         assert f"left out, written by another version of OPERA: {other}" in text
         assert "1 of the grid's 3 cells is not finished" in text

@@ -44,7 +44,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     ("values", "message"),
     [
         ({"negatives": "hard", "range": "0:10"}, "1 <= LO <= HI"),
-        ({"noise": "random"}, "noise=random needs noise_share, such as noise_share=0.3"),
+        ({"noise": "random"}, "'noise' is no longer a setting: opera-paper noise"),
         ({"train_batch_size": 8}, "did you mean 'per_device_train_batch_size'? (opera train"),
         ({"delta": 1, "method": "ft"}, "setting 'delta' applies only to the method infobatch; this run's"),
         ({"model": "minilm"}, "'model' is not a setting: pass it as the argument or option model"),

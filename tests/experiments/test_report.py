@@ -51,7 +51,7 @@ def add_run(folder: RunsFolder, method: str, documents: str = "wxyz", scored: bo
     """Add a run with three queries, a, b and c, of which a has two documents. At step 2 a is not drawn, b twice as
     often as by fine-tuning."""
     path = folder.add(method=method, **run)
-    pairs = {"query_id": list("aabc"), "doc_id": list(documents), "times_drawn": [2, 0, 1, 1], "injected": [False] * 4}
+    pairs = {"query_id": list("aabc"), "doc_id": list(documents), "times_drawn": [2, 0, 1, 1]}
     RunWriter(path).write_pairs(pairs | ({"similarity": SIMILARITY} if scored else {}))
     record = SamplingRecord(
         steps=np.array([0, 2], dtype=np.int32),
@@ -196,16 +196,6 @@ class TestTables:
             assert row["R@20 fine-tuned"] == result.guard.fine_tuned["R@20"]
             assert row["R@20 handed over"] == result.measures["R@20"]
 
-    def test_false_draws_stand_beside_the_share_of_false_pairs(self, folder: RunsFolder) -> None:
-        pairs = {"query_id": list("aabb"), "times_drawn": [6, 0, 3, 1], "injected": [False, False, False, True]}
-        RunWriter(folder.add(method="ft", noise="random", noise_share=0.3)).write_pairs(pairs)
-        pairs["times_drawn"] = [8, 1, 1, 0]
-        RunWriter(folder.add(method="dp", noise="random", noise_share=0.3)).write_pairs(pairs)
-        comparison = analyse_runs(folder.home)
-        (_, cost, *_) = tables_of(comparison, comparison.tables[0])
-        assert "injected pairs, which are 25% of all" in cost.caption
-        assert [cost.cells(row)[0][0] for row in cost.rows] == ["10%", "0%"]
-
 
 class TestPage:
     def test_the_same_runs_give_the_same_page_and_it_loads_nothing(self, grid: Path, page: str) -> None:
@@ -258,7 +248,7 @@ class TestPage:
         GridRecord(model="model", settings={}, cells=cells).write(part)
         (part / cells[1] / "pairs.parquet").write_bytes(b"PAR1 and <script>")
         other = part / cells[2]
-        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
+        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 5', '"format": 1'))
         text = opera.report(part).read_text()
         assert f"Left out, written by another version of OPERA: {other}." in text
         assert f"Left out, damaged: {part / cells[1] / 'pairs.parquet'}: is not as OPERA wrote it" in text

@@ -13,7 +13,6 @@ import pytest
 
 import opera
 from grids import write_unfinished_run
-from opera.config.training import TEST_FRACTION
 from opera.core.errors import DataError, MissingExtraError, ModelError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
@@ -41,7 +40,7 @@ def run_of(path: Path, data: RetrievalData, **values: Any) -> Path:
 def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Path) -> None:
     path = run_of(tmp_path / "run", data, seed=5, relevant_grade=2, guard=False)
     prepared = with_run_splits(data, path)
-    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5, test_fraction=TEST_FRACTION)
+    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5)
     assert list(prepared.splits) == ["train", "test"]
     for name, qrels in prepared.splits.items():
         assert qrels.query_rows.tolist() == drawn.splits[name].query_rows.tolist()

@@ -53,7 +53,7 @@ def test_an_unfinished_run_has_no_training_record(tmp_path: Path) -> None:
         _ = Run.open(tmp_path).training
 
 
-@pytest.mark.parametrize(("number", "shown"), [(None, "1"), (3, "3"), (5, "5")])
+@pytest.mark.parametrize(("number", "shown"), [(None, "1"), (4, "4"), (6, "6")])
 def test_other_formats_are_refused_but_may_be_overwritten(tmp_path: Path, number: int | None, shown: str) -> None:
     values = VALUES if number is None else {**VALUES, "format": number}
     (tmp_path / "run.json").write_text(json.dumps(values))

@@ -24,7 +24,7 @@ def test_timing_leaves_the_model_and_the_disk_as_they_were(
     beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    hard = {"method": "sp", "k": 0.5, "noise": "hard", "noise_share": 0.3, "negatives": "hard", "range": "1:50"}
+    hard = {"method": "sp", "k": 0.5, "negatives": "hard", "range": "1:50"}
     prepared = prepared_run(beir, bert_model, **hard, per_device_train_batch_size=8)
     before = Weights.of(prepared.model.trained)
     found = time_run(prepared, began=0.0)

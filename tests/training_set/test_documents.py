@@ -58,7 +58,6 @@ def test_a_pool_is_the_corpus_without_what_is_left_out() -> None:
     pool = pool_of(8, [0, 3, 4])
     assert pool.rows(np.arange(len(pool))).tolist() == [1, 2, 5, 6, 7]
     assert pool.holds(np.array([[0, 1], [4, 7]])).tolist() == [[False, True], [False, True]]
-    assert pool.without(np.array([7, 3])).rows(np.arange(4)).tolist() == [1, 2, 5, 6]
     assert pool_of(3).rows(np.array([2, 0])).tolist() == [2, 0]
 
 
@@ -88,14 +87,6 @@ def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> N
     empty = data.corpus.empty_rows("text")
     assert len(empty) == len(BLANK) + len(TITLED)
     assert not np.isin(drawn, empty).any()
-
-
-@pytest.mark.parametrize("noise", ["random", "hard"])
-def test_false_positives_have_a_text(folder: Path, static_model: Path, noise: str) -> None:
-    data = opera.load_data(folder)
-    built = training_set(data, static_model, noise=noise, noise_share=0.5)
-    assert built.injected.any()
-    assert not np.isin(built.pairs.pair_doc, data.corpus.empty_rows()).any()
 
 
 def test_scores_inspection_and_mining_are_as_if_they_were_not_there(

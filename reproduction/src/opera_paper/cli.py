@@ -16,8 +16,10 @@ from rich.filesize import decimal
 from rich.table import Table
 
 import opera
+from opera.data import check_stays_out
 from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
+from opera_paper.noise import NEEDS, WRONG_PAIRS, add_wrong_pairs, write_noisy
 from opera_paper.plan import Reproduction
 from opera_paper.tables import TABLES, PaperTable, find_table, our_measure
 from opera_paper.theory import AUCS, NOISES, SimulationSettings, as_records, as_table, grid
@@ -155,6 +157,32 @@ def reproduce_(
     if failed:
         print("opera-paper: error:", "\n".join(failed), file=sys.stderr)
         sys.exit(1)
+
+
+@app.command(name="noise", epilog="Example: opera-paper noise my-data --share 0.3 --kind random --out noisy")
+def noise_(
+    data: Annotated[str, typer.Argument(help="a data set, as for opera train", metavar="DATA")],
+    kind: Annotated[str, typer.Option("--kind", help=", ".join(NEEDS))],
+    out: Annotated[Path, typer.Option("--out", help="a new folder", metavar="FOLDER")],
+    share: Annotated[float | None, typer.Option("--share", help="share of a split's pairs that will be wrong")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="whose ranking hard and clicks draw from")] = None,
+    grade: Annotated[int | None, typer.Option("--grade", help="of kind grade: lowest grade of a wrong pair")] = None,
+    relevant_grade: Annotated[
+        int | None,
+        typer.Option("--relevant-grade", min=1, help="lowest relevant grade; default 1, or one above --grade"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="seed of the draws")] = 0,
+) -> None:
+    """Add wrong pairs to train and dev, and write the data as a BEIR folder."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise opera.RunFolderError(f"--out {out}: is not an empty folder; give a new one")
+    check_stays_out(out, "--out", data, folder=True)
+    noisy, wrong = add_wrong_pairs(
+        opera.load_data(data), kind, share, seed, model=model, grade=grade, relevant_grade=relevant_grade
+    )
+    write_noisy(noisy, wrong, out)
+    print(*noisy.notes, f"{out / WRONG_PAIRS} lists the wrong pairs; next:", sep="\n")
+    print(f"  opera train {out} --model {model or 'MODEL'} --out run")
 
 
 @app.command(epilog="Example: opera-paper theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5")

@@ -184,8 +184,12 @@ class Reproduction:
         for (name, steps), by_label in labels.items():
             settings = self.settings(name, [label.partition(":")[0] for label in by_label])
             left = {key: value for key, value in settings.items() if key not in ("max_steps", "method")}
-            calls.append(Call(name, self.sources[name], tuple(by_label), steps, left))
+            calls.append(Call(name, self._source_of_runs(name), tuple(by_label), steps, left))
         return calls
+
+    def _source_of_runs(self, name: str) -> str:
+        """What the runs read: for noisy labels, a folder with wrong pairs."""
+        return str(self.out / f"{name}-noisy") if self.table.noisy else self.sources[name]
 
     def settings(self, name: str, methods: Sequence[str]) -> dict[str, Any]:
         """Merge the settings on a data set: preset, data set, model, scale, user; later ones win."""
@@ -215,8 +219,12 @@ class Reproduction:
         return values
 
     def commands(self) -> list[str]:
-        """Write each call as a command of ``opera``."""
+        """Write each call as a command of ``opera``, and what makes its data."""
         lines, preset = [], opera.recipe(self.preset)
+        for name, source in self.sources.items() if self.table.noisy else ():
+            words = ["opera-paper", "noise", source, "--kind", "grade"]
+            words += ["--grade", str(PAPER_SETS[name].relevant_grade - 1)]
+            lines.append(shlex.join([*words, "--out", self._source_of_runs(name)]))
         for call in self.calls:
             words = ["opera", "compare", call.source, "--model", self.model, "--config", self.preset]
             words += ["--methods", ",".join(call.methods), "--steps", str(call.steps)]

@@ -11,7 +11,8 @@ from typing import Any
 import opera
 from opera_paper.align import ComparedRow, Runs, align_rows, as_records, rows_of
 from opera_paper.catalogue import PAPER_SETS
-from opera_paper.plan import Reproduction, set_of_row, trained_rows
+from opera_paper.noise import WRONG_PAIRS, add_wrong_pairs, write_noisy
+from opera_paper.plan import Call, Reproduction, set_of_row, trained_rows
 from opera_paper.tables import PRETRAINED, PaperRow
 
 
@@ -37,6 +38,8 @@ def run_reproduction(plan: Reproduction, jobs: int = 1) -> list[str]:
     """Train what is not finished; return why runs failed. The other runs go on."""
     failed: list[str] = []
     for call in plan.calls:
+        if plan.table.noisy:
+            write_noisy_data(call, plan.sources[call.name])
         try:
             opera.compare(
                 call.source, model=plan.model, out=plan.out / call.name, methods=call.methods,
@@ -45,6 +48,14 @@ def run_reproduction(plan: Reproduction, jobs: int = 1) -> list[str]:
         except opera.TrainingError as error:
             failed += error.lines
     return failed
+
+
+def write_noisy_data(call: Call, source: str) -> None:
+    """Write the folder with wrong pairs that the runs of a call read, unless it is there."""
+    if not Path(call.source, WRONG_PAIRS).is_file():
+        grade = PAPER_SETS[call.name].relevant_grade - 1
+        noisy, wrong = add_wrong_pairs(opera.load_data(source), "grade", None, 0, grade=grade)
+        write_noisy(noisy, wrong, Path(call.source))
 
 
 @dataclass(frozen=True)

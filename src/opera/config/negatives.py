@@ -1,4 +1,4 @@
-"""Settings of the training set: negatives, labels and their noise, weights, several data sets."""
+"""Settings of the training set: negatives, labels, weights, several data sets."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class NegativeSettings(Settings):
 
 
 class LabelSettings(Settings):
-    """Which qrels count as relevant, and the label noise to inject for experiments."""
+    """Which qrels count as relevant."""
 
     relevant_grade: int = setting(
         1,
@@ -149,49 +149,6 @@ class LabelSettings(Settings):
         ge=1,
         le=MOST,
     )
-    noise: Literal["none", "grade", "random", "hard"] = setting(
-        "none",
-        "false positives injected into the training pairs, for experiments: judged below "
-        "relevant_grade, random "
-        "documents, or hard ones from the pretrained ranking",
-        "Section 3.5",
-    )
-    noise_grade: int | None = setting(
-        None,
-        "lowest grade injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)",
-        "Appendix C.4",
-        ge=-MOST,
-        le=MOST,
-    )
-    noise_share: float | None = setting(
-        None,
-        "share of the training pairs that are false after noise=random or hard",
-        "OPERA",
-        gt=0,
-        le=0.95,
-    )
-
-    @model_validator(mode="after")
-    def _noise_is_consistent(self) -> Self:
-        for name, kinds in (
-            ("noise_grade", ["grade"]),
-            ("noise_share", ["random", "hard"]),
-        ):
-            value = getattr(self, name)
-            if value is not None and self.noise not in kinds:
-                raise ValueError(
-                    f"{name}={value} needs noise={' or '.join(kinds)}, but noise is {self.noise}"
-                )
-            if value is None and self.noise in kinds:
-                example = {"noise_grade": 2, "noise_share": 0.3}[name]
-                raise ValueError(f"noise={self.noise} needs {name}, such as {name}={example}")
-        if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
-            raise ValueError(
-                f"noise_grade={self.noise_grade} must be below "
-                f"relevant_grade={self.relevant_grade}, "
-                "which such documents would meet"
-            )
-        return self
 
 
 class WeightSettings(Settings):

@@ -213,7 +213,11 @@ def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> st
 
 MOVED = {
     "preset": "is a recipe now: --config paper, or --config release; both come with the package "
-    "opera-paper (pip install ./reproduction)"
+    "opera-paper (pip install ./reproduction)",
+    **dict.fromkeys(
+        ("noise", "noise_grade", "noise_share"),
+        "is no longer a setting: opera-paper noise adds wrong pairs to a data set",
+    ),
 }
 """Settings of earlier versions, and what to use instead."""
 

@@ -243,8 +243,6 @@ FLAGS = {
     if (flag := extra_of(field, "flag"))
 }
 """The options of ``opera train``, by the settings that have one."""
-TEST_FRACTION = 0.1
-"""Share of the train queries that becomes test where the data has no such split."""
 GROUPS: dict[str, type[Settings]] = {
     "training": BatchingSettings,
     "encoding": EncodingSettings,

@@ -7,6 +7,7 @@ from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, register_source
+from opera.data.splits import draw_missing_splits
 from opera.data.stored import check_stays_out, files_read
 from opera.data.texts import TextTable
 
@@ -20,6 +21,7 @@ __all__ = [
     "TextTable",
     "cache_folder",
     "check_stays_out",
+    "draw_missing_splits",
     "files_read",
     "load_all",
     "load_data",

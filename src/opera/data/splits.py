@@ -107,6 +107,8 @@ def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
 
 Future = Literal["same-documents", "new-documents", "both", "like-test"]
 
+TEST_FRACTION = 0.1
+"""Share of the train queries that becomes test if the data has no such split."""
 DEV_FRACTION, LEAST_DEV, MOST_DEV, MOST_DEV_FRACTION = 0.1, 100, 1000, 0.25
 """A dev split is a tenth of train, from 100 to 1,000 queries, and never more than a quarter."""
 MOST_PAIRS_LEFT_OUT = 0.3
@@ -121,7 +123,7 @@ def draw_missing_splits(
     data: RetrievalData,
     *,
     seed: int,
-    test_fraction: float,
+    test_fraction: float = TEST_FRACTION,
     needs_dev: bool = False,
     dev_fraction: float | None = None,
     future: Future | None = None,

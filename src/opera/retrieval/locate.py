@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.config.training import TEST_FRACTION, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
@@ -173,7 +173,6 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     return draw_missing_splits(
         data.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
-        test_fraction=TEST_FRACTION,
         needs_dev=settings.needs_dev,
         future=settings.future,
     )

@@ -4,7 +4,7 @@
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
-      pairs.parquet       a row per training pair: how often it was drawn, whether it is injected
+      pairs.parquet       a row per training pair: how often it was drawn
       suspicious_pairs.csv  the training pairs that look false, the worst first
       trace.parquet       a row per step
       sampling.npz        the sampling probabilities at about 50 steps
@@ -185,14 +185,14 @@ class Run:
     def pairs(self) -> pa.Table:
         """A row per training pair.
 
-        Its columns are ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept``
+        Its columns are ``query_id``, ``doc_id``, ``grade``, ``times_drawn``, ``kept``
         (not pruned before training), and the untrained ``similarity`` and ``cbs`` where the method
         needed them. With ``pair_weights=scores``, ``start_score`` stood in place of the similarity.
         ``first_rank`` is the share of the batch's other documents that ranked above the pair's when
         it was first visited, at ``first_step``; null if it never was. ``probability_false``
         is made of it.
         """
-        columns = {"query_id": "text", "times_drawn": "whole", "injected": "flag"}
+        columns = {"query_id": "text", "times_drawn": "whole"}
         return read_table(self.path / PAIRS_FILE, columns)
 
     def trace(self) -> pa.Table:

@@ -23,7 +23,7 @@ from opera.core.files import replace_file
 from opera.core.terminal import shown
 from opera.runs.reading import read_model, read_object
 
-FORMAT: Literal[4] = 4
+FORMAT: Literal[5] = 5
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
 
 
@@ -82,20 +82,6 @@ class NegativesRecord(_Part):
     queries_without: int | None = None
     listed: int | None = None
     pruned_positives: int | None = None
-
-
-class NoiseRecord(_Part):
-    """The false positives that were injected.
-
-    Attributes:
-        injected_pairs: how many there are.
-        share_of_pairs: their share of the training pairs.
-        share_of_draws: their share of what was drawn.
-    """
-
-    injected_pairs: int
-    share_of_pairs: float
-    share_of_draws: float
 
 
 class FalsePairsRecord(_Part):
@@ -335,7 +321,6 @@ class RunRecord(_Part):
         negatives: the explicit negatives.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
             without CBS.
-        noise: the injected false positives; ``None`` where there are none.
         false_pairs: how many training pairs look false; ``None`` until training is done, and where
             too few were visited.
         training: how training went; ``None`` until it is done.
@@ -346,7 +331,7 @@ class RunRecord(_Part):
             one.
     """
 
-    format: Literal[4] = FORMAT
+    format: Literal[5] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
@@ -361,7 +346,6 @@ class RunRecord(_Part):
     method: dict[str, Any] = {}
     negatives: NegativesRecord | None = None
     smallest_cbs_pool: int | None = None
-    noise: NoiseRecord | None = None
     false_pairs: FalsePairsRecord | None = None
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None

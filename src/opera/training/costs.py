@@ -309,7 +309,6 @@ def _time_steps(prepared: Prepared, document: float, folder: Path) -> tuple[floa
         "eval_steps": None,
         "negatives": "random",
         "loss": "infonce",
-        "noise": "none",
         "pair_weights": "none",
         "prune_before_mining": False,
     }

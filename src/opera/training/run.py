@@ -230,7 +230,6 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
         finished = {
             "status": "finished",
             "training": fit.record,
-            "noise": fit.noise,
             "false_pairs": None if false is None else record_of(false, visits, fit.method.kept),
             "guard": guard,
             "matryoshka": sizes or None,

@@ -39,7 +39,7 @@ from opera.runs.folder import (
 )
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
-from opera.runs.record import NoiseRecord, TrainingRecord
+from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import loading, newest_checkpoint, read_state
 from opera.training.dataset import make_dataset
@@ -91,18 +91,6 @@ class Fit:
         """What ``run.json`` says of the method and the training set."""
         return _facts_of(self.training_set, self.method)
 
-    @property
-    def noise(self) -> NoiseRecord | None:
-        """The injected false positives; ``None`` where there are none."""
-        injected, times_drawn = self.training_set.injected, self.times_drawn
-        if not injected.any():
-            return None
-        return NoiseRecord(
-            injected_pairs=int(injected.sum()),
-            share_of_pairs=float(injected.mean()),
-            share_of_draws=float(times_drawn[injected].sum() / times_drawn.sum()),
-        )
-
     def pair_columns(self) -> dict[str, Any]:
         """Describe each training pair, for ``pairs.parquet``."""
         made, pairs, scores = self.training_set, self.training_set.pairs, self.training_set.scores
@@ -116,7 +104,6 @@ class Fit:
             "query_id": made.data.queries.id_column(made.query_rows[pairs.pair_query]),
             "doc_id": made.data.corpus.id_column(pairs.pair_doc),
             "grade": made.grades,
-            "injected": made.injected,
             "times_drawn": self.times_drawn,
             "kept": self.method.kept,
             **visit_columns(self.false_pairs, self.visits),

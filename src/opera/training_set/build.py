@@ -1,4 +1,4 @@
-"""Build the training set of a run: pairs with injected noise, negatives, and pretrained scores.
+"""Build the training set of a run: pairs, negatives, and pretrained scores.
 
 Of several data sets each is built by itself, from its own documents; then they are joined.
 """
@@ -27,7 +27,6 @@ from opera.runs.record import NegativesRecord
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.mining import Miner
 from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
-from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
 from opera.training_set.pretrained_scores import pretrained_scores
 
@@ -41,16 +40,13 @@ class TrainingSet:
     Attributes:
         data: the data set, for the texts.
         query_rows: int32 ``[n]``, the query table's row of each training query.
-        pairs: the training pairs, injected ones among them.
-        grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
-        injected: bool ``[N]``, which pairs are false on purpose.
-        pair_weights: float32 ``[N]``, each pair's weight in the data, the mean for an injected one;
-            ``None`` without weights.
+        pairs: the training pairs.
+        grades: int32 ``[N]``, the qrels' grade of each pair.
+        pair_weights: float32 ``[N]``, each pair's weight in the data; ``None`` without weights.
         loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
             ``None`` for nothing.
         known: the same pairs by their texts, what is held out, and documents that have a query's
-            own text; injected ones count, since a trainer cannot know better. With
-            ``prune_before_mining`` only the pairs that the method keeps.
+            own text. With ``prune_before_mining`` only the pairs that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
         pruned_positives: how many listed negatives were pruned as positives of their query, among
@@ -69,7 +65,6 @@ class TrainingSet:
     query_rows: NDArray[np.int32]
     pairs: TrainingPairs
     grades: NDArray[np.int32]
-    injected: BoolArray
     pair_weights: NDArray[np.float32] | None
     loss_weights: NDArray[np.float32] | None
     known: KnownPositives
@@ -114,22 +109,18 @@ class TrainingSet:
 
 
 def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
-    """Build the training set; encodes queries and corpus where noise, mining or scores need them.
+    """Build the training set; encodes queries and corpus where mining or scores need them.
 
     Args:
         prepared: the run.
         data: the version of its data whose train split trains; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
-    originals = each_set(prepared.data.original)
-    sets = [
-        _build(prepared, own, original)
-        for own, original in zip(each_set(data), originals, strict=True)
-    ]
+    sets = [_build(prepared, own) for own in each_set(data)]
     return _joined(data, sets, prepared) if data.sets else sets[0]
 
 
-def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> TrainingSet:
+def _build(prepared: Prepared, data: RetrievalData) -> TrainingSet:
     """Build the training set of one data set.
 
     Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it
@@ -138,8 +129,8 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
     settings, encoder, kind = prepared.settings, prepared.model.encoder, prepared.data.negatives
     if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
         kind = "random"  # another data set has them
-    noisy, injected = inject_noise(original, data, settings, encoder)
-    query_rows, pairs, weights = noisy.query_rows, noisy.pairs(), noisy.weights
+    train = data.training_split()
+    query_rows, pairs, weights = train.query_rows, train.pairs(), train.weights
     known = KnownPositives.of(data, query_rows, pairs)
     scores, smallest_pool = _scores(prepared, data, query_rows, pairs, known)
     similarity = None if scores is None else scores.similarity.copy()
@@ -163,8 +154,7 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
         data=data,
         query_rows=query_rows,
         pairs=pairs,
-        grades=noisy.grades,
-        injected=injected,
+        grades=train.grades,
         pair_weights=weights,
         loss_weights=loss_weights(weights) if settings.pair_weights == "loss" else None,
         known=left,
@@ -330,7 +320,6 @@ def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared
         query_rows=shifted([own.query_rows for own in sets], first_query_rows),
         pairs=pairs,
         grades=together([own.grades for own in sets]),
-        injected=together([own.injected for own in sets]),
         pair_weights=together([own.pair_weights for own in sets]),
         loss_weights=together([own.loss_weights for own in sets]),
         known=_known_of_sets(data, sets),

@@ -38,11 +38,6 @@ class DocumentPool:
     def __len__(self) -> int:
         return len(self.group) - len(self.left_out)
 
-    def without(self, rows: IntArray) -> DocumentPool:
-        """The same without the texts of more rows."""
-        left_out = np.union1d(self.left_out, self.group[rows]).astype(np.int64)
-        return DocumentPool(self.group, left_out)
-
     def holds(self, rows: IntArray) -> BoolArray:
         """Whether the text of each row may be drawn: bool of the same shape."""
         if len(self.left_out) == 0:

@@ -30,7 +30,7 @@ log = logging.getLogger("opera")
 CHUNK_QUERIES = 8_192
 
 
-def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> None:
+def check_range(ranks: tuple[int, int], n_docs: int) -> None:
     """Refuse a rank range that starts past the corpus.
 
     Raises:
@@ -38,7 +38,7 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
     """
     if ranks[0] > n_docs:
         raise SettingError(
-            f"{name}={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)"
+            f"range={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)"
         )
 
 

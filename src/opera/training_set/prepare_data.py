@@ -13,7 +13,7 @@ import numpy as np
 
 from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
-from opera.config.training import TEST_FRACTION, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows, for_each
@@ -33,7 +33,6 @@ from opera.data.splits import (
 )
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
-from opera.training_set.noise import check_noise
 
 POPULAR = 0.2
 """A document that more than this share of the training queries name is popular."""
@@ -44,7 +43,6 @@ class RunData:
     """The data of a run.
 
     Attributes:
-        original: with its original grades and splits.
         drawn: grades below ``relevant_grade`` are 0, and missing splits are drawn: what trains, and
             is measured.
         whole: the same before dev was drawn; ``drawn`` itself if it was not.
@@ -55,7 +53,6 @@ class RunData:
             without one.
     """
 
-    original: RetrievalData
     drawn: RetrievalData
     whole: RetrievalData
     future: Future | None
@@ -102,8 +99,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
         data = with_teacher(data, Path(settings.teacher_scores))
     drawn, whole, future = _drawn(data, settings, dropped)
     merged = for_each(merge_copies, drawn)
-    whole = merged if whole is drawn else for_each(merge_copies, whole)
-    data, drawn = for_each(merge_copies, data), merged
+    whole, drawn = merged if whole is drawn else for_each(merge_copies, whole), merged
     for own in each_set(drawn):
         train = own.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -116,10 +112,8 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
-    for original, own in zip(each_set(data), each_set(drawn), strict=True):
-        check_noise(original, own, settings)
     left = drawn.training_split().pairs().fingerprint if dropped else None
-    return RunData(data, drawn, whole, future, negatives, left)
+    return RunData(drawn, whole, future, negatives, left)
 
 
 def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
@@ -194,7 +188,6 @@ def _drawn(
         own = draw_missing_splits(
             graded,
             seed=settings.seed,
-            test_fraction=TEST_FRACTION,
             future=settings.future,
             needs_dev=needs_dev,
         )

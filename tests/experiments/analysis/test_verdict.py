@@ -115,13 +115,13 @@ def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolde
     assert verdict(analyse_runs(folder.home))[1].bullets[0] == "dp lowers nDCG@10 from 0.200 to 0.100"
 
 
-def test_titles_have_steps_seeds_and_noise(folder: RunsFolder) -> None:
+def test_titles_have_steps_and_seeds(folder: RunsFolder) -> None:
     for method, data, steps in (("ft", "one", 4), ("dp", "one", 8), ("ft", "one", 8), ("ft", "two", 2000)):
-        folder.add(method=method, data=data, max_steps=steps, noise="random", noise_share=0.3)
-    folder.add(method="ft", data="one", max_steps=8, seed=1, noise="random", noise_share=0.3)
+        folder.add(method=method, data=data, max_steps=steps)
+    folder.add(method="ft", data="one", max_steps=8, seed=1)
     assert [found.title for found in verdict(analyse_runs(folder.home))] == [
-        "one: 8 steps, 1 to 2 seeds, with injected false pairs (noise=random, noise_share=0.3)",
-        "two: 2,000 steps, 1 seed, with injected false pairs (noise=random, noise_share=0.3)",
+        "one: 8 steps, 1 to 2 seeds",
+        "two: 2,000 steps, 1 seed",
     ]
 
 

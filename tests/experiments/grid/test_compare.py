@@ -29,7 +29,7 @@ Call = Callable[..., tuple[int, str, str]]
 def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
     given = opera.recipe(recipe)
     axes, shared = grid_axes(collect_values([recipe], None, {}), None, [0])
-    for name in ("negatives", "range", "relevant_grade", "noise", "noise_grade"):  # what the tiny data set lacks
+    for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
     status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]

@@ -295,7 +295,7 @@ def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def format_settings(settings: Mapping[str, Any]) -> str:
-    """Format settings as on a command line: ``noise=random, noise_share=0.3``."""
+    """Format settings as on a command line: ``k=0.5, levels=query``."""
     return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 

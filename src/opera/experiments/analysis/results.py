@@ -73,8 +73,6 @@ class MethodResult:
         gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the
             methods; ``None`` with fewer than two queries.
         guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
-        noise: ``pairs``, the share of the training pairs that were injected as noise, and
-            ``draws``, their share of the draws, means over the seeds; empty without noise.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
         training_seconds: seconds of training.
@@ -86,7 +84,6 @@ class MethodResult:
     tests: dict[str, PairedTest]
     gain: PairedTest | None
     guard: GuardResult | None
-    noise: dict[str, float]
     seconds_per_step: float
     step_ratio: float | None
     training_seconds: float
@@ -251,7 +248,6 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
             tests={name: own[group.method] for name, own in tests.items() if group.method in own},
             gain=gains.get(group.method),
             guard=guards.get(group.method),
-            noise=_noise(group),
             seconds_per_step=group.seconds_per_step,
             step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step)
             if reference
@@ -300,17 +296,6 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
             against_fine_tuned=tests.get(group.method),
         )
     return results
-
-
-def _noise(group: Group) -> dict[str, float]:
-    """The injected pairs' share of all pairs, and of the draws; empty without any."""
-    shares = []
-    for table in group.pair_tables:
-        drawn = table["times_drawn"].to_numpy()
-        injected = table["injected"].to_numpy(zero_copy_only=False)
-        shares.append((injected.mean(), drawn[injected].sum() / drawn.sum()))
-    pairs, draws = np.mean(shares, axis=0).tolist()
-    return {"pairs": pairs, "draws": draws} if pairs else {}
 
 
 BUCKETS = ("hard", "medium", "easy")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
-from opera.experiments.analysis.groups import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 from opera.runs.guard_words import mixture
@@ -23,7 +22,7 @@ class Verdict:
     """The verdict on one data set.
 
     Attributes:
-        title: data set, steps and seeds, and the noise injected into the training pairs.
+        title: data set, steps and seeds.
         bullets: the best method, the methods against the baseline, and against the untrained model;
             what the guard chose, for runs with one.
     """
@@ -34,9 +33,8 @@ class Verdict:
 
 def verdict(comparison: Comparison) -> list[Verdict]:
     """Return a verdict for each data set, on its largest number of steps."""
-    noise = {name: value for name, value in comparison.shared.items() if name.startswith("noise")}
     return [
-        Verdict(_title(table, noise), _bullets(table, comparison.baseline))
+        Verdict(_title(table), _bullets(table, comparison.baseline))
         for table in comparison.final_tables()
     ]
 
@@ -53,11 +51,10 @@ def format_difference(test: PairedTest, methods: int = 1) -> str:
     return f"{points(test.difference)} points of {PRIMARY} ({interval}; {p})"
 
 
-def _title(table: ResultsTable, noise: Mapping[str, object]) -> str:
+def _title(table: ResultsTable) -> str:
     fewest, most = (pick(len(row.seeds) for row in table.rows) for pick in (min, max))
     seeds = f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
-    injected = f", with injected false pairs ({format_settings(noise)})" if noise else ""
-    return f"{table.name}: {table.steps:,} steps, {seeds}{injected}"
+    return f"{table.name}: {table.steps:,} steps, {seeds}"
 
 
 def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:

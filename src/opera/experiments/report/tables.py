@@ -98,21 +98,13 @@ def _points(test: PairedTest) -> dict[str, Value]:
 
 
 def _cost(table: ResultsTable) -> ReportTable:
-    noise = [row.noise["pairs"] for row in table.rows if row.noise]
     caption = f"time taken, {table.steps:,} steps"
     columns: Columns = {"method": str}
-    if noise:
-        caption += (
-            "; false draws: share of the draws that fell on injected pairs, which are "
-            f"{_share(noise[0])} of all"
-        )
-        columns["false draws"] = _share
     columns |= dict.fromkeys(("ms per step", "seconds of training"), "{:,.0f}".format)
     columns["against baseline"] = "× {:.2f}".format
     rows = [
         {
             "method": row.method,
-            "false draws": row.noise.get("draws"),
             "ms per step": 1000 * row.seconds_per_step,
             "seconds of training": row.training_seconds,
             "against baseline": row.step_ratio,

@@ -1,0 +1,218 @@
+"""Wrong pairs: how many, which, in which splits, and the folder that the command writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opera
+from opera.data import Qrels
+from opera_paper import cli
+from opera_paper.noise import add_wrong_pairs
+from tiny_world import write_beir
+
+Pairs = set[tuple[str, str]]
+
+
+def pairs_of(data: opera.RetrievalData, split: str, lowest: int = 1) -> Pairs:
+    """The ids of a split's relevant pairs."""
+    qrels = data.with_relevant_grade(lowest).split(split).relevant()
+    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
+    return set(zip(queries, data.corpus.ids(qrels.doc_rows), strict=True))
+
+
+def wrong_of(wrong: list[tuple[str, str, str]], split: str) -> Pairs:
+    return {(query, doc) for query, doc, of in wrong if of == split}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> opera.RetrievalData:
+    """Train, dev and test; half of the documents are judged 2, the others 1."""
+    return opera.load_data(write_beir(tmp_path_factory.mktemp("noise") / "data", dev=True))
+
+
+@settings(max_examples=30)
+@given(
+    share=st.floats(0.02, 0.7),
+    kind=st.sampled_from(["random", "neighbour"]),
+    seed=st.integers(0, 3),
+)
+def test_wrong_pairs_make_up_the_share_and_right_ones_stay(
+    tiny: opera.RetrievalData, share: float, kind: str, seed: int
+) -> None:
+    noisy, wrong = add_wrong_pairs(tiny, kind, share, seed)
+    for split in ("train", "dev"):
+        right, all_pairs, added = (
+            pairs_of(tiny, split),
+            pairs_of(noisy, split),
+            wrong_of(wrong, split),
+        )
+        assert all_pairs == right | added
+        assert not right & added
+        assert abs(len(added) / len(all_pairs) - share) <= 1 / len(right)
+        assert {query for query, _ in added} <= {query for query, _ in right}
+    assert noisy.split("test") is tiny.split("test")
+    assert noisy.fingerprint != tiny.fingerprint
+    again, listed = add_wrong_pairs(tiny, kind, share, seed)
+    assert (listed, again.fingerprint) == (wrong, noisy.fingerprint)
+
+
+@pytest.mark.parametrize("kind", ["hard", "clicks"])
+def test_ranked_kinds_draw_from_the_models_ranking(kind: str, tiny: opera.RetrievalData, static_model: Path) -> None:
+    _, wrong = add_wrong_pairs(tiny, kind, 0.3, 0, model=static_model)
+    found = opera.evaluate(tiny, model=static_model, split="train", measures=["R@100"])
+    rank_of = {
+        (query, doc): rank
+        for query, row in zip(found.query_ids, found.ranking.doc_rows, strict=True)
+        for rank, doc in enumerate(tiny.corpus.ids(row), start=1)
+    }
+    ranks = [rank_of[pair] for pair in wrong_of(wrong, "train")]
+    assert max(ranks) <= 100
+    assert (min(ranks) > 10) == (kind == "hard")
+
+
+def test_neighbours_lie_near_a_right_document(tiny: opera.RetrievalData) -> None:
+    _, wrong = add_wrong_pairs(tiny, "neighbour", 0.3, 0)
+    right = pairs_of(tiny, "train")
+    rows = {query: [int(doc[1:]) for of, doc in right if of == query] for query, _ in right}
+    assert all(min(abs(int(doc[1:]) - row) for row in rows[q]) <= 5 for q, doc in wrong_of(wrong, "train"))
+
+
+@settings(max_examples=30)
+@given(names=st.lists(st.sampled_from("ab"), min_size=8, max_size=20), seed=st.integers(0, 5))
+def test_no_copy_of_a_right_document_and_no_empty_one_is_wrong(names: list[str], seed: int) -> None:
+    texts = {f"d{row}": name for row, name in enumerate(["a", *names, "b", "c", "", " "])}
+    judged = {split: {split: {"d0": 1}} for split in ("train", "test")}
+    data = opera.RetrievalData.from_dicts("x", corpus=texts, queries={"train": "q", "test": "t"}, qrels=judged)
+    _, wrong = add_wrong_pairs(data, "random", 2 / 3, seed)
+    assert sorted(texts[doc] for _, doc, _ in wrong) == ["b", "c"], "each text once"
+
+
+def test_held_out_pairs_and_those_of_test_are_right(tiny: opera.RetrievalData) -> None:
+    train = tiny.split("train")
+    query = train.query_rows[:1].repeat(len(tiny.corpus))
+    every = Qrels.from_arrays(query, np.arange(len(tiny.corpus)), np.ones(len(tiny.corpus), dtype=int))
+    held_out = every.select_judgements(~train.contains(every))
+    _, wrong = add_wrong_pairs(replace(tiny, held_out=held_out), "random", 0.5, 0)
+    assert tiny.queries.ids(query[:1])[0] not in {query for query, *_ in wrong}
+
+
+def test_documents_judged_lower_become_positives_of_train(tiny: opera.RetrievalData) -> None:
+    """ANTIQUE in the paper: what counts as relevant starts at one grade, training lets in the one below."""
+    noisy, wrong = add_wrong_pairs(tiny, "grade", None, 0, grade=1)
+    assert pairs_of(noisy, "train", 2) == pairs_of(tiny, "train", 1)
+    assert wrong_of(wrong, "train") == pairs_of(tiny, "train", 1) - pairs_of(tiny, "train", 2)
+    assert noisy.split("dev") is tiny.split("dev")
+    with pytest.raises(opera.SettingError, match="train has no document judged 0 to 0"):
+        add_wrong_pairs(tiny, "grade", None, 0, grade=0)
+    with pytest.raises(opera.SettingError, match="grade: must be below relevant_grade=2, got 2"):
+        add_wrong_pairs(tiny, "grade", None, 0, grade=2, relevant_grade=2)
+
+
+def test_wrong_pairs_get_the_relevant_grade_and_the_mean_weight(tiny: opera.RetrievalData) -> None:
+    train = tiny.split("train")
+    weights = np.arange(len(train.doc_rows), dtype=np.float32)
+    weighted = replace(tiny, splits={**tiny.splits, "train": replace(train, weights=weights)})
+    noisy, wrong = add_wrong_pairs(weighted, "random", 0.5, 0, relevant_grade=2, splits=["train"])
+    added = pairs_of(noisy, "train", 2) - pairs_of(tiny, "train", 2)
+    assert added == {(query, doc) for query, doc, _ in wrong}
+    assert noisy.split("train").weights is not None
+    assert np.count_nonzero(noisy.split("train").weights == weights.mean()) >= len(added)
+
+
+def test_a_missing_test_split_is_drawn_before(tiny: opera.RetrievalData) -> None:
+    alone = replace(tiny, splits={"train": tiny.split("train")})
+    noisy, wrong = add_wrong_pairs(alone, "random", 0.4, 0)
+    assert pairs_of(noisy, "test") <= pairs_of(tiny, "train")
+    assert not {query for query, _ in pairs_of(noisy, "test")} & {query for query, *_ in wrong}
+
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """``opera-paper noise`` in this process, in a folder of its own: exit status and what it printed."""
+
+    def run(*words: Any) -> tuple[int, str, str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["opera-paper", "noise", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_writes_a_folder_that_trains(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    status, printed, _ = call(beir, "--share", "0.3", "--kind", "hard", "--model", static_model, "--out", "noisy")
+    assert (status, printed.splitlines()[-1]) == (
+        0,
+        f"  opera train noisy --model {static_model} --out run",
+    )
+    right, noisy = opera.load_data(beir), opera.load_data(tmp_path / "noisy")
+    added = pairs_of(noisy, "train") - pairs_of(right, "train")
+    assert f"{len(added)} of the {len(pairs_of(noisy, 'train'))} pairs of train are wrong (hard)" in printed
+    head, *lines = (tmp_path / "noisy" / "wrong_pairs.tsv").read_text().splitlines()
+    assert head == "split\tquery_id\tdoc_id"
+    assert {tuple(line.split("\t")) for line in lines} == {("train", *pair) for pair in added}
+    assert pairs_of(noisy, "test") == pairs_of(right, "test")
+    run = opera.adapt(
+        tmp_path / "noisy",
+        model=static_model,
+        out=tmp_path / "run",
+        method="ft",
+        guard=False,
+        max_steps=2,
+    )
+    assert run.pairs().num_rows == len(pairs_of(noisy, "train"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "--kind some --share 0.3",
+            "kind: must be one of random, hard, clicks, neighbour, grade, got 'some'",
+        ),
+        ("--kind random", "kind=random: needs a share"),
+        ("--kind hard --share 0.3", "kind=hard: needs a model"),
+        ("--kind random --share 0.3 --grade 2", "kind=random: takes no grade"),
+        ("--kind random --share 1", "share: must be above 0 and below 1, got 1"),
+        ("--kind random --share nan", "share: must be above 0 and below 1, got nan"),
+        (
+            "--kind random --share 0.000001",
+            "data: share=1e-06 of 4 train pairs is less than one pair",
+        ),
+        (
+            "--kind neighbour --share 0.9",
+            "share=0.9: train of data needs 36 wrong pairs of kind neighbour, and has too few candidates",
+        ),
+        (
+            "--kind hard --share 0.3 --model model",
+            "data: its 20 documents are too few for ranks up to 100",
+        ),
+        (
+            "--kind random --share 0.3 --out data",
+            "--out data: is not an empty folder; give a new one",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_message(call: Call, tmp_path: Path, options: str, message: str) -> None:
+    corpus = {f"d{row}": f"text {row}" for row in range(20)}
+    judged = {split: {split: {"d0": 1, "d1": 1, "d2": 1, "d3": 1}} for split in ("train", "test")}
+    data = opera.RetrievalData.from_dicts("x", corpus=corpus, queries={"train": "q", "test": "t"}, qrels=judged)
+    data.write_beir(tmp_path / "data")
+    before = json.dumps(sorted(map(str, tmp_path.rglob("*"))))
+    status, printed, error = call("data", "--out", "noisy", *options.split())
+    assert (status, printed, error) == (2, "", f"opera-paper: error: {message}\n")
+    assert json.dumps(sorted(map(str, tmp_path.rglob("*")))) == before
