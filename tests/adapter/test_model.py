@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
+from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import FULL_MEASURES
@@ -172,3 +173,10 @@ def test_the_share_of_the_guard_scales_the_projection(
     base, final = (SentenceTransformer(str(place), device="cpu") for place in (static_model, kept.model_path))
     assert [type(module) for module in final] == [type(module) for module in base]
     np.testing.assert_array_equal(final.encode_query("t1w1"), base.encode_query("t1w1"))
+
+
+def test_a_model_that_cuts_its_embeddings_is_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(static_model), truncate_dim=4)
+    model.save_pretrained(str(tmp_path / "cut"))
+    with pytest.raises(SettingError, match=r"adapter=query: .* cuts its embeddings to 4 dimensions"):
+        opera.adapt(beir, model=tmp_path / "cut", out=tmp_path / "run", **SETTINGS)

@@ -240,3 +240,29 @@ def test_grades_of_other_splits_stay_by_id() -> None:
     test = Qrels.from_arrays(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))
     drawn = prepare_data(replace(data, splits={**data.splits, "test": test}), make_recipe({"guard": False})).drawn
     assert drawn.split("test") is test
+
+
+def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, static_model: Path) -> None:
+    """The second set asks the same queries, has copies of the first set's documents, and other positives."""
+    corpus = {f"c{name}": text for name, text in CORPUS.items()} | {f"n{n}": f"t{n}w7 new{n}" for n in range(9)}
+    queries = {f"c{name}": text for name, text in QUERIES.items()}
+    qrels = {
+        split: {f"c{query}": {f"n{n}": 1} for n, query in enumerate(judged)}
+        for split, judged in (("train", TRAIN), ("test", TEST))
+    }
+    other = RetrievalData.from_dicts("other", corpus=corpus, queries=queries, qrels=qrels)
+    both = combine([data, other])
+    built = training_set(both, static_model, negatives="hard", range="1:20")
+    assert built.listed is not None
+    query = np.repeat(np.arange(len(built.query_rows)), built.listed.counts)
+    positives = {query_text(both, row): set() for row in built.query_rows.tolist()}
+    for place, document in zip(built.pairs.pair_query, built.pairs.pair_doc, strict=True):
+        text = query_text(both, int(built.query_rows[place]))
+        positives[text].add(" ".join(both.corpus.texts([document])[0].split()))
+    for place, document in zip(query, built.listed.doc_rows, strict=True):
+        text = query_text(both, int(built.query_rows[place]))
+        assert " ".join(both.corpus.texts([document])[0].split()) not in positives[text]
+
+
+def query_text(data: RetrievalData, row: int) -> str:
+    return " ".join(data.queries.texts([row])[0].split())

@@ -133,7 +133,6 @@ def _options(
     ] = False,
 ) -> None:
     """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
-    load_extensions()
 
 
 for command, example in EXAMPLES.items():
@@ -164,6 +163,8 @@ def _run() -> NoReturn:
     )
     try:
         check_launcher()
+        if not {"--help", "--version"} & set(sys.argv):
+            load_extensions()
         # process 1 of a container is sent SIGTERM in vain if it has no handler; of several
         # processes, none may outlive the signal while it waits for the others
         with nullcontext() if several_processes() else signals_as_interrupt():

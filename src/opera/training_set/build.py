@@ -9,7 +9,7 @@ import logging
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from opera.config.negatives import MixingSettings, shares_by_name
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
-from opera.data.combined import each_set, first_rows
-from opera.data.pairs import TrainingPairs, pair_keys, split_keys
+from opera.data.combined import first_rows
+from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
 from opera.methods.mixed import Mixture
 from opera.runs.record import NegativesRecord
@@ -116,12 +116,21 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         data: the version of its data whose train split trains; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
-    sets = [_build(prepared, own) for own in each_set(data)]
-    return _joined(data, sets, prepared) if data.sets else sets[0]
+    train = data.training_split()
+    known = KnownPositives.of(data, train.query_rows, train.pairs())
+    if not data.sets:
+        return _build(prepared, data, known)
+    sets = []
+    for own, first_query, first_document in zip(data.sets, *first_rows(data), strict=False):
+        query_rows = own.training_split().query_rows + first_query
+        documents = slice(first_document, first_document + len(own.corpus))
+        groups = data.query_group[query_rows], data.document_group[documents]
+        sets.append(_build(prepared, own, KnownPositives(known.keys, *groups)))
+    return _joined(data, sets, prepared)
 
 
-def _build(prepared: Prepared, data: RetrievalData) -> TrainingSet:
-    """Build the training set of one data set.
+def _build(prepared: Prepared, data: RetrievalData, known: KnownPositives) -> TrainingSet:
+    """Build the training set of one data set; ``known`` holds the positives of all of them.
 
     Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it
     keeps by them.
@@ -131,7 +140,6 @@ def _build(prepared: Prepared, data: RetrievalData) -> TrainingSet:
         kind = "random"  # another data set has them
     train = data.training_split()
     query_rows, pairs, weights = train.query_rows, train.pairs(), train.weights
-    known = KnownPositives.of(data, query_rows, pairs)
     scores, smallest_pool = _scores(prepared, data, query_rows, pairs, known)
     similarity = None if scores is None else scores.similarity.copy()
     start_scores = None
@@ -274,19 +282,6 @@ class _NegativesOfSets:
         return rows
 
 
-def _known_of_sets(data: RetrievalData, sets: Sequence[TrainingSet]) -> KnownPositives:
-    """Put the known positives of all sets together; a text that several sets have is one."""
-    first_queries, first_documents = first_rows(data)
-    keys, query_rows = [], []
-    for own, first_query, first_document in zip(sets, first_queries, first_documents, strict=False):
-        queries, documents = split_keys(own.known.keys)
-        query_group = data.query_group[queries + first_query]
-        keys.append(pair_keys(query_group, data.document_group[documents + first_document]))
-        query_rows.append(own.query_rows + first_query)
-    query_group = data.query_group[np.concatenate(query_rows)]
-    return KnownPositives(np.unique(np.concatenate(keys)), query_group, data.document_group)
-
-
 def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared) -> TrainingSet:
     """Put the training sets of several data sets one after another, in the rows of all."""
     first_queries = np.cumsum([0, *(own.pairs.n_queries for own in sets)])
@@ -311,18 +306,20 @@ def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared
         shifted([own.pairs.pair_query for own in sets], first_queries),
         shifted([own.pairs.pair_doc for own in sets], first_documents),
     )
+    query_rows = shifted([own.query_rows for own in sets], first_query_rows)
+    known_keys = reduce(np.intersect1d, (own.known.keys for own in sets))  # but those pruned
     scores = [own.scores for own in sets if own.scores is not None]
     pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
     pools = [own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None]
     shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings)
     return TrainingSet(
         data=data,
-        query_rows=shifted([own.query_rows for own in sets], first_query_rows),
+        query_rows=query_rows,
         pairs=pairs,
         grades=together([own.grades for own in sets]),
         pair_weights=together([own.pair_weights for own in sets]),
         loss_weights=together([own.loss_weights for own in sets]),
-        known=_known_of_sets(data, sets),
+        known=KnownPositives(known_keys, data.query_group[query_rows], data.document_group),
         negatives=_NegativesOfSets(sets, first_queries, first_documents),
         negatives_kind=prepared.data.negatives,
         pruned_positives=sum(pruned) if pruned else None,

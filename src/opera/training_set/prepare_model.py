@@ -111,6 +111,12 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             served = encoder
     trained, base = model, None
     if settings.adapter_kind is not None:
+        if model.truncate_dim is not None:
+            raise SettingError(
+                f"adapter={settings.adapter_kind}: {source} cuts its embeddings to "
+                f"{model.truncate_dim} dimensions (truncate_dim), which an adapter cannot follow; "
+                "save the model without truncate_dim"
+            )
         trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
         base = model
     if settings.gradient_cache is not None and is_static(trained):
