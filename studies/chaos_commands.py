@@ -85,7 +85,7 @@ def run_outcome(folder: Path) -> Outcome:
     for name in ("seconds", "started", "training"):
         record.pop(name)
     training = run.training.model_dump(exclude={"resumed_from"})
-    files = ("measures.json", "sampling.npz", "model/README.md")
+    files = ("measures.json", "draws.parquet", "model/README.md")
     return {
         "weights": weights(run),
         "record": _digest(repr((record, training)).encode()),

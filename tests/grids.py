@@ -53,6 +53,7 @@ def write_run(
     writer.write_per_query(per_query)
     writer.write_pairs({"query_id": ["q"], "times_drawn": [1]} if pairs is None else pairs)
     writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
+    writer.write_draws(np.zeros(steps, dtype=np.int32), per_step=1)
 
 
 def write_unfinished_run(

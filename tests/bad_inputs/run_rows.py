@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -71,17 +70,6 @@ def column(name: str, values: Callable[[pa.Table], Any]) -> Callable[[pa.Table],
     return lambda found: found.set_column(found.column_names.index(name), name, pa.array(values(found)))
 
 
-def arrays(name: str, **changes: Any) -> Make:
-    """Change arrays of an .npz file; ``None`` removes one."""
-
-    def make(folder: Path) -> None:
-        with np.load(folder / name) as file:
-            values = {**{key: file[key] for key in file.files}, **changes}
-        np.savez(folder / name, **{key: value for key, value in values.items() if value is not None})
-
-    return make
-
-
 def wrong(place: str, reason: str) -> str:
     """The message on a file that is not as OPERA wrote it."""
     return f"{place}: is not as OPERA wrote it: {reason}"
@@ -125,7 +113,6 @@ WRONG_VALUES = [
     )
 ]  # fmt: skip
 
-NAMES = "steps, query_ids, pair_ids, query_codes, document_codes"
 TABLES = [
     of_run(reason, parquet(f"run/{name}", change), name)
     for name, reason, change in (
@@ -149,16 +136,8 @@ TABLES = [
         ("trace.parquet", "column 'seconds' holds negative values",
          column("seconds", lambda found: [-1.0] * len(found))),
         ("trace.parquet", "has no rows", lambda found: found.slice(0, 0)),
-    )
-] + [
-    of_run(reason, arrays("run/sampling.npz", **changes), "sampling.npz")
-    for reason, changes in (
-        (f"must hold the arrays {NAMES}", {"steps": None}),
-        (f"must hold the arrays {NAMES}", {"more": np.zeros(3)}),
-        (f"must hold the arrays {NAMES}", {"pair_ids": None, "document_codes": None}),
-        ("steps holds no numbers", {"steps": np.array(["a"])}),
-        ("Object arrays cannot be loaded when allow_pickle=False", {"steps": np.array([{}], dtype=object)}),
-        ("its arrays do not fit each other", {"query_codes": np.zeros((1, 1), dtype=np.uint8)}),
+        ("draws.parquet", "its pairs are not those of the run", column("pair", lambda found: [-1] * len(found))),
+        ("draws.parquet", "column 'pair' is missing", lambda found: found.drop_columns(["pair"])),
     )
 ]  # fmt: skip
 
@@ -172,27 +151,27 @@ FILES = [
     ),
     *(
         Bad(REPORT, f"run/{name}: is missing", with_run, remove(f"run/{name}"))
-        for name in ("measures.json", "per_query.parquet", "pairs.parquet", "trace.parquet")
+        for name in ("measures.json", "per_query.parquet", "pairs.parquet", "trace.parquet", "draws.parquet")
     ),
     *(
         Bad(REPORT, matching(rf"run/{name}: is not as OPERA wrote it: .{{5,200}}"), with_run, cut(f"run/{name}", size))
         for name, size in (
-            ("per_query.parquet", 900), ("pairs.parquet", 3), ("trace.parquet", 100), ("sampling.npz", 200),
+            ("per_query.parquet", 900), ("pairs.parquet", 3), ("trace.parquet", 100), ("draws.parquet", 100),
         )
     ),
     *(
         Bad(REPORT, f"run/{name}: cannot be read: {reason}", with_run, make(f"run/{name}"))
-        for name in ("measures.json", "pairs.parquet", "sampling.npz", "run.json")
+        for name in ("measures.json", "pairs.parquet", "draws.parquet", "run.json")
         for reason, make in (("it is a folder", make_folder), ("it is a named pipe", pipe))
     ),
     *(
         Bad(REPORT, f"run/{name}: is missing", with_run, link(f"run/{name}", "nothing"))
-        for name in ("measures.json", "sampling.npz")
+        for name in ("measures.json", "draws.parquet")
     ),
     *(
         Bad(REPORT, f"run/{name}: cannot be read: permission denied", with_run,
             lambda folder, name=name: (folder / "run" / name).chmod(0))
-        for name in ("run.json", "measures.json", "pairs.parquet", "sampling.npz")
+        for name in ("run.json", "measures.json", "pairs.parquet", "draws.parquet")
         if os.geteuid() != 0  # root reads everything
     ),
     Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 5); use that "

@@ -172,7 +172,6 @@ def test_flatten_and_nest_undo_each_other(value: object) -> None:
 
 def spoil_the_runs_trace(out: Path) -> None:
     (out / "trace.parquet").write_bytes(b"PAR1")
-    (out / "sampling.npz").unlink()
 
 
 def spoil_the_checkpoints_trace(out: Path) -> None:
@@ -230,7 +229,7 @@ def test_a_resumed_run_ends_alike_whatever_became_of_its_files(
     assert resumed.training.resumed_from == resumed_from
     assert ("checkpoint-8 cannot be used (" in caplog.text) == (resumed_from == 4)
     assert_same_run(resumed, whole)
-    assert (resumed.path / "sampling.npz").read_bytes() == (whole.path / "sampling.npz").read_bytes()
+    assert (resumed.path / "draws.parquet").read_bytes() == (whole.path / "draws.parquet").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from distinct import pool_of
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs
-from opera.methods import METHODS, Method, PairScores, Plan
-from opera.runs.sampling import SamplingRecord
-from opera.training import sampler as sampler_module
+from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import text_dataset
-from opera.training.sampler import NotObservedError, PairSampler, Row, SamplingRecorder
+from opera.training.sampler import NotObservedError, PairSampler, Row
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
@@ -162,120 +158,3 @@ def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
         seen |= set(weights.tolist())
         sampler.observe(step, drawn.pair_ids, np.zeros(16), queries.astype(float), np.zeros(16))
     assert seen == {1.0, float(np.float32(1 / 0.75))}
-
-
-ERROR = 0.034  # as opera.runs.sampling states
-COUNTS = [3, 1, 4, 1, 5, 2, 6, 5, 3, 2]
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("ft", {}),
-    ("sp", {"k": 0.5, "query_weighting": "uniform"}),
-    ("infobatch", {"rho": 0.5}),
-    ("dp", {"update_interval": 7}),
-    ("dp", {"update_interval": "epoch", "threshold": "per_query"}),
-    ("sp+dp", {"k": 0.6}),
-]
-
-
-def make(name: str, values: dict[str, Any], steps: int = 40, batch: int = 4) -> Method:
-    rng = np.random.default_rng(2)
-    docs = np.concatenate([rng.choice(100, count, replace=False) for count in COUNTS])
-    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(len(COUNTS)), COUNTS), docs)
-    similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
-    method = METHODS[name]
-    parsed = method.settings_class.parse(values)
-    scores = PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
-    return method(pairs, Plan(3, steps, batch), parsed, scores if method.needs_scores(parsed) else None)
-
-
-def near(codes: NDArray[np.float64], truth: NDArray[np.float64]) -> bool:
-    return bool((np.abs(codes - truth) <= ERROR * truth).all())
-
-
-def assert_same(one: SamplingRecord, other: SamplingRecord) -> None:
-    for name, values in vars(one).items():
-        theirs = vars(other)[name]
-        assert values.dtype == theirs.dtype, name
-        assert np.array_equal(values, theirs), name
-
-
-@pytest.mark.parametrize(("name", "values"), VARIANTS)
-def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str, values: dict[str, Any]) -> None:
-    method, plain = make(name, values), make(name, values)
-    recorder, rng = SamplingRecorder(method, 6), np.random.default_rng(0)
-    truth = {}
-    for step in range(40):
-        drawn = method.draw(step)
-        recorder.record(step)
-        probabilities = method.probabilities(step)
-        truth[step] = probabilities.query * method.pairs.n_queries, probabilities.document * np.repeat(COUNTS, COUNTS)
-        assert np.array_equal(plain.draw(step).pair_ids, drawn.pair_ids), "recording must not change what is drawn"
-        seen = rng.uniform(-1, 1, len(drawn.pair_ids)), rng.exponential(2.0, len(drawn.pair_ids))
-        for one in (method, plain):
-            one.observe(drawn.pair_ids, *seen)
-    record = recorder.finished()
-    assert record.steps.tolist() == [0, 8, 16, 23, 31, 39]
-    assert record.query_ids.tolist() == list(range(len(COUNTS)))
-    assert record.pair_ids.tolist() == list(range(sum(COUNTS)))
-    for row, step in enumerate(record.steps.tolist()):
-        query, document = truth[step]
-        assert near(record.query()[row], query)
-        assert near(record.document()[row], document)
-    if name == "ft":
-        assert (record.query() == 1).all()
-        assert (record.document() == 1).all()
-    if name in ("sp", "sp+cbs", "rp", "sp+dp"):
-        assert (record.document()[:, ~method.kept] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("length", "snapshots", "steps"),
-    [(1, 50, [0]), (5, 1, [0]), (5, 2, [0, 4]), (5, 50, [0, 4]), (17, 50, [0, 5, 11, 16]), (17, 3, [0, 8, 16])],
-)
-def test_the_first_and_the_last_step_are_recorded_and_none_too_close(
-    length: int, snapshots: int, steps: list[int]
-) -> None:
-    method = make("ft", {}, steps=length)
-    recorder = SamplingRecorder(method, snapshots)
-    for step in range(length):
-        method.draw(step)
-        recorder.record(step)
-    assert recorder.finished().steps.tolist() == steps
-
-
-def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "MAX_PAIRS", 12)
-    method = make("dp", {})
-    recorder = SamplingRecorder(method, 2)
-    method.draw(0)
-    recorder.record(0)
-    record, offsets = recorder.finished(), method.pairs.query_offsets
-    assert 0 < len(record.query_ids) < len(COUNTS)
-    assert (np.diff(record.query_ids) > 0).all()
-    assert record.pair_ids.tolist() == [p for q in record.query_ids for p in range(offsets[q], offsets[q + 1])]
-    assert len(record.pair_ids) <= 12
-    probabilities = method.probabilities(0)
-    assert near(record.query()[0], probabilities.query[record.query_ids] * len(COUNTS))
-    assert near(
-        record.document()[0], probabilities.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids]
-    )
-    assert SamplingRecorder(make("ft", {}), 2).finished().query_ids.tolist() == record.query_ids.tolist()
-    monkeypatch.setattr(sampler_module, "MAX_PAIRS", 0)
-    assert len(SamplingRecorder(method, 2).finished().query_ids) == 1
-
-
-@pytest.mark.parametrize(("name", "recorded"), [("dp", 3), ("ft", 3), ("dp", 0)])
-def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler_module, "MIN_STEPS_BETWEEN", 1)
-    method = make(name, {})
-    recorder = SamplingRecorder(method, 40)
-    for step in range(recorded):
-        method.draw(step)
-        recorder.record(step)
-    record = recorder.finished()
-    record.write(tmp_path / "sampling.npz")
-    assert_same(SamplingRecord.read(tmp_path / "sampling.npz"), record)
-    again = SamplingRecorder(method, 40)
-    again.resume_from(record)
-    assert_same(again.finished(), record)
-    assert record.until(2).steps.tolist() == [0, 1][:recorded]
-    assert len(record.until(2).query_codes) == min(2, recorded)

@@ -7,7 +7,7 @@
       pairs.parquet       a row per training pair: how often it was drawn
       suspicious_pairs.csv  the training pairs that look false, the worst first
       trace.parquet       a row per step
-      sampling.npz        the sampling probabilities at about 50 steps
+      draws.parquet       the pairs that each step drew
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume continues from
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv
 
 from opera.config.trainer import PRIMARY
@@ -42,7 +43,6 @@ from opera.core.storage import writing
 from opera.runs.guard_words import verdict_words
 from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
-from opera.runs.sampling import SamplingRecord
 
 log = logging.getLogger("opera")
 
@@ -52,7 +52,7 @@ PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
 TRACE_FILE = "trace.parquet"
-SAMPLING_FILE = "sampling.npz"
+DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
 MODEL_FOLDER = "model"
 CARD_FILE = "README.md"
@@ -73,7 +73,7 @@ OURS = (
     PAIRS_FILE,
     SUSPICIOUS_FILE,
     TRACE_FILE,
-    SAMPLING_FILE,
+    DRAWS_FILE,
     SKIPPED_FILE,
     MODEL_FOLDER,
     CHECKPOINTS_FOLDER,
@@ -199,10 +199,11 @@ class Run:
         """A row per step: loss, learning rate, the method's schedule, seconds."""
         return read_table(self.path / TRACE_FILE, {"step": "whole"})
 
-    def sampling(self) -> SamplingRecord | None:
-        """The recorded sampling probabilities, or ``None`` before they are written."""
-        path = self.path / SAMPLING_FILE
-        return SamplingRecord.read(path) if os.path.lexists(path) else None
+    def draws(self) -> pa.Table:
+        """A row per pair that a step drew: ``step`` from 1, and ``pair``, a row of
+        ``pairs.parquet``.
+        """
+        return read_table(self.path / DRAWS_FILE, {"step": "whole", "pair": "whole"})
 
 
 class RunWriter:
@@ -271,14 +272,16 @@ class RunWriter:
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             write_parquet(self.path / TRACE_FILE, table)
 
-    def write_sampling(self, record: SamplingRecord) -> None:
-        """Write ``sampling.npz``."""
+    def write_draws(self, pair_ids: NDArray[np.int32], per_step: int) -> None:
+        """Write ``draws.parquet``: pair ids ``[steps · per_step]`` in the order of the steps."""
         if self.writes:
-            replace_file(self.path / SAMPLING_FILE, record.write)
+            steps = np.arange(len(pair_ids), dtype=np.int32) // per_step + 1
+            table = pa.table({"step": steps.astype(np.int32), "pair": pair_ids})
+            write_parquet(self.path / DRAWS_FILE, table)
 
     def adopt(self, name: str) -> None:
-        """Copy trace and sampling probabilities of a folder inside this one: they are the run's."""
-        for file in (TRACE_FILE, SAMPLING_FILE):
+        """Copy trace and draws of a folder inside this one: they are the run's."""
+        for file in (TRACE_FILE, DRAWS_FILE):
             source = self.path / name / file
             if self.writes and source.is_file():
                 replace_file(self.path / file, partial(shutil.copyfile, source))

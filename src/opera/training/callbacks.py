@@ -68,8 +68,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     """Records a row per step: ``step`` counts from 1, ``loss`` is the mean over the step's pairs
     before the update.
 
-    The method's schedule stands between ``learning_rate`` and ``seconds``. Whenever the trace is
-    written, the recorded sampling probabilities are written too.
+    The method's schedule stands between ``learning_rate`` and ``seconds``.
     """
 
     def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
@@ -147,10 +146,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
             seal(checkpoint)
 
     def write(self, run: RunWriter) -> None:
-        """Write ``trace.parquet`` and, where probabilities are recorded, ``sampling.npz``."""
+        """Write ``trace.parquet``."""
         run.write_trace(self.rows)
-        if self.sampler.recorder is not None:
-            run.write_sampling(self.sampler.recorder.finished())
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]

@@ -18,18 +18,11 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import TrainingError
-from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import Method
 from opera.methods.first_visits import FirstVisits
-from opera.runs.sampling import SamplingRecord, quantised
 from opera.training_set.negatives import Negatives
 
-MAX_PAIRS = 200_000
-"""Of larger training sets, a random part of the queries is recorded: as many as have this many
-pairs."""
-MIN_STEPS_BETWEEN = 5
-"""Smallest distance between two recorded steps, but for the first and the last."""
 ADVICE = "lower learning_rate, or set precision=fp32"
 DRAWN = ("pair_ids", "doc_rows", "weights", "schedule")
 OBSERVED = ("pair_ids", "similarity", "loss", "p")
@@ -107,7 +100,6 @@ class PairSampler:
         lag: steps between an observation and the first draw that uses it.
         rank: which process this is.
         world_size: how many there are.
-        recorder: records the sampling probabilities of some steps.
         pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's
             weight; ``None``: 1.
 
@@ -130,7 +122,6 @@ class PairSampler:
         lag: int = 1,
         rank: int = 0,
         world_size: int = 1,
-        recorder: SamplingRecorder | None = None,
         pair_weights: FloatArray | None = None,
     ) -> None:
         if lag < 1:
@@ -141,7 +132,7 @@ class PairSampler:
             )
         self.method, self.pairs, self.negatives = method, pairs, negatives
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
-        self.rank, self.world_size, self.recorder = rank, world_size, recorder
+        self.rank, self.world_size = rank, world_size
         self.pair_weights = pair_weights
         self.max_steps = method.plan.max_steps
         self.next_step = self.trained_steps = 0
@@ -185,8 +176,6 @@ class PairSampler:
         """
         self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
-        if self.recorder is not None:
-            self.recorder.record(step)
         weights = drawn.weights
         if self.pair_weights is not None:
             weights = (weights * self.pair_weights[drawn.pair_ids]).astype(np.float32)
@@ -337,58 +326,3 @@ class PairSampler:
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
-
-
-class SamplingRecorder:
-    """Records a method's probabilities at evenly spaced steps, at most ``snapshots``, the first and
-    the last included.
-
-    Reading all pairs takes up to a tenth of a small model's step, so at most every fifth step is
-    recorded.
-    """
-
-    def __init__(self, method: Method[Any], snapshots: int) -> None:
-        self._method = method
-        last = method.plan.max_steps - 1
-        count = min(snapshots, max(2, last // MIN_STEPS_BETWEEN + 1))
-        self._due = set(np.unique(np.rint(np.linspace(0, last, count)).astype(int)).tolist())
-        self._queries = _recorded_queries(method.pairs, method.plan.seed)
-        offsets = method.pairs.query_offsets
-        self._pairs = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in self._queries])
-        self._steps: list[int] = []
-        self._codes: tuple[list[NDArray[np.uint8]], list[NDArray[np.uint8]]] = ([], [])
-
-    def record(self, step: int) -> None:
-        """Record ``step``, which was just drawn, if it is due."""
-        if step not in self._due:
-            return
-        pairs, probabilities = self._method.pairs, self._method.probabilities(step)
-        positives = pairs.positives_per_query[pairs.pair_query[self._pairs]]
-        self._steps.append(step)
-        self._codes[0].append(quantised(probabilities.query[self._queries] * pairs.n_queries))
-        self._codes[1].append(quantised(probabilities.document[self._pairs] * positives))
-
-    def finished(self) -> SamplingRecord:
-        """Return what is recorded so far."""
-        query, document = (
-            np.array(codes, dtype=np.uint8).reshape(len(self._steps), len(ids))
-            for codes, ids in zip(self._codes, (self._queries, self._pairs), strict=True)
-        )
-        steps = np.array(self._steps, dtype=np.int32)
-        return SamplingRecord(steps, self._queries, self._pairs.astype(np.int32), query, document)
-
-    def resume_from(self, record: SamplingRecord) -> None:
-        """Continue the record of a run that resumes."""
-        self._steps = record.steps.tolist()
-        self._codes = list(record.query_codes), list(record.document_codes)
-
-
-def _recorded_queries(pairs: TrainingPairs, seed: int) -> NDArray[np.int32]:
-    """All queries, or a random part of them with at most ``MAX_PAIRS`` pairs, and at least one
-    query."""
-    order: IntArray = np.arange(pairs.n_queries)
-    if pairs.n_pairs > MAX_PAIRS:
-        order = generator(seed, "snapshots").permutation(pairs.n_queries)
-        fits = int((np.cumsum(pairs.positives_per_query[order]) <= MAX_PAIRS).sum())
-        order = np.sort(order[: max(1, fits)])
-    return order.astype(np.int32)

@@ -47,7 +47,7 @@ from opera.training.distillation import DistillationLoss  # noqa: F401 (register
 from opera.training.distributed import refuse_differences
 from opera.training.false_pairs import label_check, take_visits, visit_columns
 from opera.training.loss import InBatchLoss
-from opera.training.sampler import ADVICE, NotFiniteError, PairSampler, SamplingRecorder
+from opera.training.sampler import ADVICE, NotFiniteError, PairSampler
 from opera.training.session import Session, listed_counts
 from opera.training.trainer import OperaTrainer, check_weights, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
@@ -59,8 +59,6 @@ LAG = 1
 """Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
 NAMED = 3
 """Pairs that the message about a loss that is no number names; the file has all."""
-SNAPSHOTS = 50
-"""Steps at which all sampling probabilities are recorded for ``opera report``."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +249,7 @@ def train(
     state, metric = trainer.state, f"eval_{measure}"
     check_weights(model, state.global_step)
     trace.write(run)
+    run.write_draws(np.concatenate(sampler.drawn), method.plan.batch_size)
     if stopper.stopped:
         raise KeyboardInterrupt
     record = TrainingRecord(
@@ -268,7 +267,7 @@ def train(
 def make_sampler(
     training_set: TrainingSet, method: Method[Any], settings: TrainSettings
 ) -> PairSampler:
-    """Return the sampler of this process; that of the main one records probabilities."""
+    """Return the sampler of this process."""
     processes = PartialState()
     return PairSampler(
         method,
@@ -279,25 +278,21 @@ def make_sampler(
         LAG,
         processes.process_index,
         processes.num_processes,
-        SamplingRecorder(method, SNAPSHOTS) if processes.is_main_process else None,
         training_set.loss_weights,
     )
 
 
 def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
-    """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is
-    one."""
+    """Restore sampler and trace from the newest checkpoint, if there is one."""
     main = PartialState().is_main_process
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
         with loading(checkpoint):
             sampler.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
             saved = Run(checkpoint)
-            trace.rows, recorded = saved.trace().to_pylist(), saved.sampling()
+            trace.rows = saved.trace().to_pylist()
             if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
                 raise broken(checkpoint / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
-            if sampler.recorder is not None and recorded is not None:
-                sampler.recorder.resume_from(recorded.until(sampler.next_step))
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint
 

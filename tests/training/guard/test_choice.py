@@ -99,7 +99,7 @@ def test_at_share_1_the_second_training_is_that_without_the_guard(
     with_share(1.0)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     assert_same_run(run, unguarded, but=("first_rank", "first_step"))  # they are the first training's
-    assert (run.path / "sampling.npz").read_bytes() == (unguarded.path / "sampling.npz").read_bytes()
+    assert (run.path / "draws.parquet").read_bytes() == (unguarded.path / "draws.parquet").read_bytes()
     assert run.measures == unguarded.measures
     guard = run.record.guard
     assert guard is not None
@@ -136,7 +136,7 @@ def test_at_share_0_the_untrained_model_is_handed_over(
     assert (guard.test.difference, guard.test.low, guard.test.high) == (0, 0, 0)
     assert run.record.method["queries"] == 30  # of the only training
     assert run.trace().equals(Run(run.path / "trial").trace())
-    assert run.sampling() is not None
+    assert len(run.draws())
 
 
 def test_the_record_says_why(guarded: Run) -> None:

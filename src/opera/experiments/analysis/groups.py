@@ -24,11 +24,11 @@ from opera.core.terminal import shown
 from opera.data.names import source_name
 from opera.methods import METHODS
 from opera.runs.folder import (
+    DRAWS_FILE,
     MEASURES_FILE,
     PAIRS_FILE,
     PER_QUERY_FILE,
     RUN_FILE,
-    SAMPLING_FILE,
     TRACE_FILE,
     Run,
     run_in,
@@ -198,13 +198,9 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
         raise broken(run.path / PAIRS_FILE, "column 'times_drawn' holds no counts")
     if (trace["seconds"].to_numpy() < 0).any():
         raise broken(run.path / TRACE_FILE, "column 'seconds' holds negative values")
-    if (sampling := run.sampling()) is not None and len(sampling.steps):
-        ids = sampling.pair_ids
-        if len(ids) == 0 or (np.diff(ids) <= 0).any() or ids[0] < 0 or ids[-1] >= len(drawn):
-            raise broken(run.path / SAMPLING_FILE, "its pairs are not those of the run")
-        query = pairs["query_id"].to_numpy(zero_copy_only=False)[ids]
-        if 1 + int((query[1:] != query[:-1]).sum()) != len(sampling.query_ids):
-            raise broken(run.path / SAMPLING_FILE, "its queries are not those of the run")
+    draws = run.draws()["pair"].to_numpy()
+    if len(draws) == 0 or draws.min() < 0 or draws.max() >= len(drawn):
+        raise broken(run.path / DRAWS_FILE, "its pairs are not those of the run")
 
 
 def find_groups(folder: Path) -> list[Group]:

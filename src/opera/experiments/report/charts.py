@@ -41,9 +41,11 @@ ROW, LETTER, LONGEST = 26, 7.5, 32
 LEGEND = 18
 """The height of two labels of a legend, side by side."""
 MAX_TICKS = 6
-BANDS = 40
+BANDS = 20
 """Number of bands by similarity, with equally many pairs each."""
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
+WINDOW = 0.2
+"""The share of the steps whose draws stand for a moment."""
 
 
 @dataclass(frozen=True)
@@ -288,32 +290,36 @@ def labels_chart(groups: Sequence[Group]) -> list[Chart]:
 
 
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
-    """How often the first seed of each group drew its recorded pairs, by similarity (Figure 1).
+    """How often the first seed of each group drew its pairs, by similarity (Figure 1).
 
     A run without similarities takes those of another run with the same pairs; where none has them,
-    it is left out. By label, float64 ``[T, bands]``: times as often as plain fine-tuning, from the
-    least similar pairs.
+    it is left out. By label, float64 ``[moments, bands]``: times as often as plain fine-tuning
+    would (Equation 1), from the least similar pairs, in the fifth of the steps around each moment.
     """
     tables = [group.pair_tables[0] for group in groups]
     scored = [table for table in tables if "similarity" in table.column_names]
-    samplings = {}
+    ratios = {}
     for group, table in zip(groups, tables, strict=True):
         own = [table] if "similarity" in table.column_names else scored
         source = next((other for other in own if _same_pairs(other, table)), None)
-        record = group.runs[0].sampling()
-        if record is None or len(record.steps) == 0 or source is None:
+        if source is None:
             continue
-        ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
-        starts = np.concatenate([[False], ids[1:] != ids[:-1]])  # pairs are sorted by query
-        query = np.cumsum(starts)
+        ids = table["query_id"].to_numpy(zero_copy_only=False)
+        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # pairs are sorted by it
         counts = np.bincount(query)
-        fair = 1 / (len(counts) * counts[query])  # Equation 1, over the recorded queries
-        drawn = record.query()[:, query] * record.document() * fair
-        order = np.argsort(source["similarity"].to_numpy()[record.pair_ids], kind="stable")
+        fair = 1 / (len(counts) * counts[query])
+        order = np.argsort(source["similarity"].to_numpy(), kind="stable")
         bands = np.array_split(order, min(BANDS, len(order)))
-        ratios = [drawn[:, band].sum(axis=1) / fair[band].sum() for band in bands]
-        samplings[group.method] = np.stack(ratios, axis=1)
-    return samplings
+        draws = group.runs[0].draws()
+        step, pair = draws["step"].to_numpy(), draws["pair"].to_numpy()
+        rows = []
+        for moment in MOMENTS.values():
+            start = moment * (1 - WINDOW) * step.max()
+            window = pair[(step > start) & (step <= start + max(1, WINDOW * step.max()))]
+            drawn = np.bincount(window, minlength=len(fair)) / len(window)
+            rows.append([drawn[band].sum() / fair[band].sum() for band in bands])
+        ratios[group.method] = np.array(rows)
+    return ratios
 
 
 def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
@@ -323,12 +329,12 @@ def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
 
 def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
     """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
-    samplings = drawn_by_similarity(groups)
+    ratios = drawn_by_similarity(groups)
     charts = []
-    for moment, share in MOMENTS.items() if samplings else ():
+    for number, moment in enumerate(MOMENTS) if ratios else ():
         lines = []
-        for label, ratios in samplings.items():
-            ratio = ratios[round(share * (len(ratios) - 1))].tolist()
+        for label, by_moment in ratios.items():
+            ratio = by_moment[number].tolist()
             percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
             lines.append(Line(label, percentiles, ratio))
         caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
