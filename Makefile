@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check --no-compile # what is used is compiled then
-IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
+IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/shared_fixtures.py
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 

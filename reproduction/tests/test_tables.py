@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from conftest import SHARED
 from opera_paper.tables import AVERAGE, RANK, RANK_SEEN, RANK_UNSEEN, SEEN, SUMMARIES, table_rows
+from shared_fixtures import SHARED
 
 METHODS = ("Pretrained", "FT", "InfoBatch", "SP", "DP")
 MAIN_MEASURES = ("NDCG@10", "Recall@20")

@@ -11,10 +11,10 @@ import pytest
 import opera
 from bad_inputs import table
 from commands import opera_here
-from conftest import write_beir
 from opera.experiments.grid.compare import grid_record, prepare_grid, write_grid_file
 from opera.experiments.grid.plan import grid_axes
 from opera.runs.housekeeping import drop_checkpoints
+from tiny_world import write_beir
 
 ROWS = table.all_rows()
 CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
