@@ -24,8 +24,8 @@ not. So these are assumptions:
 
 The public interface of losses has no place for a loss's settings (they are constants here), for state in a checkpoint
 (a resumed run starts with a new teacher, and takes every pair for clean until the next scoring pass), or for results in
-the run folder (a program reads them from :attr:`NoisyPairLoss.trainings`). It has no function that embeds texts either:
-``encoder_of`` is internal. The loss works in one process, and without a gradient cache.
+the run folder (a program reads them from :attr:`NoisyPairLoss.trainings`). The loss works in one process, and without a
+gradient cache.
 """
 
 from __future__ import annotations
@@ -52,11 +52,9 @@ from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import resolved
-from opera.retrieval.encoder import pair_similarities
 from opera.training.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
 from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
-from opera.training_set.prepare_model import encoder_of
 
 RANDOM_DOCUMENTS = 500
 """Random documents that a pair's perplexity is measured against."""
@@ -207,16 +205,16 @@ class NoisyPairLoss(InBatchLoss):
         """Score every training pair, and make the teacher after the first pass."""
         training_set, settings = self._training_set, self._settings
         data, pairs = training_set.data, training_set.pairs
-        encoder = encoder_of(self.model, settings, show_progress=False)
-        queries = np.asarray(encoder.encode_queries(data, training_set.query_rows))
-        documents = np.asarray(encoder.encode_corpus(data, settings.corpus_text))
+        options = {"normalize_embeddings": True, "show_progress_bar": False}
+        queries = self.model.encode_query(data.queries.texts(training_set.query_rows), **options)
+        documents = self.model.encode_document(data.corpus.texts(), **options)
         self.model.train()
         random_rows = generator(settings.seed, "npc.documents", step).choice(
             len(documents), min(RANDOM_DOCUMENTS, len(documents)), replace=False
         )
         negative = queries @ documents[random_rows].T
         negative[self.known.contains(np.arange(len(queries))[:, None], random_rows)] = -np.inf
-        positive = pair_similarities(pairs, queries, documents)
+        positive = (queries[pairs.pair_query] * documents[pairs.pair_doc]).sum(axis=1)
         perplexity = perplexities(positive, negative, pairs.pair_query, self.temperature)
         self.detections.append(Detection(step, perplexity, probability_clean(perplexity, settings.seed)))
         if not self._teacher:
