@@ -166,6 +166,9 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{ON} --pairs run.txt --documents docs.csv --queries queries.csv",
         "run.txt: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; pass a qrels "
         "file, QUERY 0 DOCUMENT GRADE", DOCS, QUERIES, write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
+    Bad(f"{ON} --pairs test.qrels --documents docs.csv --queries queries.csv",
+        "test.qrels: a qrels file has four columns, QUERY 0 DOCUMENT GRADE, got '1 007 1'", DOCS, QUERIES,
+        write("test.qrels", "1 007 1\n")),
     Bad(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
         "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'", DOCS,
         QUERIES, write("qrels.txt", "1 0 007 1\n2 0 8\n")),

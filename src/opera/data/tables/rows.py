@@ -381,7 +381,7 @@ def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False)
     If the user gives columns by number (``numbered``), the second must also be Q0 or a digit.
 
     Raises:
-        DataError: for a ranking, TREC's run.
+        DataError: for a ranking, TREC's run; for a .qrels file with other columns.
     """
     lines = (line.strip() for line in text_lines(path, encoding=encoding, strict=False))
     line = next((line for line in lines if line and not _is_comment(line.split())), "")
@@ -392,6 +392,10 @@ def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False)
             "judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE"
         )
     tabs = line.count("\t")  # a line without tabs is not of a table
+    if path.suffix == ".qrels" and tabs == 0 and "," not in line and len(fields) != 4:
+        raise DataError(
+            f"{path}: a qrels file has four columns, QUERY 0 DOCUMENT GRADE, got {shown(line)}"
+        )
     if len(fields) != 4 or not (tabs == 0 or _is_number(fields[3])):
         return False
     return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
