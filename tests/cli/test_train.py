@@ -122,8 +122,9 @@ def test_require_gain_needs_the_guard(run_opera: Opera, beir: Path, static_model
 
 
 def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("max_steps: 8000\nnegatives: hard\nrange: 10:100\nlearning_rate: 1e-6\n")
     (tmp_path / "mine.yaml").write_text("max_steps: 2\nrange: 1:9\nquery_prompt: 'common1 '\nprecision: fp32\n")
-    recipes = ["--config", "fiqa", "--config", "models/static", "--config", "mine.yaml"]
+    recipes = ["--config", "data.yaml", "--config", "models/static", "--config", "mine.yaml"]
     done = run_opera("train", beir, "--model", static_model, "--out", "run", *recipes, "--batch-size", 8)
     assert done.returncode == 0, done.stderr
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
