@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
+import pytest
 
 import opera
 from documents import ROOT
+from opera.config.optimisation import LOSSES
 from opera_paper.noise import add_wrong_pairs
 from small_runs import FAST
 
-specification = spec_from_file_location("npc", ROOT / "studies" / "npc.py")
-assert specification is not None
-assert specification.loader is not None
-npc = sys.modules.setdefault("npc", module_from_spec(specification))
-specification.loader.exec_module(npc)
+
+@pytest.fixture(scope="module")
+def npc() -> Iterator[ModuleType]:
+    """The module of the study; its loss is unknown again afterwards."""
+    specification = spec_from_file_location("npc", ROOT / "studies" / "npc.py")
+    assert specification is not None
+    assert specification.loader is not None
+    sys.modules["npc"] = module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    yield module
+    del sys.modules["npc"], LOSSES["npc"]
 
 
-def test_perplexity_is_the_loss_against_random_documents() -> None:
+def test_perplexity_is_the_loss_against_random_documents(npc: ModuleType) -> None:
     positive, negative = np.array([0.9, 0.1]), np.array([[0.1, -np.inf, 0.3]])
     found = npc.perplexities(positive, negative, np.array([0, 0]), temperature=0.5)
     terms = np.exp(np.array([0.1, 0.3]) / 0.5).sum()
@@ -28,14 +38,16 @@ def test_perplexity_is_the_loss_against_random_documents() -> None:
     np.testing.assert_allclose(found, expected)
 
 
-def test_the_lower_of_two_groups_is_clean() -> None:
+def test_the_lower_of_two_groups_is_clean(npc: ModuleType) -> None:
     rng = np.random.default_rng(0)
     perplexity = np.concatenate([rng.normal(1, 0.1, 80), rng.normal(4, 0.1, 20)])
     clean = npc.probability_clean(perplexity, seed=0)
     assert clean[:80].min() > 0.5 > clean[80:].max()
 
 
-def test_wrong_pairs_are_detected_while_training(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_wrong_pairs_are_detected_while_training(
+    npc: ModuleType, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
     data, _ = add_wrong_pairs(opera.load_data(beir), "random", 0.3, 0, splits=["train"])
     clean = {(q, d) for q, docs in judged(opera.load_data(beir)).items() for d in docs}
     npc.NoisyPairLoss.trainings.clear()
