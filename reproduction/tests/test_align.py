@@ -15,7 +15,17 @@ import pytest
 import opera
 from grids import N_QUERIES, RunsFolder, finish_cell
 from opera.experiments.grid.plan import Cell, GridAxes, plan_grid
-from opera_paper.align import NOT_RUN, ComparedFigure, ComparedRow, Runs, align_rows, as_records, paper_alone, rows_of
+from opera_paper.align import (
+    NOT_RUN,
+    ComparedFigure,
+    ComparedRow,
+    Runs,
+    align_rows,
+    as_records,
+    paper_alone,
+    rows_of,
+    thirds,
+)
 from opera_paper.plan import Reproduction
 from opera_paper.reproduce import check_data, collect_results
 from opera_paper.tables import AVERAGE, RANK, TABLES, find_table, table_rows
@@ -204,3 +214,8 @@ def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: 
     )
     (note,) = check_data(replace(plan, given_data=[f"nfcorpus={beir}"]))
     assert "nfcorpus has other counts than Table 8: documents" in note
+
+
+def test_thirds_from_least_to_most_similar() -> None:
+    assert thirds(np.array([0.9, 0.1, 0.5, 0.2, 0.8, 0.4])).tolist() == [2, 0, 1, 0, 2, 1]
+    assert np.bincount(thirds(np.zeros(8))).tolist() == [3, 3, 2]

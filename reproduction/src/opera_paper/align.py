@@ -161,7 +161,7 @@ def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) 
 
 
 def _aligned(alone: ComparedRow, group_of: Callable[[PaperRow], Runs | None]) -> ComparedRow:
-    """A row beside its runs."""
+    """Return a row with the figures of its runs."""
     row, group = alone.row, group_of(alone.row)
     if group is None:
         return alone

@@ -115,7 +115,7 @@ def reproduce_(
     table_only: Annotated[bool, typer.Option("--table-only", help="train nothing; compare what is finished")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Train what a table of the paper needs, and print our figures beside the paper's.
+    """Train what a table of the paper needs, and print our figures next to the paper's.
 
     Finished runs are not repeated, so the same command continues.
     """
@@ -241,7 +241,7 @@ def print_table(
     model: str | None,
     notes: Sequence[str],
 ) -> None:
-    """Print a table of the paper; with the name of our ``model``, our figures beside it."""
+    """Print a table of the paper; with the name of our ``model``, also our figures."""
     console.print(f"{table.number}: {table.what}", style="bold")
     console.print(f"the paper: {table.model}" + (f"; ours: {model}" if model else ""))
     measures = list(dict.fromkeys(name for row in rows for name in row.figures))

@@ -67,7 +67,7 @@ class Call:
 
     Attributes:
         name: the data set's name in the catalogue.
-        source: what is read.
+        source: the data set that the runs read, as ``opera.load_data`` takes it.
         methods: labels of the methods, such as ``sp:k=0.5``.
         steps: optimizer steps.
         settings: the settings that all runs share.
@@ -140,9 +140,14 @@ class Reproduction:
         return min(MOST_STEPS, FEWEST_STEPS + round(PER_DOUBLING * doublings))
 
     @cached_property
+    def sets_of_table(self) -> dict[str, PaperSet]:
+        """The data sets of the table, by name, in its order."""
+        return {entry.name: entry for entry in map(set_of_row, trained_rows(self.table))}
+
+    @cached_property
     def sources(self) -> dict[str, str]:
         """Where each data set is read from, by its name in the catalogue."""
-        known = {entry.name: entry for entry in map(set_of_row, trained_rows(self.table))}
+        known = self.sets_of_table
         if self.given_data is None:
             return {name: entry.source for name, entry in known.items() if name not in self.too_large}
         sources: dict[str, str] = {}
@@ -159,8 +164,7 @@ class Reproduction:
         """Data sets that ``--scale small`` leaves out unless they are named."""
         if self.given_data is not None or not self.small:
             return []
-        sets = {entry.name: entry for entry in map(set_of_row, trained_rows(self.table))}
-        return [name for name, entry in sets.items() if entry.documents > MOST_DOCUMENTS]
+        return [name for name, entry in self.sets_of_table.items() if entry.documents > MOST_DOCUMENTS]
 
     @cached_property
     def rows(self) -> list[tuple[PaperRow, str, str, int]]:

@@ -13,7 +13,7 @@ from opera_paper.align import ComparedRow, Runs, align_rows, as_records, rows_of
 from opera_paper.catalogue import PAPER_SETS
 from opera_paper.noise import WRONG_PAIRS, add_wrong_pairs, write_noisy
 from opera_paper.plan import Call, Reproduction, set_of_row, trained_rows
-from opera_paper.tables import PRETRAINED, PaperRow
+from opera_paper.tables import AVERAGE, PRETRAINED, PaperRow
 
 
 def check_data(plan: Reproduction) -> list[str]:
@@ -60,7 +60,7 @@ def write_noisy_data(call: Call, source: str) -> None:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A table of the paper beside the finished runs of its reproduction.
+    """A table of the paper next to the finished runs of its reproduction.
 
     Attributes:
         plan: what was planned.
@@ -141,25 +141,14 @@ def collect_results(plan: Reproduction) -> Reproduced:
 def small_notes(plan: Reproduction, rows: Sequence[ComparedRow]) -> list[str]:
     """Compare what dp gains over ft in a small reproduction with what it gains in the paper."""
     notes = ["A small model and few steps: compare differences between methods, not levels."]
-    dp_rows = [row for row in rows if row.row.data not in ("Average",) and row.row.method == "DP"]
-    for compared in dp_rows:
-        plain = next(
-            (row for row in rows if (row.row.data, row.row.method) == (compared.row.data, "FT")),
-            None,
-        )
-        figure = compared.figures.get("NDCG@10")
-        base = plain.figures.get("NDCG@10") if plain else None
-        if figure is None or base is None or figure.mean is None or base.mean is None:
+    figures = {(row.row.data, row.row.method): row.figures.get("NDCG@10") for row in rows if row.row.data != AVERAGE}
+    for (data, method), dp in figures.items():
+        ft = figures.get((data, "FT"))
+        if method != "DP" or dp is None or ft is None or dp.mean is None or ft.mean is None:
             continue
-        ours, papers = (
-            100 * (figure.mean - base.mean),
-            100 * ((figure.paper or 0) - (base.paper or 0)),
-        )
-        notes.append(f"{compared.row.data}: DP − FT is {ours:+.1f} NDCG@10 here, {papers:+.1f} in the paper.")
-    return [
-        *notes,
-        *(f"Left out: {name} is large; --data {name} takes it." for name in plan.too_large),
-    ]
+        ours, papers = 100 * (dp.mean - ft.mean), 100 * ((dp.paper or 0) - (ft.paper or 0))
+        notes.append(f"{data}: DP − FT is {ours:+.1f} NDCG@10 here, {papers:+.1f} in the paper.")
+    return notes + [f"Left out: {name} is large; --data {name} takes it." for name in plan.too_large]
 
 
 def write_results(reproduced: Reproduced, text: str) -> list[Path]:

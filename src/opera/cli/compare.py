@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -152,15 +151,8 @@ def report(
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
-def plan_answer(
-    status: Status,
-    timings: Timings,
-    about: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
-) -> Answer:
-    """Answer ``--plan``: the cells, and ``notes`` below them; as JSON ``about`` stands before
-    them.
-    """
+def plan_answer(status: Status, timings: Timings) -> Answer:
+    """Answer ``--plan``: the runs of the grid and their time."""
     from opera.experiments.grid.preview import plan_records, seconds_left
     from opera.experiments.grid.run import format_duration
 
@@ -175,9 +167,9 @@ def plan_answer(
 
     def text(screen: Screen) -> None:
         print_cells(screen, status, timings)
-        screen.lines(*lines, *notes)
+        screen.lines(*lines)
 
-    return Answer(lambda: {**(about or {}), **plan_records(status, timings)}, text)
+    return Answer(lambda: plan_records(status, timings), text)
 
 
 def print_cells(screen: Screen, status: Status, timings: Timings) -> None:

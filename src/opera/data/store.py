@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from opera.core.cache import MANIFEST, cache_folder, cached
+from opera.core.cache import MANIFEST, cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shown
@@ -154,12 +154,6 @@ def fields_of(
 def _check_unchanged(key: str, digest: Callable[[], str], source: str) -> None:
     if digest() != key:
         raise DataError(f"{source}: changed while it was read; run the command again") from None
-
-
-def stored_entry(digest: str) -> Path | None:
-    """Return the folder of the cached data of a digest, not verified; ``None``: there is none."""
-    home = cache_folder() / "data" / digest[:32]
-    return home if (home / MANIFEST).is_file() else None
 
 
 def _write(builder: DataBuilder) -> None:

@@ -19,7 +19,6 @@ from opera.experiments.analysis import (
     holm,
     mean_ranks,
     paired_test,
-    tertiles,
 )
 from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
 
@@ -141,8 +140,3 @@ def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
     assert (found["sp"].steps, found["sp"].step_ratio, found["sp"].seconds_ratio) == (None, None, None)
     assert (found["dp"].steps, found["dp"].step_ratio, found["dp"].seconds_ratio) == (4, 0.5, 0.75)
     assert compute_convergence(folder.groups(), "infobatch") == []
-
-
-def test_thirds_from_least_to_most_similar() -> None:
-    assert tertiles(np.array([0.9, 0.1, 0.5, 0.2, 0.8, 0.4])).tolist() == [2, 0, 1, 0, 2, 1]
-    assert np.bincount(tertiles(np.zeros(8))).tolist() == [3, 3, 2]

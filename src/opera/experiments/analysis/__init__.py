@@ -14,7 +14,6 @@ from opera.experiments.analysis.groups import (
     short_name,
 )
 from opera.experiments.analysis.results import (
-    BUCKETS,
     TESTED,
     UNTRAINED,
     Comparison,
@@ -26,7 +25,6 @@ from opera.experiments.analysis.results import (
     average_ranks,
     compute_convergence,
     mean_ranks,
-    tertiles,
 )
 from opera.experiments.analysis.significance import (
     PairedTest,
@@ -36,7 +34,6 @@ from opera.experiments.analysis.significance import (
 )
 
 __all__ = [
-    "BUCKETS",
     "PRIMARY",
     "RECALL",
     "TESTED",
@@ -63,5 +60,4 @@ __all__ = [
     "paired_test",
     "paired_tests",
     "short_name",
-    "tertiles",
 ]

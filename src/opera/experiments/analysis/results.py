@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from opera.config.trainer import PRIMARY
-from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.experiments.analysis.groups import (
     RECALL,
@@ -298,9 +297,6 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     return results
 
 
-BUCKETS = ("hard", "medium", "easy")
-
-
 @dataclass(frozen=True)
 class Convergence:
     """When a method first matches the baseline's best mean over the seeds.
@@ -371,12 +367,3 @@ def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Equal values share the mean of their ranks.
     """
     return np.asarray(rankdata(-np.asarray(values), axis=1).mean(axis=0), dtype=np.float64)
-
-
-def tertiles(similarity: FloatArray) -> NDArray[np.int64]:
-    """Split queries ``[n]`` into thirds by the untrained similarity to their positives.
-
-    int64 ``[n]``: 0 hard (least similar), 1 medium, 2 easy (Appendix D.6).
-    """
-    rank = np.argsort(np.argsort(similarity, kind="stable"), kind="stable")
-    return np.asarray(len(BUCKETS) * rank // len(similarity), dtype=np.int64)
