@@ -177,7 +177,7 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
     """Compute our counterpart of a figure, one per seed, or one where seeds do not matter.
 
     ``name`` is the paper's, such as ``NDCG@10`` or ``Iters/sec``; ``plain`` are the runs of FT.
-    Where there is none, the reason.
+    Returns the reason if there is no counterpart.
     """
     if name in (SPEED, SPEED_DIFFERENCE, OVERHEAD):
         seconds = group.seconds_per_step

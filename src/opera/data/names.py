@@ -7,7 +7,7 @@ from pathlib import PurePath
 from urllib.parse import parse_qsl
 
 PREFIX = re.compile("(?!python:)[a-z]{2,}:")
-"""How the name of data starts that is no path: ``irds:``, ``hf:``, or what an extension reads."""
+"""The start of a source that is not a path: ``irds:``, ``hf:``, or the prefix of an extension."""
 SPLIT_NAMES = {
     "train": "train",
     "dev": "dev",
