@@ -128,6 +128,7 @@ def test_data_sets_by_name_and_by_place() -> None:
         ({"scale": "tiny"}, "--scale tiny: must be full or small"),
         ({"preset": "papers"}, "--preset papers: must be paper or release"),
         ({"only_methods": ("denoise",)}, r"--methods denoise: table main has no such method \(it has: ft, infobatch"),
+        ({"given_settings": {"max_steps": "5"}}, "--set max_steps: the table and its options decide it"),
         ({"given_data": ["arguana"]}, r"--data arguana: table main has no such data set \(it has: nfcorpus"),
     ],
 )

@@ -51,6 +51,8 @@ RELEASES_QWEN3 = {
     "trainer": {"gradient_checkpointing": True},
 }  # fmt: skip
 """What the release's configuration of Qwen3 has on every data set."""
+OF_TABLE = {"method", "max_steps", "seed", "epochs"}
+"""Settings that the rows of a table and the options of the command decide."""
 SCALES = ("full", "small")
 SMALL = {"max_query_length": 32, "max_passage_length": 64, "learning_rate": 2e-5}
 """The regime of studies/transformer.py, in which MiniLM shows the paper's order on NFCorpus."""
@@ -110,6 +112,8 @@ class Reproduction:
         for name, value, known in (("scale", self.scale, SCALES), ("preset", self.preset, PRESETS)):
             if value not in known:
                 raise opera.SettingError(f"--{name} {value}: must be {' or '.join(known)}")
+        for name in OF_TABLE & (self.given_settings or {}).keys():
+            raise opera.SettingError(f"--set {name}: the table and its options decide it; opera compare takes any")
         methods = dict.fromkeys(row_method(self.table, row)[0] for row in trained_rows(self.table))
         for name in self.only_methods or ():
             if name not in methods:
