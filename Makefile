@@ -6,7 +6,7 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with on
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 
-.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
+.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -50,12 +50,7 @@ fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a fai
 	$(RUN)python -m pytest tests/fuzz --hypothesis-profile=nightly --hypothesis-show-statistics --timeout=36000
 
 chaos: install ## kill, stop and starve every command at random, and compare its end (25 minutes); fills docs/reliability.md
-	OMP_NUM_THREADS=1 $(RUN)python studies/chaos.py
-	$(RUN)python studies/reliability.py
-
-soak: install ## 20,000 steps and 200 cells with memory, files and threads watched (half an hour); fills docs/reliability.md
-	OMP_NUM_THREADS=1 $(RUN)python studies/soak.py
-	$(RUN)python studies/reliability.py
+	OMP_NUM_THREADS=1 $(RUN)python tests/chaos/chaos.py
 
 check: install ## lint and type-check
 	$(RUN)ruff check .

@@ -35,7 +35,7 @@ from opera.encoder.forward import Column, embed_columns
 from opera.encoder.token_ids import token_ids
 from opera.retrieval.locate import locate_model
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from page import ROOT, need, table_lines
 
 DATA = "../shared/data/nfcorpus"

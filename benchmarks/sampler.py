@@ -38,7 +38,7 @@ from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "studies"))
+sys.path.insert(0, str(ROOT / "tools"))
 from page import fill, table_lines  # noqa: E402
 
 SIZES = (14_166, 140_085, 741_436, 10_000_000, 100_000_000)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "studies"))
+sys.path.insert(0, str(ROOT / "tools"))
 from page import fill, table_lines  # noqa: E402
 
 QUERIES, DIMENSION = 1000, 384

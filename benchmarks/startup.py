@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "studies"))
+sys.path.insert(0, str(ROOT / "tools"))
 from page import fill, table_lines  # noqa: E402
 
 FEW = 300

@@ -61,7 +61,7 @@ def test_names_of_the_package_and_files_exist(page: Path) -> None:
     for name in re.findall(r"`(opera(?:\.\w+)+)\b", read(page)):
         find(name)
     ours = re.sub(r"https?://\S+", "", read(page))
-    files = re.findall(r"\b((?:tests|studies|benchmarks|tools|src)/[\w/-]*\w(?:\.\w+)?)", ours)
+    files = re.findall(r"\b((?:tests|reproduction/studies|benchmarks|tools|src)/[\w/-]*\w(?:\.\w+)?)", ours)
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 

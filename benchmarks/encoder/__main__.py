@@ -28,7 +28,7 @@ from tables import processor, profile_table, tables
 from turns import Worker
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "studies"))
+sys.path.insert(0, str(ROOT / "tools"))
 from page import fill, need  # noqa: E402
 
 DATA, STATIC = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"

@@ -11,7 +11,7 @@ from typing import Any
 from cells import BATCH, DP, OPERA, operations
 from environment import ROOT
 
-sys.path.insert(0, str(ROOT / "studies"))
+sys.path.insert(0, str(ROOT / "tools"))
 from page import table_lines
 
 PEAK = "matrix products"

@@ -1,4 +1,4 @@
-"""The loss of studies/npc.py, which detects noisy pairs while it trains: an extension in use."""
+"""The loss of reproduction/studies/npc.py, which detects noisy pairs while it trains: an extension in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from small_runs import FAST
 @pytest.fixture(scope="module")
 def npc() -> Iterator[ModuleType]:
     """The module of the study; its loss is unknown again afterwards."""
-    specification = spec_from_file_location("npc", ROOT / "studies" / "npc.py")
+    specification = spec_from_file_location("npc", ROOT / "reproduction" / "studies" / "npc.py")
     assert specification is not None
     assert specification.loader is not None
     sys.modules["npc"] = module = module_from_spec(specification)

@@ -55,7 +55,7 @@ OF_TABLE = {"method", "max_steps", "seed", "epochs"}
 """Settings that the rows of a table and the options of the command decide."""
 SCALES = ("full", "small")
 SMALL = {"max_query_length": 32, "max_passage_length": 64, "learning_rate": 2e-5}
-"""The regime of studies/transformer.py, in which MiniLM shows the paper's order on NFCorpus."""
+"""The regime of reproduction/studies/transformer.py, in which MiniLM shows the paper's order on NFCorpus."""
 FEWEST_STEPS, MOST_STEPS, PER_DOUBLING, DOUBLED_FROM = 60, 150, 15, 500
 MOST_DOCUMENTS = 100_000
 """The largest corpus that a small reproduction takes unless ``data`` names it."""

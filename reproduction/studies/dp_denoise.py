@@ -1,6 +1,6 @@
 """dp and denoise together, as a method: dp's draws times the probability of each pair to be correct.
 
-OPERA_EXTENSIONS=dp_denoise PYTHONPATH=studies opera train DATA --model MODEL --method dp+denoise --out run
+OPERA_EXTENSIONS=dp_denoise PYTHONPATH=reproduction/studies opera train DATA --model MODEL --method dp+denoise --out run
 """
 
 from __future__ import annotations

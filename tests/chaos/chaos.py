@@ -1,7 +1,7 @@
 """Disturb every command, let the same command finish, and compare with one that nobody disturbed.
 
-    make chaos                      # a record in studies/results/chaos.csv; docs/reliability.md has the table
-    python studies/chaos.py --only "train dp" --out chaos.csv
+    make chaos                      # a record in tests/chaos/chaos.csv, and the table of docs/reliability.md
+    python tests/chaos/chaos.py --only "train dp" --out chaos.csv
 
 A trial draws its moments from its name, so it is the same trial every time. One that the record has is not repeated: a
 study that was stopped goes on.
@@ -24,10 +24,15 @@ from pathlib import Path
 
 from chaos_commands import COMMANDS, Command, World, environment, files_in
 from chaos_trial import KILLED, Row, Trial, Whole
+
 from killable import SCRIPT, changes
 
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+from page import ROOT, fill, table_lines
+
+PAGE = ROOT / "docs" / "reliability.md"
 YEAR = 365 * 86400
-RESULTS = Path(__file__).parent / "results" / "chaos.csv"
+RESULTS = Path(__file__).with_name("chaos.csv")
 REFUSED = 2
 
 
@@ -258,8 +263,25 @@ def add_to_record(record: Path, row: Row) -> None:
         )
 
 
+def table(record: Sequence[dict[str, str]]) -> str:
+    """A row per fault: how often it was tried, and how it ended."""
+    assert not any(row["left"] or row["traceback"] == "True" for row in record), "the page says that none did"
+    rows = []
+    for fault, _, _ in PLAN:
+        label = f"`{fault.__name__}`: {(fault.__doc__ or '').strip().rstrip('.')}"
+        trials = [row for row in record if row["fault"] == fault.__name__]
+        if trials and label not in (row[0] for row in rows):
+            rows.append([label, *_counts(trials)])
+    return table_lines(["fault", "trials", "kills", "ended equal"], [*rows, ["all", *_counts(record)]])
+
+
+def _counts(trials: Sequence[dict[str, str]]) -> list[str]:
+    equal = sum(row["equal"] == "True" for row in trials)
+    return [str(len(trials)), str(sum(int(row["kills"]) for row in trials)), f"{equal} of {len(trials)}"]
+
+
 def main() -> None:
-    """Make the trials that the record lacks."""
+    """Make the trials that the record lacks, then fill the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--only", action="append", help="a command or a fault, by name; repeatable")
@@ -271,6 +293,8 @@ def main() -> None:
     finally:
         if options.keep is None:
             shutil.rmtree(home, ignore_errors=True)
+    if options.out == RESULTS:
+        fill(PAGE, {"chaos": table(read_record(RESULTS))})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """When does DP help? The paper's claim in the paper's regime, on a transformer.
 
-    OMP_NUM_THREADS=1 nice -n 15 .venv/bin/python studies/transformer.py             # trains what is missing; days
-    OMP_NUM_THREADS=1 nice -n 15 .venv/bin/python studies/transformer.py --parts a,f # only some parts, in this order
-    .venv/bin/python studies/transformer.py --plan                                   # what is missing, with hours
-    .venv/bin/python studies/transformer.py --tables                                 # prints every table
+    OMP_NUM_THREADS=1 nice -n 15 python reproduction/studies/transformer.py             # trains what is missing; days
+    OMP_NUM_THREADS=1 nice -n 15 python reproduction/studies/transformer.py --parts a,f # only some parts, in this order
+    python reproduction/studies/transformer.py --plan                                   # what is missing, with hours
+    python reproduction/studies/transformer.py --tables                                 # prints every table
 
 all-MiniLM-L6-v2 with 64 tokens of a document and 32 of a query, batch 64. Every finished run adds its rows to
-studies/results, so the study can be stopped at any time; a run that was stopped goes on from its last checkpoint. A
+results, so the study can be stopped at any time; a run that was stopped goes on from its last checkpoint. A
 data set without a dev split gets one as in the product, the same for every run. Reads ``../shared``, and stops with a
 message if it is absent.
 """
@@ -44,11 +44,10 @@ from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from opera.training_set.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
-from page import ROOT, need
-from transformer_tables import MEASURES, SETS, Results, print_tables
+from study import DATA, ROOT, STORED, need, words
+from transformer_tables import MEASURES, SETS, TransformerResults, print_tables
 
-RESULTS, RUNS = ROOT / "studies" / "results" / "transformer.csv", ROOT / "runs" / "transformer"
-DATA = ROOT.parent / "shared" / "data"
+RESULTS, RUNS = STORED / "transformer.csv", ROOT / "runs" / "transformer"
 LENGTHS = {"max_query_length": 32, "max_passage_length": 64}
 LONG = 600
 """Runs of so many steps are also measured at every tenth of training."""
@@ -87,7 +86,7 @@ class Run:
         return " ".join(str(value) for value in asdict(self).values())
 
 
-def queue(results: Results) -> dict[str, Iterator[Run]]:
+def queue(results: TransformerResults) -> dict[str, Iterator[Run]]:
     """The runs of each part, the most decisive part first; rates come from the results when a part begins."""
 
     def runs(methods: tuple[str, ...], sets: tuple[str, ...] = SETS, **values: Any) -> Iterator[Run]:
@@ -192,7 +191,7 @@ class EveryTenth(TrainerCallback):  # type: ignore[misc]
             self.call(state.global_step)
 
 
-def train_run(run: Run, folder: Path, results: Results) -> None:
+def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     """Train and measure a run without the guard; long runs also at every tenth."""
     data, settings = load(run), settings_of(run)
     prepared = load_and_check(data, "minilm", make_recipe(settings))
@@ -205,7 +204,7 @@ def train_run(run: Run, folder: Path, results: Results) -> None:
         model.train()
         return found
 
-    every_tenth = EveryTenth(lambda step: results.add(asdict(run), measure(), step=step))
+    every_tenth = EveryTenth(lambda step: results.add_measured(asdict(run), measure(), step=step))
     callbacks = [every_tenth] if run.steps >= LONG else []
     fit = train(
         model, training_set, method, prepared.settings, RunWriter(folder), resume=True, callbacks=callbacks,
@@ -225,10 +224,10 @@ def train_run(run: Run, folder: Path, results: Results) -> None:
         "seconds": float(np.median(step_seconds) * run.steps),
         "settings": " ".join(f"{name}={value}" for name, value in sorted(settings.items())),
     }
-    results.add(asdict(run), measure(), step=run.steps, **facts)
+    results.add_measured(asdict(run), measure(), step=run.steps, **facts)
 
 
-def adapt_run(run: Run, folder: Path, results: Results) -> None:
+def adapt_run(run: Run, folder: Path, results: TransformerResults) -> None:
     """Train a run as the product does, but for the lengths; measure before and after λ is chosen."""
     resume, data = (folder / "run.json").is_file(), load(run)
     finished = opera.adapt(data, model="minilm", out=folder, method=run.method, seed=run.seed, resume=resume, **LENGTHS)
@@ -237,22 +236,22 @@ def adapt_run(run: Run, folder: Path, results: Results) -> None:
     facts = {"settings": settings, "mixing_weight": "" if guard is None else guard.share}
     for regime, moment in (("defaults, λ = 1", "fine_tuned"), ("defaults", "after")):
         values = {f"test {measure}": table[f"{moment} {measure}"].to_numpy() for measure in MEASURES}
-        results.add({**asdict(run), "regime": regime}, values, step=0, **facts)
+        results.add_measured({**asdict(run), "regime": regime}, values, step=0, **facts)
 
 
-def measure_base(name: str, results: Results) -> None:
+def measure_base(name: str, results: TransformerResults) -> None:
     """Measure the base model on a data set, once."""
     base = Run(name, "base", 0, 0, 0)
-    if not results.has(asdict(base)):
-        results.add(asdict(base), measured(open_encoder("minilm", **LENGTHS), load(base)), step=0)
+    if not results.has_finished(asdict(base)):
+        results.add_measured(asdict(base), measured(open_encoder("minilm", **LENGTHS), load(base)), step=0)
 
 
-def run_all(results: Results, parts: list[str], limit: int | None) -> None:
+def run_all(results: TransformerResults, parts: list[str], limit: int | None) -> None:
     """Train what is missing; a run that fails is reported and left for the next start."""
     for part in parts:
         for run in queue(results)[part]:
             run = run if limit is None else replace(run, steps=min(run.steps, limit))
-            if results.has(asdict(run)):
+            if results.has_finished(asdict(run)):
                 continue
             measure_base(run.set, results)
             folder, start = RUNS / run.name.replace(":", ","), time.perf_counter()
@@ -262,16 +261,16 @@ def run_all(results: Results, parts: list[str], limit: int | None) -> None:
             except Exception:
                 traceback.print_exc()
             else:
-                means = " ".join(results.means(asdict(run)))
+                means = " ".join(f"{mean:.2f}" for mean in results.means(asdict(run)))
                 print(f"{part} {run.name}: {means} ({time.perf_counter() - start:.0f} s)", flush=True)
             shutil.rmtree(folder)
 
 
-def print_plan(results: Results) -> None:
+def print_plan(results: TransformerResults) -> None:
     """Count the missing runs of each part; a rate that is not known yet counts as the paper's."""
     seen: set[str] = set()
     for part, runs in queue(results).items():
-        missing = [run for run in runs if run.name not in seen and not results.has(asdict(run))]
+        missing = [run for run in runs if run.name not in seen and not results.has_finished(asdict(run))]
         seen |= {run.name for run in missing}
         print(f"part {part}: {len(missing)} runs missing, {sum(run.steps or 200 for run in missing)} steps")
 
@@ -279,14 +278,14 @@ def print_plan(results: Results) -> None:
 def main() -> None:
     """Train what is missing, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["first", *"abcdefghi"])
+    parser.add_argument("--parts", type=words, default=["first", *"abcdefghi"])
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--limit", type=int, help="most steps of a run, to try the script")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
-    results = Results(options.results, commit)
+    results = TransformerResults(options.results, commit)
     if options.tables:
         print_tables(results)
     elif options.plan:

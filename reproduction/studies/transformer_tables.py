@@ -1,119 +1,68 @@
-"""Store the results of studies/transformer.py, one row per model, with the scores of its test queries."""
+"""The results of transformer.py, and their tables."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from opera.core.files import replace_file, write_parquet
 from opera.experiments.analysis.significance import QueryValues, corrected_tests, differences
-from page import table_lines
-from sampler_results import OverWorlds
+from study import OverSettings, Results, Row, table_lines
 
 MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20")
 SETS = ("nfcorpus", "scifact", "entailmentbank", "toollens")
-RUN = ("set", "method", "temperature", "lr", "steps", "seed", "regime")
-KEY = (*RUN, "step")
-FACTS = ("train_queries", "train_pairs", "moved", "queries_sampled", "pairs_sampled", "wrong_sampled", "mixing_weight")
-COLUMNS = (
-    *KEY,
-    *(f"{split} {m}" for split in ("dev", "test") for m in MEASURES),
-    *FACTS,
-    "seconds",
-    "settings",
-    "commit",
-)
+KEY = ("set", "method", "temperature", "lr", "steps", "seed", "regime", "step")
 PAPER = {"temperature": 0.02, "lr": 2e-5, "steps": 150}
 
-Row = dict[str, str]
 
-
-class Results:
-    """Every measured model, in a CSV file; its test queries in a Parquet file of the same name.
-
-    Attributes:
-        rows: the lines of the CSV file by :data:`KEY`, in points.
-        queries: float32 ``[test queries]`` by measure, by the same key.
-    """
+class TransformerResults(Results):
+    """Every measured model, with the values of its test queries."""
 
     def __init__(self, path: Path, commit: str) -> None:
-        self.path, self.commit = path, commit
-        self.rows: dict[tuple[str, ...], Row] = {}
-        self.queries: dict[tuple[str, ...], dict[str, NDArray[np.float32]]] = {}
-        if path.is_file():
-            with path.open(encoding="utf-8", newline="") as file:
-                self.rows = {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
-            for row in pq.read_table(path.with_suffix(".parquet")).to_pylist():
-                values = {measure: np.array(row[measure], dtype=np.float32) for measure in MEASURES}
-                self.queries[tuple(row[name] for name in KEY)] = values
+        super().__init__(path, KEY)
+        self.commit = commit
 
-    def has(self, run: Mapping[str, Any]) -> bool:
+    def has_finished(self, run: Mapping[str, Any]) -> bool:
         """Whether a run is finished."""
-        return _final(run) in self.rows
+        return self.has({**run, "step": run["steps"]})
 
-    def means(self, run: Mapping[str, Any]) -> list[str]:
+    def means(self, run: Mapping[str, Any]) -> list[float]:
         """The measures of a finished run on test, in points."""
-        return [self.rows[_final(run)][f"test {measure}"] for measure in MEASURES]
+        row = self.of({**run, "step": run["steps"]})
+        return [row[f"test {measure}"] for measure in MEASURES]
 
-    def add(self, run: Mapping[str, Any], values: Mapping[str, NDArray[Any]], step: int, **facts: Any) -> None:
-        """Keep what was measured at a step of a run, and write both files."""
-        key = (*_final(run)[:-1], str(step))
-        means = {name: f"{100 * queries.mean():.2f}" for name, queries in values.items()}
-        rounded = {name: f"{fact:.5g}" if isinstance(fact, float) else str(fact) for name, fact in facts.items()}
-        self.rows[key] = {**dict(zip(KEY, key, strict=True)), **means, **rounded, "commit": self.commit}
-        self.queries[key] = {measure: np.round(values[f"test {measure}"], 4).astype(np.float32) for measure in MEASURES}
-        columns = {name: [key[i] for key in self.queries] for i, name in enumerate(KEY)}
-        table = pa.table({**columns, **{m: [of[m] for of in self.queries.values()] for m in MEASURES}})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_parquet(self.path.with_suffix(".parquet"), table)
-        replace_file(self.path, self._write_rows)
+    def add_measured(self, run: Mapping[str, Any], values: Mapping[str, NDArray[Any]], step: int, **facts: Any) -> None:
+        """Keep what was measured at a step of a run."""
+        means = {name: round(100 * float(queries.mean()), 2) for name, queries in values.items()}
+        queries = {measure: values[f"test {measure}"] for measure in MEASURES}
+        self.add({**run, "step": step}, **means, **facts, commit=self.commit, **queries)
 
-    def _write_rows(self, path: Path) -> None:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows.values())
-
-    def select(self, **fields: Any) -> list[tuple[Row, dict[str, NDArray[np.float32]]]]:
-        """The rows with these values, with their test queries; at the end of training unless ``step`` is given."""
-        wanted = {name: str(value) for name, value in fields.items()}
-        return [
-            (row, self.queries[key])
-            for key, row in self.rows.items()
-            if all(row[name] == value for name, value in wanted.items())
-            and ("step" in wanted or row["step"] == row["steps"])
-        ]
+    def finished(self, **fields: Any) -> list[Row]:
+        """The rows with these values at the end of training, or at the given step."""
+        return [row for row in self.select(**fields) if "step" in fields or row["step"] == row["steps"]]
 
     def best_rate(self, name: str, temperature: float) -> float:
         """The learning rate at which ft is best on dev; the paper's while no run is finished."""
-        runs = self.select(set=name, temperature=temperature, method="ft", regime="plain", seed=0, steps=150)
-        return float(max(runs, key=lambda run: float(run[0]["dev nDCG@10"]))[0]["lr"]) if runs else 2e-5
+        runs = self.finished(set=name, temperature=temperature, method="ft", regime="plain", seed=0, steps=150)
+        return float(max(runs, key=lambda row: row["dev nDCG@10"])["lr"]) if runs else 2e-5
 
     def by_method(self, measure: str, **fields: Any) -> dict[str, QueryValues]:
         """The test queries of each method, by seed and number of the query."""
-        found: dict[str, dict[tuple[int, str], float]] = {}
-        for row, queries in self.select(**fields):
-            values = {(int(row["seed"]), str(number)): value for number, value in enumerate(queries[measure])}
-            found.setdefault(row["method"], {}).update(values)
-        return found
-
-
-def _final(run: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*(str(run[name]) for name in RUN), str(run["steps"]))
+        methods: dict[str, dict[tuple[int, str], float]] = {}
+        for row in self.finished(**fields):
+            values = {(row["seed"], str(number)): value for number, value in enumerate(row[measure])}
+            methods.setdefault(row["method"], {}).update(values)
+        return methods
 
 
 Columns = Mapping[str, Mapping[str, Any]]
 """What to select for each column of a table, by its heading."""
 
 
-def print_tables(results: Results) -> None:
+def print_tables(results: TransformerResults) -> None:
     """Print every table that something is finished for."""
     print("ft by learning rate and temperature, nDCG@10 on dev / test, one seed\n")
     print(rates_table(results))
@@ -132,7 +81,7 @@ def print_tables(results: Results) -> None:
                 print(f"600 steps, {name}, temperature {temperature}: nDCG@10 by step\n\n{table}")
 
 
-def all_columns(results: Results) -> dict[str, Columns]:
+def all_columns(results: TransformerResults) -> dict[str, Columns]:
     """The tables of methods by title."""
 
     def sets(regime: str, **fields: Any) -> Columns:
@@ -160,7 +109,7 @@ def all_columns(results: Results) -> dict[str, Columns]:
     }
 
 
-def methods_table(results: Results, columns: Columns, measure: str) -> str:
+def methods_table(results: TransformerResults, columns: Columns, measure: str) -> str:
     """Base and ft in points, then each method minus ft with its interval; bold where Holm's p is below .05."""
     found = {head: results.by_method(measure, **fields) for head, fields in columns.items()}
     found = {head: methods for head, methods in found.items() if "ft" in methods}
@@ -179,53 +128,53 @@ def methods_table(results: Results, columns: Columns, measure: str) -> str:
             "" if test is None else _bold(f"{_interval(test.difference, test.low, test.high)}", test.significant)
             for test in tested
         ]
-        over = OverWorlds.of([test.difference for test in tested if test is not None])
+        over = OverSettings.of([test.difference for test in tested if test is not None])
         rows.append([f"{method} − ft", *cells, _interval(over.difference, over.low, over.high)])
     return table_lines([f"{measure}, test", *found, "mean (95%)"], rows)
 
 
-def rates_table(results: Results) -> str:
+def rates_table(results: TransformerResults) -> str:
     """ft at each rate and temperature; the best on dev in bold."""
     rates = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)
     rows = []
     for name in SETS:
-        base = results.select(set=name, method="base")
+        base = results.finished(set=name, method="base")
         for temperature in (0.02, 0.05):
             cells = []
             for rate in rates:
                 fields = {"temperature": temperature, "lr": rate, "steps": 150, "seed": 0, "regime": "plain"}
-                runs = results.select(set=name, method="ft", **fields)
+                runs = results.finished(set=name, method="ft", **fields)
                 best = rate == results.best_rate(name, temperature)
-                cells.append(_bold(_dev_and_test(runs[0][0]), best) if runs else "")
-            rows.append([name, f"{temperature:g}", "".join(_dev_and_test(row) for row, _ in base), *cells])
+                cells.append(_bold(_dev_and_test(runs[0]), best) if runs else "")
+            rows.append([name, f"{temperature:g}", "".join(_dev_and_test(row) for row in base), *cells])
     return table_lines(["set", "temperature", "base", *(f"{rate:g}" for rate in rates)], rows)
 
 
-def facts_table(results: Results) -> str:
+def facts_table(results: TransformerResults) -> str:
     """How far each method moved the model, and how much of the training set it sampled."""
     facts = ("train_queries", "train_pairs", "moved", "queries_sampled", "pairs_sampled", "seconds")
     rows = [
-        [name, row["method"], *(row[fact] for fact in facts)]
+        [name, row["method"], *(_text(row.get(fact)) for fact in facts)]
         for name in SETS
-        for row, _ in results.select(set=name, regime="plain", seed=0, **PAPER)
+        for row in results.finished(set=name, regime="plain", seed=0, **PAPER)
     ]
     return table_lines(["set", "method", *facts], rows)
 
 
-def lengths_table(results: Results, name: str, temperature: float) -> str:
+def lengths_table(results: TransformerResults, name: str, temperature: float) -> str:
     """ft and dp at every tenth of a long training: dev and test, and the difference on test."""
     rate = 2e-5 if temperature == 0.02 else results.best_rate(name, temperature)
     fields = {"set": name, "temperature": temperature, "lr": rate, "steps": 600, "regime": "plain", "seed": 0}
     rows = []
     for step in range(60, 601, 60):
-        runs = {row["method"]: row for row, _ in results.select(step=step, **fields)}
+        runs = {row["method"]: row for row in results.finished(step=step, **fields)}
         if runs.keys() >= {"ft", "dp"}:
             methods = results.by_method("nDCG@10", step=step, **fields)
             test = corrected_tests({"dp": 100 * differences(methods["dp"], methods["ft"])})["dp"]
             means = [_dev_and_test(runs[method]) for method in ("ft", "dp")]
             rows.append([f"{step}", *means, _interval(test.difference, test.low, test.high)])
     if rows:
-        rows.insert(0, ["base", *[_dev_and_test(row) for row, _ in results.select(set=name, method="base")] * 2, ""])
+        rows.insert(0, ["base", *[_dev_and_test(row) for row in results.finished(set=name, method="base")] * 2, ""])
     return table_lines(["step", "ft, dev / test", "dp, dev / test", "dp − ft, test"], rows) if rows else ""
 
 
@@ -234,7 +183,11 @@ def _mean(values: QueryValues) -> float:
 
 
 def _dev_and_test(row: Row) -> str:
-    return f"{row['dev nDCG@10']} / {row['test nDCG@10']}"
+    return f"{row['dev nDCG@10']:.2f} / {row['test nDCG@10']:.2f}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value}"
 
 
 def _interval(difference: float, low: float, high: float) -> str:

@@ -1,7 +1,4 @@
-"""Tables that studies write into a Markdown page, between ``<!-- table NAME -->`` and ``<!-- end -->``.
-
-The prose around them is written by hand and left as it is. A table that the page does not show is printed.
-"""
+"""Tables that scripts write into Markdown pages, between ``<!-- table NAME -->`` and ``<!-- end -->``."""
 
 from __future__ import annotations
 
@@ -10,16 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results.md"
 
 
 def fill(path: Path, tables: Mapping[str, str]) -> None:
-    """Replace the tables of a page.
-
-    Args:
-        path: the page.
-        tables: Markdown by name.
-    """
+    """Replace tables of a page by name, and leave its prose as it is; print the tables that the page lacks."""
     page = path.read_text(encoding="utf-8")
     for name, text in tables.items():
         head, start, rest = page.partition(f"<!-- table {name} -->\n")
@@ -38,7 +29,7 @@ def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def need(*folders: str) -> None:
-    """Exit with a message if data that a study reads is absent."""
+    """Exit with a message if data that a study reads is absent; paths are relative to the checkout."""
     for folder in folders:
         if not (ROOT / folder).is_dir():
             sys.exit(f"{folder} is absent: this study reads it")

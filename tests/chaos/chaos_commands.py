@@ -1,4 +1,4 @@
-"""The commands that the chaos study disturbs, on the tiny world of the tests, and what each of them must end with."""
+"""The commands that chaos.py disturbs, on the tiny world of the tests, and what each of them must end with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads wo
 
 from opera.runs.folder import Run, holds_run
 
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))
 
 from small_runs import weights  # noqa: E402

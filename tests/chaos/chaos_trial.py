@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos_commands import Command, Outcome, World, environment, files_in
+
 from killable import NEVER, under_fault
 from processes import Child
 

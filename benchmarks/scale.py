@@ -1,12 +1,12 @@
 """A dry run of the whole pipeline on made-up data: load, encode, score, mine, train, evaluate, by the real commands.
 
-    OMP_NUM_THREADS=1 python studies/scale.py 100000 1000000
-    OMP_NUM_THREADS=1 python studies/scale.py 1000000 10000000 --folder /scratch/opera-scale
+    OMP_NUM_THREADS=1 python benchmarks/scale.py 100000 1000000
+    OMP_NUM_THREADS=1 python benchmarks/scale.py 1000000 10000000 --folder /scratch/opera-scale
 
 The numbers are those of documents and training pairs. Each phase is a process of its own, and is watched from outside:
 seconds, peak resident memory (``VmHWM``), and the peak of the part that no file stands behind (``RssAnon``); mapped
 pages of files count as resident, but the system takes them back when it needs them. A phase that is done is not run
-again, and a training that was stopped goes on from its checkpoint. Writes ``results/scale.csv`` and the table of
+again, and a training that was stopped goes on from its checkpoint. Writes ``benchmarks/scale.csv`` and the table of
 docs/scale.md. ``--folder`` holds the data, the cache and the run, and stays; without it they go when all is done.
 """
 
@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from page import ROOT, fill, table_lines
 
 PAIRS_PER_QUERY = 1_000
@@ -191,7 +192,7 @@ def dry_run(size: Size, home: Path, model: Path, steps: int) -> None:
     """Run every phase that has no row yet, and append its row."""
     if not (home / "test.parquet").is_file():
         write_data(home, size)
-    results = ROOT / "studies" / "results" / "scale.csv"
+    results = ROOT / "benchmarks" / "scale.csv"
     for phase, arguments in phases(home, model, steps).items():
         rows = read(results)
         key = (str(size.documents), str(size.pairs), phase)
@@ -219,7 +220,7 @@ def read(results: Path) -> list[dict[str, str]]:
 def write_table() -> None:
     """Fill in the table of docs/scale.md."""
     heads = ["documents", "pairs", "phase", "seconds", "resident, MB", "of it anonymous, MB", "more on disk, MB"]
-    measured = read(ROOT / "studies" / "results" / "scale.csv")
+    measured = read(ROOT / "benchmarks" / "scale.csv")
     rows = [[row[name] if name == "phase" else f"{int(row[name]):,}" for name in FIELDS] for row in measured]
     fill(ROOT / "docs" / "scale.md", {"dry-run": table_lines(heads, rows)})
 

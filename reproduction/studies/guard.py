@@ -1,0 +1,153 @@
+"""Does the guard keep its promise? Train with all defaults in many settings, and compare the models.
+
+    OMP_NUM_THREADS=1 python reproduction/studies/guard.py             # trains what is missing, then fills the tables
+    OMP_NUM_THREADS=1 python reproduction/studies/guard.py --tables    # makes the tables of the stored results
+
+Each setting is trained three times: with ``--future like-test``, the default, which reads one number of test; with the
+true ``--future``, which reads nothing of test; and with ``--future both``. Every run has the base model, the fine-tuned
+model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
+Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/when-fine-tuning-hurts.md. Reads
+``../shared``. Finished runs are not repeated, so the study can be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import opera
+from opera.core.intervals import mean_interval, signed
+from opera.runs.folder import Run, holds_run
+from study import ROOT, STATIC_MODEL, STORED, Results, fill, load_setting, need, table_lines, words
+
+PAGE, FIGURE = ROOT / "docs" / "when-fine-tuning-hurts.md", ROOT / "docs" / "never-worse.svg"
+RUNS = Path("runs/guard")
+KEY = ("model", "setting", "future", "seed")
+SETS = ("entailmentbank", "scifact", "nfcorpus", "toollens")
+SETTINGS = [f"{name}{change}" for change in ("", "+new", "+n60", "+new+n200") for name in SETS]
+MODELS = {"static": STATIC_MODEL, "minilm": "minilm"}
+MEASURES = {"nDCG@10": "", "R@20": "_recall"}
+"""Measures, and the endings of their columns."""
+COMPARED = ("before", "fine_tuned", "after")
+FUTURES = {"like-test": "like-test", "true": "the true --future", "both": "both"}
+"""What a run is told of the future, and its name in the tables."""
+
+
+def train(run: dict[str, Any], out: Path, **settings: Any) -> Run:
+    """Train with all defaults but ``settings``, unless it is done. Remove runs/guard after a change of OPERA."""
+    resume = holds_run(out)
+    if resume and Run.open(out).finished:
+        return Run.open(out)
+    data = load_setting(run["setting"], run["seed"])
+    return opera.adapt(data, model=MODELS[run["model"]], out=out, seed=run["seed"], resume=resume, **settings)
+
+
+def told(setting: str, future: str) -> str:
+    """What a run is told of future queries."""
+    true = "new-documents" if "+new" in setting else "same-documents"
+    return true if future == "true" else future
+
+
+def measure(run: dict[str, Any]) -> dict[str, Any]:
+    """Train a run; return its test figures in points, and what the guard saw."""
+    home = RUNS / run["model"] / run["setting"]
+    trained = train(run, home / f"{run['future']}-seed{run['seed']}", future=told(run["setting"], run["future"]))
+    guard, measures = trained.record.guard, dict(trained.measures)
+    assert guard is not None
+    if not guard.refit:  # the training did not see all pairs
+        unguarded = train(run, home / f"unguarded-seed{run['seed']}", guard=False)
+        measures["fine_tuned"] = unguarded.measures["after"]
+    return {
+        "queries": trained.record.data.counts["train_queries"],
+        "seen": -1.0 if guard.test_seen is None else guard.test_seen,
+        "share": guard.share,
+        "verdict": guard.verdict,
+        **{f"dev_{name}": 100 * getattr(guard.dev, name) for name in ("difference", "low", "high")},
+        **{f"{name}{end}": 100 * measures[name][m] for m, end in MEASURES.items() for name in COMPARED},
+    }
+
+
+def settings_table(runs: pd.DataFrame) -> str:
+    """A line per setting, told ``like-test``: means over the seeds."""
+    heads = ["world", "queries", "seen", "untrained", "fine-tuned", "handed over", "λ", "verdicts"]
+    lines = []
+    for setting, seeds in runs[runs.future == "like-test"].groupby("setting", sort=False):
+        figures = [" / ".join(f"{seeds[f'{name}{end}'].mean():.1f}" for end in MEASURES.values()) for name in COMPARED]
+        weights, verdicts = ", ".join(f"{share:g}" for share in seeds.share), ", ".join(seeds.verdict)
+        first = seeds.iloc[0]
+        lines.append([setting, f"{first.queries:,}", f"{first.seen:.0%}", *figures, weights, verdicts])
+    return table_lines(heads, lines)
+
+
+def summary_table(runs: pd.DataFrame) -> str:
+    """The final model against base and fine-tuned; data sets are the sample, since settings of one set are alike."""
+    heads = ["told", "against", *(f"{name}{of}" for name in MEASURES for of in ("", ": lowest world", ": lowest run"))]
+    lines = []
+    names = (("before", "untrained"), ("fine_tuned", "fine-tuned"))
+    for (future, title), (other, label) in itertools.product(FUTURES.items(), names):
+        told_so = runs[runs.future == future]
+        line = [title, label]
+        for end in MEASURES.values():
+            differences = told_so[f"after{end}"] - told_so[f"{other}{end}"]
+            settings = differences.groupby(told_so.setting, sort=False).mean()
+            sets = settings.groupby(settings.index.str.split("+").str[0], sort=False).mean()
+            low, high = mean_interval(sets.to_numpy())
+            lowest = settings.idxmin()
+            line += [f"{signed(sets.mean())} ({signed(low)} to {signed(high)})"]
+            line += [f"{signed(settings[lowest])} ({lowest})", signed(differences.min())]
+        lines.append(line)
+    return table_lines(heads, lines)
+
+
+def draw(runs: pd.DataFrame) -> None:
+    """Draw points of nDCG@10 compared with the base model: fine-tuned and final, by setting."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "opera"
+    import matplotlib.pyplot as plt
+
+    means = runs[runs.future == "like-test"].groupby("setting", sort=False)[list(COMPARED)].mean()
+    figure, axes = plt.subplots(figsize=(8, 0.32 * len(means) + 1.1), layout="constrained")
+    for place, (setting, row) in enumerate(means[::-1].iterrows()):
+        tuned, final = row.fine_tuned - row.before, row.after - row.before
+        axes.plot([tuned, final], [place, place], color="#bbbbbb", zorder=1)
+        axes.scatter(tuned, place, color="#c0504d", marker="x", zorder=2, label=None if place else "fine-tuned")
+        axes.scatter(final, place, color="#1f6f8b", zorder=3, label=None if place else "handed over")
+        axes.text(-13.4, place, setting, ha="right", va="center", fontsize=8)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(xscale="symlog", yticks=[], xlim=(-13, 90), xlabel="points of nDCG@10 against the untrained model (test)")
+    axes.set_xticks([-10, -3, 0, 3, 10, 30], labels=["−10", "−3", "0", "+3", "+10", "+30"])
+    axes.legend(loc="lower right", frameon=False)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(FIGURE, metadata={"Date": None, "Creator": None})
+
+
+def main() -> None:
+    """Train what is missing, then make the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", action="store_true", help="train nothing; make the tables of the stored results")
+    parser.add_argument("--model", choices=list(MODELS), default="static")
+    for option, values in {"--settings": SETTINGS, "--seeds": "012", "--futures": FUTURES}.items():
+        parser.add_argument(option, type=words, default=list(values))
+    options = parser.parse_args()
+    results = Results(STORED / "guard.csv", KEY)
+    if not options.tables:
+        need("../shared/data", "../shared/models")
+        for future, seed, setting in itertools.product(options.futures, map(int, options.seeds), options.settings):
+            run = dict(zip(KEY, (options.model, setting, future, seed), strict=True))
+            if not results.has(run):
+                results.add(run, **measure(run))
+    rows = pd.DataFrame(results.select(model="static"))
+    rows = rows.assign(order=rows.setting.map(SETTINGS.index)).sort_values(["order", "seed"])
+    fill(PAGE, {"worlds-static": settings_table(rows), "summary-static": summary_table(rows)})
+    draw(rows)
+
+
+if __name__ == "__main__":
+    main()
