@@ -143,7 +143,11 @@ def test_no_global_random_state() -> None:
 def test_what_studies_benchmarks_and_tools_import_of_the_package_exists() -> None:
     """They run for minutes to hours, so nobody notices otherwise."""
     root = Path(__file__).parents[1]
-    for path in sorted(path for folder in ("reproduction/studies", "benchmarks", "tools", "tests/chaos") for path in (root / folder).rglob("*.py")):
+    for path in sorted(
+        path
+        for folder in ("reproduction/studies", "benchmarks", "tools", "tests/chaos")
+        for path in (root / folder).rglob("*.py")
+    ):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "opera":
                 module = importlib.import_module(str(node.module))

@@ -1,6 +1,6 @@
 """NPC, the noisy pair corrector (Zhang et al. 2023, arXiv:2311.03798), as a loss: ``loss=npc``.
 
-    OPERA_EXTENSIONS=npc PYTHONPATH=reproduction/studies opera train DATA --model MODEL --method ft --set loss=npc --out run
+    OPERA_EXTENSIONS=npc PYTHONPATH=reproduction/studies opera train DATA --model M --set loss=npc --out run
 
 The model trains with InfoNCE until the first scoring pass. A scoring pass computes the perplexity of every training
 pair: its InfoNCE loss against random documents. A mixture of two normal distributions is fitted to the perplexities.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from numba.core import caching
 
-from opera.encoder.kernels import kept_njit
+from opera.encoder.kernels import cached_njit
 
 
 def test_without_a_folder_for_compiled_functions_they_are_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_without_a_folder_for_compiled_functions_they_are_compiled_anew(monkeypa
         raise PermissionError
 
     monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", refuse)
-    double = kept_njit(nogil=True)(lambda value: 2 * value)
+    double = cached_njit(nogil=True)(lambda value: 2 * value)
     assert double(21) == 42
     assert not list(Path(__file__).parent.glob("__pycache__/*lambda*.nbi"))
 

@@ -132,8 +132,8 @@ def paper_alone(rows: Sequence[PaperRow]) -> list[ComparedRow]:
 def align_rows(rows: Sequence[PaperRow], group_of: Callable[[PaperRow], Runs | None]) -> list[ComparedRow]:
     """Set rows side by side with the runs of each; averages are over those that have runs."""
     alone = paper_alone(rows)
-    own = [_aligned(each, group_of) for each in alone if each.row.data not in SUMMARIES]
-    return own + [_average(each, own) for each in alone if each.row.data in SUMMARIES]
+    aligned = [_aligned(row, group_of) for row in alone if row.row.data not in SUMMARIES]
+    return aligned + [_average(row, aligned) for row in alone if row.row.data in SUMMARIES]
 
 
 def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) -> list[dict[str, Any]]:
@@ -197,19 +197,19 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
             return NOT_MEASURED
         values = tuple(run.measures[when][measure] for run in group.runs)
         return values[:1] if when == "before" and len(set(values)) == 1 else values
-    found = []
+    values_by_run = []
     for table in (run.per_query() for run in group.runs):
         mask = np.ones(table.num_rows, dtype=np.bool_)
         if row.part in BUCKETS:
             if "similarity" not in table.column_names:
                 return NOT_RECORDED
             mask = thirds(table["similarity"].to_numpy()) == BUCKETS.index(row.part)
-        columns = [f"{each} {measure}" for each in ("fine_tuned", "after")]
+        columns = [f"{model} {measure}" for model in ("fine_tuned", "after")]
         column = next((name for name in columns if name in table.column_names), None)
         if measure and column is None:
             return NOT_MEASURED
-        found.append(float(table[column].to_numpy()[mask].mean() if measure else mask.sum()))
-    return tuple(found)
+        values_by_run.append(float(table[column].to_numpy()[mask].mean() if measure else mask.sum()))
+    return tuple(values_by_run)
 
 
 def _average(stated: ComparedRow, rows: Sequence[ComparedRow]) -> ComparedRow:

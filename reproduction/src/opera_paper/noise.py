@@ -148,9 +148,9 @@ def _ranking(data: RetrievalData, split: str, model: str | Path) -> dict[int, ND
     if len(data.corpus) < DEPTH:
         few = f"{data.title}: its {len(data.corpus)} documents are too few for ranks up to {DEPTH}"
         raise opera.DataError(few)
-    found = opera.evaluate(data, model=model, split=split, measures=[f"R@{DEPTH}"])
-    queries = data.queries.find_rows(found.query_ids).tolist()
-    return dict(zip(queries, found.ranking.doc_rows, strict=True))
+    evaluation = opera.evaluate(data, model=model, split=split, measures=[f"R@{DEPTH}"])
+    queries = data.queries.find_rows(evaluation.query_ids).tolist()
+    return dict(zip(queries, evaluation.ranking.doc_rows, strict=True))
 
 
 def _drawn(

@@ -236,8 +236,8 @@ def _parse_row(line: dict[str, str]) -> PaperRow:
 
 def our_measure(name: str) -> str | None:
     """Translate the paper's name of a measure; ``None`` if it is not a measure of rankings."""
-    family, at, cutoff = name.partition("@")
-    return f"{FAMILIES[family]}{at}{cutoff}" if family in FAMILIES else None
+    family, sign, cutoff = name.partition("@")
+    return f"{FAMILIES[family]}{sign}{cutoff}" if family in FAMILIES else None
 
 
 def data_key(name: str) -> str:

@@ -369,7 +369,7 @@ def _probabilities(
     pairs = TrainingPairs.from_arrays(np.zeros(m, dtype=np.int32), np.arange(m))
     plan, no_losses = Plan(settings.seed, 1, 1), np.zeros(m)
     methods = (method(pairs, plan, method_settings, PairScores(pairs, row, no_losses)) for row in scores)
-    probabilities = np.array([each.probabilities(0).document for each in methods])
+    probabilities = np.array([dynamic.probabilities(0).document for dynamic in methods])
     return probabilities, probabilities >= probabilities.max(axis=1, keepdims=True) * (1 - 1e-9)
 
 

@@ -104,8 +104,8 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
     defaults = DEFAULTS[situation.model]
-    whole = min(defaults.queries_per_batch, situation.queries)  # which holds no query twice
-    automatic = math.ceil(whole / situation.processes)
+    queries_per_batch = min(defaults.queries_per_batch, situation.queries)  # no query twice
+    automatic = math.ceil(queries_per_batch / situation.processes)
     per_device = settings.given_per_device(situation.processes) or automatic
     queries_per_step = per_device * situation.processes * settings.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
@@ -128,20 +128,20 @@ def automatic_rate(situation: Situation) -> float:
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
 
 
-def reason_for_steps(given: TrainSettings, used: TrainSettings, situation: Situation) -> str:
+def reason_for_steps(asked: TrainSettings, used: TrainSettings, situation: Situation) -> str:
     """Say why a run has its number of steps."""
-    if given.max_steps is not None:
+    if asked.max_steps is not None:
         return "given"
-    if given.epochs is not None:
-        return f"{given.epochs:g} epochs, given"
+    if asked.epochs is not None:
+        return f"{asked.epochs:g} epochs, given"
     steps, usual = resolved(used.max_steps), DEFAULTS[situation.model].epochs
-    whole = math.ceil(
+    unlimited = math.ceil(
         usual * math.ceil(situation.queries / used.queries_per_step(situation.processes))
     )
-    if whole == steps:
+    if unlimited == steps:
         return f"{usual:g} epochs"
-    limit = "most" if whole > steps else "least"
-    return f"{usual:g} epochs would be {whole}; at {limit} {steps} on {situation.device}"
+    limit = "most" if unlimited > steps else "least"
+    return f"{usual:g} epochs would be {unlimited}; at {limit} {steps} on {situation.device}"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

@@ -176,9 +176,9 @@ def shares_by_name(mix: str) -> dict[str, float]:
     Raises:
         ValueError: for anything else.
     """
-    found = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
+    assignments = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
     try:
-        shares = {name: float(number) for name, number in found}
+        shares = {name: float(number) for name, number in assignments}
         fit = len(shares) == mix.count(",") + 1 and all(0 < x < math.inf for x in shares.values())
     except ValueError:
         fit = False

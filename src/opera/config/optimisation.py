@@ -192,8 +192,8 @@ class OptimisationSettings(Settings):
         """
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is not None:
             return self.eval_steps
-        given: int | None = self.of_trainer("save_steps")
-        return given or min(500, max(1, resolved(self.max_steps) // 10))
+        save_steps: int | None = self.of_trainer("save_steps")
+        return save_steps or min(500, max(1, resolved(self.max_steps) // 10))
 
     @model_validator(mode="after")
     def _no_setting_twice(self) -> Self:
@@ -284,16 +284,16 @@ class BatchingSettings(OptimisationSettings):
         Raises:
             SettingError: if ``global_batch_size`` does not divide evenly; it says which numbers do.
         """
-        whole, accumulated = self.global_batch_size, self.gradient_accumulation_steps
-        if whole is None:
+        global_size, accumulated = self.global_batch_size, self.gradient_accumulation_steps
+        if global_size is None:
             return self.per_device_train_batch_size
         parts = processes * accumulated
-        if whole % parts == 0:
-            return whole // parts
-        down = whole - whole % parts
+        if global_size % parts == 0:
+            return global_size // parts
+        down = global_size - global_size % parts
         fitting = f"{down} or {down + parts}" if down else f"{parts}"
         raise SettingError(
-            f"global_batch_size={whole}: does not divide evenly over {processes} "
+            f"global_batch_size={global_size}: does not divide evenly over {processes} "
             f"process{'es' * (processes > 1)} "
             "with "
             f"gradient_accumulation_steps={accumulated}, {parts} batch{'es' * (parts > 1)} per "

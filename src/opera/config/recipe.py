@@ -37,9 +37,9 @@ both of a recipe file.
 """
 
 
-def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of ``values`` every setting that says what one of ``given`` says in another way."""
-    named = {name for name, value in given.items() if value is not None}
+def without_replaced(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of ``values`` every setting that one of ``overrides`` says in another way."""
+    named = {name for name, value in overrides.items() if value is not None}
     replaced = {name for same in ALTERNATIVES if same & named for name in same - named}
     return {name: value for name, value in values.items() if name not in replaced}
 
@@ -233,12 +233,12 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
 
 def recipes_by_name() -> dict[str, Path]:
     """Find the recipes that have a name, such as ``models/bge-m3``, in order of their names."""
-    found = {
+    recipes = {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for folder in RECIPE_FOLDERS
         for path in folder.rglob("*.yaml")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(recipes.items()))
 
 
 def recipe_path(source: str | Path) -> Path:

@@ -89,7 +89,7 @@ def _spelt_out(value: Any) -> Any:
         value = {"r": value}
     try:
         if isinstance(value, Mapping):
-            return str(LoraOptions.parse({str(name): given for name, given in value.items()}))
+            return str(LoraOptions.parse({str(name): option for name, option in value.items()}))
         if isinstance(value, str):
             return str(lora_options(value))
     except SettingError as error:
@@ -147,8 +147,8 @@ class AdapterSettings(Settings):
                 "of them"
             )
         if (self.query_vectors is None) != (self.document_vectors is None):
-            given, absent = ("query", "document") if self.query_vectors else ("document", "query")
-            raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
+            present, absent = ("query", "document") if self.query_vectors else ("document", "query")
+            raise ValueError(f"{present}_vectors needs {absent}_vectors: give both files")
         return self
 
     @property
@@ -212,10 +212,10 @@ class TrainSettings(
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Leave out the fields of the trainer that change no result."""
         fields = values.get("trainer") or {}
-        kept = {
+        effective = {
             name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
         }
-        return {**values, "trainer": kept or None}
+        return {**values, "trainer": effective or None}
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings. The values are taken as they are, contradictions among them."""

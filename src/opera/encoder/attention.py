@@ -104,8 +104,8 @@ class Pack(NamedTuple):
     @classmethod
     def of(cls, bounds: Tensor) -> Pack:
         """Read the bounds of texts, int32 ``[texts + 1]``."""
-        whole = bounds.numpy().astype(np.int64)
-        return cls(whole[:-1], np.diff(whole).astype(np.int32))
+        offsets = bounds.numpy().astype(np.int64)
+        return cls(offsets[:-1], np.diff(offsets).astype(np.int32))
 
     def blocks(self) -> Iterator[Pack]:
         """Cut the texts, in their order, into blocks of about the same length."""

@@ -96,11 +96,11 @@ class Embeddings:
             raise IndexError("rows must be numbers, not a mask")
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
             raise IndexError(f"rows must be numbers below {len(self)}")
-        found = np.empty((wanted.size, self.shape[1]), dtype=np.float32)
+        vectors = np.empty((wanted.size, self.shape[1]), dtype=np.float32)
         for number, places, local in self._shards.by_shard(wanted.ravel()):
-            found[places] = self._parts[number][local]
+            vectors[places] = self._parts[number][local]
             _release(self._parts[number])
-        return found.reshape(*wanted.shape, self.shape[1])
+        return vectors.reshape(*wanted.shape, self.shape[1])
 
 
 def _release(part: NDArray[np.float32]) -> None:

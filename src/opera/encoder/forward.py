@@ -108,16 +108,17 @@ def embed_columns(
         alike = [column.texts for column in columns if column.prompt_length == prompt_length]
         texts = list({ids.tobytes(): ids for column in alike for ids in column}.values())
         for batch in token_batches(np.array(list(map(len, texts))), most, padded):
-            chosen = [texts[at] for at in batch]
+            chosen = [texts[number] for number in batch]
             place |= {
-                (prompt_length, ids.tobytes()): len(place) + at for at, ids in enumerate(chosen)
+                (prompt_length, ids.tobytes()): len(place) + number
+                for number, ids in enumerate(chosen)
             }
             parts.append(embed(chosen, prompt_length))
     joined = torch.cat(parts)
     rows = [
         [place[column.prompt_length, ids.tobytes()] for ids in column.texts] for column in columns
     ]
-    return [joined[torch.tensor(each, device=joined.device)] for each in rows]
+    return [joined[torch.tensor(of_column, device=joined.device)] for of_column in rows]
 
 
 def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDArray[np.int64]]:

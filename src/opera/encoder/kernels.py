@@ -22,9 +22,8 @@ if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # its default: the user h
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 
 
-def kept_njit(**options: Any) -> Any:
-    """``njit``, kept on disk where numba finds a folder that it may write, as a user without a home
-    and without rights to the package has none."""
+def cached_njit(**options: Any) -> Any:
+    """``njit`` with a cache on disk, or without it if numba finds no folder that it may write."""
 
     def compiled(function):
         try:
@@ -57,33 +56,33 @@ def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
 F, U, S, H = np.float32, np.uint32, np.int32, np.uint16
 
 
-def _get(row, at):
+def _get(row, column):
     """Read a number of a row as float32."""
 
 
-def _put(row, at, number):
+def _put(row, column, number):
     """Write a float32 to a row, rounded to nearest where the row is bfloat16."""
 
 
 @overload(_get)
-def _get_typed(row, at):
+def _get_typed(row, column):
     if row.dtype == types.uint16:
-        return lambda row, at: U(U(row[at]) << U(16)).view(F)
-    return lambda row, at: row[at]
+        return lambda row, column: U(U(row[column]) << U(16)).view(F)
+    return lambda row, column: row[column]
 
 
 @overload(_put)
-def _put_typed(row, at, number):
+def _put_typed(row, column, number):
     if row.dtype != types.uint16:
 
-        def put_float(row, at, number):
-            row[at] = number
+        def put_float(row, column, number):
+            row[column] = number
 
         return put_float
 
-    def put_bfloat(row, at, number):
+    def put_bfloat(row, column, number):
         bits = F(number).view(U)
-        row[at] = H(U(bits + U(0x7FFF) + U((bits >> U(16)) & U(1))) >> U(16))
+        row[column] = H(U(bits + U(0x7FFF) + U((bits >> U(16)) & U(1))) >> U(16))
 
     return put_bfloat
 
@@ -124,9 +123,9 @@ def _row_key(row, key):
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
-def _is_kept(first, second, at, threshold):
+def _survives(first, second, column, threshold):
     """Whether dropout keeps a row's number: with probability 1 - threshold / 2^32."""
-    return U(_mixed(U(first + U(at))) + second) >= threshold
+    return U(_mixed(U(first + U(column))) + second) >= threshold
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
@@ -135,7 +134,7 @@ def _keys_of(query, length, is_causal):
     return min(query + 1, length) if is_causal else length
 
 
-@kept_njit(parallel=True, fastmath=True, error_model="numpy")
+@cached_njit(parallel=True, fastmath=True, error_model="numpy")
 def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
     """Turn scores into attention probabilities, in place, and drop some.
 
@@ -147,7 +146,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
     random numbers of its own.
     """
     units, width, _ = scores.shape
-    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
     for unit in prange(units):
         length = lengths[unit]
         numbers = np.empty(width, np.float32)
@@ -165,7 +164,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
                     numbers[k] = power
                     total += power
                 log_sums[unit, query] = highest + math.log(total)
-                weight = kept / total
+                weight = rescale / total
                 if threshold == 0:
                     for k in range(keys):
                         _put(row, k, numbers[k] * weight)
@@ -175,13 +174,13 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
                         _put(
                             row,
                             k,
-                            numbers[k] * (weight if _is_kept(one, two, k, threshold) else F(0)),
+                            numbers[k] * (weight if _survives(one, two, k, threshold) else F(0)),
                         )
             for k in range(keys, width):
                 row[k] = 0
 
 
-@kept_njit(parallel=True, fastmath=True, error_model="numpy")
+@cached_njit(parallel=True, fastmath=True, error_model="numpy")
 def softmax_with_dropout_backward(
     scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first_row
 ):
@@ -193,7 +192,7 @@ def softmax_with_dropout_backward(
     probabilities.
     """
     units, width, _ = scores.shape
-    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
     for unit in prange(units):
         length = lengths[unit]
         for query in range(width):
@@ -203,24 +202,24 @@ def softmax_with_dropout_backward(
             one, two = _row_key(first_row + unit * width + query, key)
             for k in range(keys):
                 probability = _exp(_get(row, k) * scale - log_sum)
-                drawn = kept if _is_kept(one, two, k, threshold) else F(0)
-                back = probability * (drawn * _get(gradient, k) - total) * scale
-                _put(row, k, probability * drawn)
+                factor = rescale if _survives(one, two, k, threshold) else F(0)
+                back = probability * (factor * _get(gradient, k) - total) * scale
+                _put(row, k, probability * factor)
                 _put(gradient, k, back)
             for k in range(keys, width):
                 row[k] = 0
                 gradient[k] = 0
 
 
-@kept_njit(parallel=True, fastmath=True, error_model="numpy")
+@cached_njit(parallel=True, fastmath=True, error_model="numpy")
 def drop(numbers, out, threshold, key):
     """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others,
     into ``out``.
     """
     rows, width = numbers.shape
-    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
-    for at in prange(rows):
-        row, target = numbers[at], out[at]
-        one, two = _row_key(at, key)
+    rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    for number in prange(rows):
+        row, target = numbers[number], out[number]
+        one, two = _row_key(number, key)
         for k in range(width):
-            _put(target, k, _get(row, k) * (kept if _is_kept(one, two, k, threshold) else F(0)))
+            _put(target, k, _get(row, k) * (rescale if _survives(one, two, k, threshold) else F(0)))

@@ -43,8 +43,8 @@ _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 def packs(model: SentenceTransformer) -> bool:
     """Whether a model takes packed texts now: inside :func:`packing`, or by flash attention."""
     transformer = getattr(model[0], "auto_model", None)
-    own = transformer is not None and transformer.config._attn_implementation == NAME
-    return own or bool(getattr(model[0], "can_flatten_inputs", False))
+    by_opera = transformer is not None and transformer.config._attn_implementation == NAME
+    return by_opera or bool(getattr(model[0], "can_flatten_inputs", False))
 
 
 @contextmanager

@@ -90,8 +90,8 @@ def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
     if "attention_mask" not in features:
         return None
     return [
-        row[kept]
-        for row, kept in zip(
+        row[real]
+        for row, real in zip(
             ids.numpy(), features["attention_mask"].numpy().astype(bool), strict=True
         )
     ]
@@ -135,14 +135,14 @@ def token_ids(
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     length = _length(first, task)
     limit = {} if length is None else {"max_length": length}
-    found = first.processor(
+    token_lists = first.processor(
         inputs,
         truncation="longest_first",
         return_attention_mask=False,
         return_token_type_ids=False,
         **limit,
     )["input_ids"]
-    return [np.array(ids, dtype=np.int32) for ids in found]
+    return [np.array(ids, dtype=np.int32) for ids in token_lists]
 
 
 def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:

@@ -121,10 +121,10 @@ class TokenSource:
         rows = self._shards.rows(shard_number(path.name))
         lengths, pieces = [0], []
         for start in range(rows.start, rows.stop, ROWS_AT_ONCE):
-            found = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows.stop)))
-            lengths += map(len, found)
-            pieces.append(np.concatenate(found).astype(self._dtype))
-            done(len(found))
+            token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows.stop)))
+            lengths += map(len, token_lists)
+            pieces.append(np.concatenate(token_lists).astype(self._dtype))
+            done(len(token_lists))
         with path.open("wb") as file:
             for part in (np.cumsum(lengths, dtype=np.int64), *pieces):
                 file.write(part.data)
@@ -150,12 +150,12 @@ class TokenStore:
 
     def rows(self, rows: IntArray) -> list[TokenIds]:
         """Return the ids of some rows, in their order: int32 ``[tokens]`` each."""
-        found: list[TokenIds] = [np.empty(0, np.int32)] * len(rows)
+        token_lists: list[TokenIds] = [np.empty(0, np.int32)] * len(rows)
         for number, places, local in self._shards.by_shard(rows):
             offsets, ids = self._parts[number]
             for place, row in zip(places.tolist(), local.tolist(), strict=True):
-                found[place] = ids[offsets[row] : offsets[row + 1]].astype(np.int32)
-        return found
+                token_lists[place] = ids[offsets[row] : offsets[row + 1]].astype(np.int32)
+        return token_lists
 
 
 def training_tokens(source: TokenSource, drawn: int) -> Tokens:

@@ -21,7 +21,7 @@ from opera.core.processes import everywhere, process_index
 from opera.core.progress import counted
 from opera.data import TextTable
 from opera.encoder.embeddings import Vectors
-from opera.encoder.kernels import kept_njit
+from opera.encoder.kernels import cached_njit
 from opera.retrieval.measures import Ranking
 
 TILE = 16_384
@@ -172,7 +172,7 @@ def _scores(keys: Keys) -> NDArray[np.float32]:
     return np.asarray(np.where(bits & SIGN, bits ^ SIGN, ~bits).view(np.float32))
 
 
-@kept_njit(nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped-def]
     """Score pairs, numbered query by query; keep the best. A row of keys is a heap, least first."""
     for pair in pairs:
