@@ -27,7 +27,7 @@ from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
 from opera.methods import DEFAULT_METHOD, METHODS
 from opera.retrieval.measures import parse_measures
-from opera.runs.folder import OURS
+from opera.runs.folder import RUN_NAMES
 from opera_paper.cli import app
 
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def problem(token: str) -> str | None:
             known = any(takes(field, value) for field in fields(name))
             assert known or is_trainer_field(name), "no setting takes that value"
         elif "." in token:
-            assert token in OURS, "no such file in a run folder"
+            assert token in RUN_NAMES, "no such file in a run folder"
         else:
             assert token in METHODS or fields(token), "neither a setting nor a method"
     except (AssertionError, AttributeError, KeyError, SettingError) as error:

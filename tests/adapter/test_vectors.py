@@ -127,7 +127,6 @@ def test_the_same_vectors_train_the_same_adapter(
     np.testing.assert_allclose(adapter.queries(vectors.queries[np.arange(len(data.queries))]), queries, atol=1e-3)
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
     assert {path.name for path in of_files.model_path.iterdir()} == {
-        ".written.json",
         "adapter.npz",
         "adapter.py",
         "README.md",

@@ -192,7 +192,6 @@ FIRST = '{"query": "q", "pos": ["a"]}\n'
 PAIRS = [
     *table("train pairs.jsonl --model model --out run", """
 { => not JSON (Expecting property name enclosed in double quotes at column 2): {given}
-{"query": "x", "pos": ["a"], "pos": ["b"]} => the key 'pos' occurs twice: {given}
 {"query": "x", "pos": ["\\ud83d"]} => holds half a character ('\\ud83d'); remove it: {given}
 {"query": "x"} => column 'pos' is missing (it has: query)
 {"query": "x", "pos": []} => column 'pos' must not be empty; fill it or remove the row

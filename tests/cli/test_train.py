@@ -149,7 +149,7 @@ def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overw
     assert advice == f"no checkpoint was saved yet: the same command with {words} from step 0"
     checkpoint = tmp_path / "run" / "trial" / "checkpoints" / "checkpoint-40"
     checkpoint.mkdir(parents=True)
-    (checkpoint / "whole.json").write_text("{}")
+    (checkpoint / "complete").touch()
     continued = words.replace("starts", "continues")
     expected = f"the same command with {continued} from step 40 of the first of two trainings"
     assert _how_to_continue(tmp_path / "run", 0, overwrite) == expected

@@ -17,7 +17,6 @@ from huggingface_hub.utils import get_session
 import opera
 from commands import Opera
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.core.files import LIST_FILE, list_written
 from opera.runs.folder import Run
 from small_runs import SMALL
 
@@ -60,7 +59,7 @@ def test_a_run_is_uploaded_privately_with_its_card(run: Run, sent: Sent) -> None
     assert opera.push(run.path, NAME, language=["en"]) == NAME
     assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
     files = {str(path.relative_to(run.model_path)) for path in run.model_path.rglob("*") if path.is_file()}
-    assert set(sent["files"]) == files - {LIST_FILE}
+    assert set(sent["files"]) == files
     card = ModelCard(sent["files"]["README.md"].decode())
     data: Any = card.data
     assert data.language == ["en"]
@@ -77,31 +76,22 @@ def test_only_what_opera_wrote_is_uploaded(
     before = set(sent["files"])
     model = tmp_path / "run" / "model"
     shutil.copytree(run.path, tmp_path / "run")
-    (tmp_path / "secret").write_text("a key")
-    (tmp_path / "keys").mkdir()
-    (tmp_path / "keys" / "id").write_text("a key")
-    (model / "notes.txt").symlink_to(tmp_path / "secret")
-    (model / "keys").symlink_to(tmp_path / "keys")
     (model / ".git").mkdir()
     (model / ".git" / "config").write_text("[core]")
     (model / "own.txt").write_text("own")
     opera.push(tmp_path / "run", NAME)
     assert set(sent["files"]) == before
-    assert "note: not uploaded, as OPERA did not write it: .git, keys, notes.txt, own.txt" in caplog.messages
+    assert "note: not uploaded, as OPERA does not write it: .git/config, own.txt" in caplog.messages
     sent.clear()
-    listed = json.loads((model / LIST_FILE).read_text())
-    (model / LIST_FILE).write_text(json.dumps([*listed, "notes.txt"]))
-    with pytest.raises(ModelError, match=r"notes\.txt: is a link in place of a file that OPERA wrote; put the file"):
-        opera.push(tmp_path / "run", NAME)
-    (model / LIST_FILE).write_text(json.dumps([*listed, "keys/id"]))
-    with pytest.raises(ModelError, match=r"keys/id: is a link in place"):
-        opera.push(tmp_path / "run", NAME)
-    (model / LIST_FILE).unlink()
-    with pytest.raises(ModelError, match=r"has no list of the files that OPERA wrote there \(\.written\.json\)"):
-        opera.push(tmp_path / "run", NAME)
+    (tmp_path / "secret").write_text("a key")
+    for name in ("notes.txt", "config.json"):
+        (model / name).symlink_to(tmp_path / "secret")
+        with pytest.raises(ModelError, match=rf"{name}: is a link, and OPERA uploads files only"):
+            opera.push(tmp_path / "run", NAME)
+        (model / name).unlink()
     model.rename(tmp_path / "model")
     model.symlink_to(tmp_path / "model")
-    with pytest.raises(ModelError, match="model: is a link; push the folder that it leads to"):
+    with pytest.raises(ModelError, match="model: is a link"):
         opera.push(tmp_path / "run", NAME)
     assert not sent
 
@@ -141,7 +131,6 @@ def test_matrices_that_belong_to_a_folder_here_stay_here(sent: Sent, static_mode
     folder.mkdir()
     (folder / "modules.json").write_text("[]")
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(static_model)}))
-    list_written(folder)
     with pytest.raises(ModelError, match="which nobody else has; train with merge=true"):
         opera.push(folder, NAME)
     assert not sent

@@ -20,7 +20,6 @@ from fuzzing import BYTES, Files, few, json_lines, one_spoilt, only_refusals, sp
 from irds_world import irds_home, write_antique
 from opera.adapter import load
 from opera.adapter.vectors import FileVectors
-from opera.core.cache import MANIFEST, cached, damage
 from opera.data import SOURCES, RetrievalData, TextTable, load_data
 from opera.data.pair_files import with_teacher
 from opera.data.sources import LOCAL
@@ -205,51 +204,3 @@ def test_every_source_that_ships_has_a_fuzzer() -> None:
     assert [source.kind for source in LOCAL] == ["beir", "trainer", "tables", "example:"]
     named = {"python:PACKAGE", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
     assert shipped == files | named, "add a fuzzer here, and bad inputs"
-
-
-def write_vectors(folder: Path) -> None:
-    np.save(folder / "vectors.npy", VECTORS)
-
-
-@pytest.mark.parametrize("name", ["vectors.npy", MANIFEST])
-def test_a_spoilt_entry_of_the_cache_is_made_anew(name: str) -> None:
-    with workplace():
-        whole = (cached("vectors", "abc", write_vectors) / name).read_bytes()
-
-    @given(spoilt(whole))
-    def check(content: bytes) -> None:
-        with workplace():
-            home = cached("vectors", "abc", write_vectors)
-            (home / name).write_bytes(content)
-            assert np.array_equal(np.load(cached("vectors", "abc", write_vectors) / "vectors.npy"), VECTORS)
-            assert damage(home) is None
-
-    check()
-
-
-MOVES: list[Callable[[Path, Path], object]] = [
-    lambda one, other: shutil.copy(one, other),
-    lambda one, other: one.rename(other),
-    lambda one, other: one.unlink(),
-    lambda one, other: one.write_bytes(other.read_bytes()[: one.stat().st_size]),
-    lambda one, other: (other.unlink(), other.symlink_to(one)),
-    lambda one, other: (other.unlink(), other.mkdir()),
-]
-
-
-def test_shuffled_files_of_the_cache_change_no_embedding(beir: Path, static_model: Path) -> None:
-    @few(30)
-    @given(st.lists(st.tuples(st.sampled_from(MOVES), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=3))
-    def check(moves: list[tuple[Callable[[Path, Path], object], float, float]]) -> None:
-        with workplace() as folder:
-            encoder = Encoder(load_model(static_model, "cpu"), show_progress=False)
-            expected = np.array(encoder.encode_corpus(load_data(beir)))
-            for move, *places in moves:
-                found = sorted((folder / "cache").rglob("*"))
-                files = [path for path in found if path.is_file() and not path.is_symlink()]
-                one, other = (files[int(place * (len(files) - 1))] for place in places)
-                if one != other:
-                    move(one, other)
-            assert np.array_equal(encoder.encode_corpus(load_data(beir)), expected)
-
-    check()

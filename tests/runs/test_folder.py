@@ -10,8 +10,8 @@ import pytest
 
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
-from opera.core.files import list_written, unfinished
-from opera.runs.folder import OURS, REPORT_MARK, Run, RunWriter, holds_run
+from opera.core.files import unfinished
+from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
     clear_leftovers,
@@ -42,11 +42,16 @@ class TestCheckOutFolder:
     def test_a_run_is_resumed_or_overwritten_and_nothing_else(self, run: Path) -> None:
         check_out_folder(run, resume=True, overwrite=False)
         check_out_folder(run, resume=False, overwrite=True)
-        with pytest.raises(RunFolderError, match="holds an unfinished run; pass --resume to continue it, --overwrite"):
+        with pytest.raises(RunFolderError, match="holds an unfinished run; pass --resume or --overwrite"):
             check_out_folder(run, resume=False, overwrite=False)
         (run / "model").mkdir()
-        for resume in (False, True):
-            check_out_folder(run, resume, overwrite=not resume)
+        for name in ("config.json", "1_Pooling/config.json", "notes.txt"):
+            check_out_folder(run, resume=False, overwrite=True)
+            (run / "model" / name).parent.mkdir(exist_ok=True)
+            (run / "model" / name).touch()
+        check_out_folder(run, resume=True, overwrite=False)
+        with pytest.raises(RunFolderError, match=r"would delete .*model/notes\.txt, which OPERA did not write"):
+            check_out_folder(run, resume=False, overwrite=True)
 
     def test_leftovers_of_a_killed_start_are_no_obstacle_and_hidden_files_of_others_are(self, tmp_path: Path) -> None:
         unfinished(tmp_path / "run.json").touch()
@@ -69,14 +74,11 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     ):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("x")
-    list_written(run / "model", ["README.md"])
     for name in ("measures.json", "notes.txt", ".hidden"):
         (run / name).write_text("x")
     (run / "report.html").write_bytes(b"<head>" + REPORT_MARK)
-    theirs = {"notes.txt", ".hidden", "mine/model/x", "model/.git/config", "model/mine.txt", "checkpoints/mine.txt"}
-    for name in ("model/.git/config", "model/mine.txt", "checkpoints/mine.txt", "model/README.md"):
-        (run / name).parent.mkdir(parents=True, exist_ok=True)
-        (run / name).write_text("x")
+    (run / "checkpoints" / "mine.txt").write_text("x")
+    theirs = {"notes.txt", ".hidden", "mine/model/x", "checkpoints/mine.txt"}
     clear_run(run)
     assert {name for name in files(run) if not (run / name).is_dir()} == theirs
     assert not (run / "trial").exists()
@@ -86,12 +88,12 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
 
 
 def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in OURS[:-4]:
+    for name in RUN_NAMES[:-4]:
         (run / name).touch()
     removed: list[str] = []
     monkeypatch.setattr("opera.runs.housekeeping.remove", lambda place: removed.append(place.name))
     clear_run(run)
-    assert set(removed) == set(OURS[:-4])
+    assert set(removed) == set(RUN_NAMES[:-4])
     assert removed[-1] == "run.json"
 
 
@@ -109,7 +111,7 @@ def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path)
     writer.write_model(lambda folder: (folder / "old.txt").write_text("1"))  # type: ignore[arg-type, return-value]
     writer.write_model(lambda folder: (folder / "new.txt").write_text("2"))  # type: ignore[arg-type, return-value]
-    assert files(tmp_path) == {"model", "model/new.txt", "model/.written.json"}
+    assert files(tmp_path) == {"model", "model/new.txt"}
     assert writer.model_path.stat().st_mode & 0o777 == 0o755
 
     def fail(folder: Path) -> None:
@@ -118,7 +120,7 @@ def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="cannot be written: the disk is full"):
         writer.write_model(fail)
-    assert files(tmp_path) == {"model", "model/new.txt", "model/.written.json"}
+    assert files(tmp_path) == {"model", "model/new.txt"}
 
 
 def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def test_the_newest_complete_checkpoint_is_the_highest_step(run: Path) -> None:
     ):
         (run / "checkpoints" / name).mkdir(parents=True)
         if complete:
-            (run / "checkpoints" / name / "whole.json").write_text("{}")
+            (run / "checkpoints" / name / "complete").touch()
     assert last_complete_checkpoint(run) == 10
 
 

@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import opera.training.quickstart as q
+from grids import write_unfinished_run
 from opera.cli import app
 from opera.cli.quickstart import print_quickstart
 from opera.cli.screen import Screen
 from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import LIST_FILE, unfinished
+from opera.core.files import unfinished
 from opera.data import load_data
 from opera.methods import DEFAULT_METHOD
 
@@ -29,7 +30,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(q, "adapt", lambda *data, **settings: None)
+    def adapt(*_: object, out: Path, **settings: object) -> None:
+        if not out.exists():
+            write_unfinished_run(out, {"method": "ft"}, "data")
+
+    monkeypatch.setattr(q, "adapt", adapt)
 
 
 @pytest.mark.slow
@@ -52,7 +57,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", ["alone", "beside", "in a folder", "own words", "no list", "linked", "linked file"])
+@pytest.mark.parametrize("kind", ["alone", "beside", "in a folder", "own words", "linked", "linked file"])
 def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     data = tmp_path / "one" / "data"
     if kind == "alone":
@@ -65,7 +70,6 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
         "beside": lambda: (data / "labels.csv").write_text("1,2"),
         "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
         "own words": lambda: (data / "README.txt").write_text("My data. Written by me."),
-        "no list": lambda: (data / LIST_FILE).unlink(),
         "linked": lambda: (data.rename(tmp_path / "elsewhere"), data.symlink_to(tmp_path / "elsewhere")),
         "linked file": lambda: (
             (data / "corpus.jsonl").rename(tmp_path / "corpus.jsonl"),
@@ -75,7 +79,7 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     spoils[kind]()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="was not written by a quickstart"):
+        with pytest.raises(RunFolderError, match="was not written by a finished quickstart"):
             q.quickstart(tmp_path / "one", overwrite=overwrite)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
@@ -92,4 +96,4 @@ def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
         q.quickstart(tmp_path)
     q.quickstart(tmp_path, overwrite=True)
     assert (tmp_path / "data" / "corpus.jsonl").stat().st_size
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.old", "data"], "the first is the user's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.old", "data", "run"], "the first is the user's"

@@ -24,7 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import InputError, SettingError, TrainingError
 from opera.retrieval.models import load_model
 from opera.training import session, trainer
-from opera.training.checkpoint import damage
+from opera.training.checkpoint import is_complete
 from opera.training.loss import InfoNCELoss
 from opera.training.trainer import OperaTrainer, training_arguments
 from opera.training_set.prepare import load_and_check
@@ -221,7 +221,7 @@ def test_the_pairs_of_a_loss_that_is_no_number_are_named(
         f"number (all pairs of the batch: {out / 'not_finite.json'}); the checkpoint of step 4 is kept; lower "
         "learning_rate, or set precision=fp32, and start again with --overwrite"
     )
-    assert damage(out / "checkpoints" / "checkpoint-4") == ""
+    assert is_complete(out / "checkpoints" / "checkpoint-4")
     resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **SMALL)
     assert resumed.training.resumed_from == 4
     assert not (out / "not_finite.json").exists()

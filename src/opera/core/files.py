@@ -1,231 +1,167 @@
-"""Write files whole or not at all, and never over what must not be lost."""
+"""Write files and folders whole or not at all, and never over what must not be lost."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import kind_of_place
-from opera.core.reading import read_json
 from opera.core.storage import writing
 from opera.core.terminal import place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PATH_MAX, ROOM = 4096, 500
-"""Bytes of a path that Linux takes, and those kept for the names of files and folders below a run
-or a grid."""
-MAX_NAME = 200
-"""Bytes of a name kept in the name of a temporary file, which must not be too long for the file
-system."""
-LIST_FILE = ".written.json"
-"""In a folder that OPERA wrote: the names of the files that it may replace, remove and upload
-there."""
-
 T = TypeVar("T")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows
-    the umask.
+    """Write a temporary file beside ``path``, then move it to ``path`` atomically.
 
     Raises:
-        StorageError: if it cannot be written, as where the disk is full.
+        RunFolderError: if another process is writing the same file.
+        StorageError: if it cannot be written, for example because the disk is full.
     """
-    with writing(path.parent, final=path), _unfinished(path) as temporary:
+    with writing(path.parent, final=path), _unfinished(path, os.O_RDWR | os.O_CREAT) as temporary:
         write(temporary)
+        flush(temporary)
         temporary.replace(path)
 
 
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table to a Parquet file, whole or not at all.
+def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
+    """Write a folder under a temporary name, then move it to the place of the old one.
 
-    Arrow is given an open file: it takes a path such as ``run:1/pairs.parquet`` for an address on a
-    network.
-    """
-    import pyarrow.parquet as pq
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            pq.write_table(table, file)
-
-    replace_file(path, write)
-
-
-def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] = ()) -> T:
-    """Write a folder under a temporary name; once it is whole, it takes the place of what OPERA
-    wrote there before.
-
-    What others put there stays, and a link to a folder stays a link.
+    A link to a folder stays a link.
 
     Args:
-        home: the folder.
-        write: fills the empty folder that it is given. If it raises, ``home`` stays as it was.
-        later: names of files that are written there afterwards.
+        folder: the folder.
+        write: fills the empty folder that it gets. If it raises, ``folder`` stays as it was.
 
     Returns:
         What ``write`` returned.
 
     Raises:
-        RunFolderError: if a file that OPERA did not write has the name of a new one.
-        StorageError: if it cannot be written, as where the disk is full.
+        RunFolderError: if another process is writing the same folder.
+        StorageError: if it cannot be written, for example because the disk is full.
     """
-    home = home.resolve()
-    with writing(home.parent, final=home):
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with _unfinished(home, folder=True) as temporary:
-            made = write(temporary)
-            share_as_folder(temporary)
-            list_written(temporary, later)
-            _take_place(temporary, home)
-    return made
+    folder = folder.resolve()
+    with writing(folder.parent, final=folder):
+        unfinished(folder).mkdir(parents=True, exist_ok=True)
+        with _unfinished(folder, os.O_RDONLY | os.O_DIRECTORY) as temporary:
+            result = write(temporary)
+            finish_folder(temporary)
+            old = outdated(folder)
+            remove(old)
+            if folder.exists():
+                folder.rename(old)
+            temporary.rename(folder)
+            remove(old)
+    return result
 
 
-def share_as_folder(folder: Path) -> None:
-    """Let those who may read a folder read its files: safetensors' are for their owner alone."""
-    for file in _regular_files(folder):
-        file.chmod(folder.stat().st_mode & 0o666)
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table to a Parquet file, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # Arrow takes a path like run:1/x for a network address
+            pq.write_table(table, file)
+
+    replace_file(path, write)
 
 
-def list_written(folder: Path, later: Sequence[str] = ()) -> None:
-    """List all files of a folder as written by OPERA, and those that are written there later."""
-    names = {*later, *(file.relative_to(folder).as_posix() for file in _regular_files(folder))}
-    (folder / LIST_FILE).write_text(
-        json.dumps(sorted(names - {LIST_FILE}), indent=0) + "\n", encoding="utf-8"
-    )
+def finish_folder(folder: Path) -> None:
+    """Bring a folder's files to the disk, and let those who may read the folder read them:
+    safetensors writes files for their owner alone."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(mode)
+            flush(path)
 
 
-def written_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that OPERA wrote, by the list in it, which is the last; empty
-    where there is none.
-
-    The list may be anyone's: it only picks among the regular files in the folder, and links are not
-    followed.
-    """
-    files, listed = _regular_files(folder), folder / LIST_FILE
-    names = written_names(folder) if listed in files else set()
-    ours = [
-        file for file in files if file != listed and file.relative_to(folder).as_posix() in names
-    ]
-    return [*ours, listed] if names else []
-
-
-def written_names(folder: Path) -> set[str]:
-    """Return the names in the list of a folder, whatever there is under them; none where it cannot
-    be read.
-    """
-    try:
-        names = read_json(folder / LIST_FILE)
-    except (OSError, ValueError):
-        return set()
-    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-
-
-def _take_place(temporary: Path, home: Path) -> None:
-    """Move a new folder to the place of an old one, whose files that OPERA did not write stay."""
-    ours = written_files(home)
-    new = [file.relative_to(temporary) for file in _regular_files(temporary)]
-    for name in new:
-        if os.path.lexists(home / name) and home / name not in ours:
-            raise RunFolderError(
-                f"{place(home / name)}: was not written by OPERA and would be lost; move it away"
-            )
-    for file in ours[:-1]:
-        file.unlink()
-    remove_empty(home)
-    left = [path for path in home.iterdir() if path != home / LIST_FILE] if home.is_dir() else []
-    if not left:
-        (home / LIST_FILE).unlink(missing_ok=True)
-        temporary.rename(home)
-        return
-    # Until the last file is in place, what is here must say that OPERA wrote it, and must not load
-    # as a model: the list comes first, and "config.json", by which a folder without "modules.json"
-    # loads, comes after that.
-    (temporary / LIST_FILE).replace(home / LIST_FILE)
-    for name in reversed(new):
-        if name != Path(LIST_FILE):
-            (home / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).replace(home / name)
-
-
-def _regular_files(folder: Path) -> list[Path]:
-    """Return the files of a folder and of those in it, sorted; links are left out."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def remove_empty(folder: Path) -> None:
-    """Remove empty folders below a folder, and itself if it is empty. Those in hidden ones stay:
-    git needs its own.
-    """
-    for root, _, _ in os.walk(folder, topdown=False):
-        if not any(part.startswith(".") for part in Path(root).relative_to(folder).parts):
-            with suppress(OSError):  # not empty
-                Path(root).rmdir()
+def flush(path: Path) -> None:
+    """Bring a file to the disk, so that a power cut after it is renamed cannot empty it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file or folder is written before it takes its place; a killed process may leave it
-    there.
-    """
-    return path.with_name(f".{os.fsencode(path.name)[:MAX_NAME].decode('utf-8', 'ignore')}.part")
+    """Where a file or folder is written first; a killed process may leave it there."""
+    return path.with_name(f".{path.name}.part")
+
+
+def outdated(folder: Path) -> Path:
+    """Where a replaced folder waits to be removed; a killed process may leave it there."""
+    return folder.with_name(f".{folder.name}.old.part")
 
 
 @contextmanager
-def _unfinished(path: Path, folder: bool = False) -> Iterator[Path]:
-    """Make the empty file or folder that is written for ``path``, and remove what is left of it at
-    the end.
+def _unfinished(path: Path, flags: int) -> Iterator[Path]:
+    """Lock the temporary file or folder of ``path``, empty it, and remove it at the end.
 
-    One process at a time holds it, by a lock that ends with the process. What a killed one left is
-    used again.
+    The lock ends with the process, so a later process takes over what a killed one left.
     """
     temporary = unfinished(path)
-    kind = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
-    while True:
-        with suppress(FileNotFoundError):  # another process has just moved it to its place
-            if folder:
-                with suppress(FileExistsError):
-                    temporary.mkdir()
-            held = os.open(temporary, kind | os.O_NOFOLLOW, 0o666)  # the kernel applies the umask
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(held, fcntl.LOCK_EX)
-            if _is_same(temporary, held):
-                break
-            os.close(held)
+    descriptor = os.open(temporary, flags | os.O_NOFOLLOW, 0o666)
     try:
-        for left in temporary.iterdir() if folder else ():
-            remove(left)
-        yield temporary
-    finally:
-        with suppress(OSError):  # the error of writing counts
-            if _is_same(temporary, held):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(
+                f"{place(path)}: another process is writing it; wait until it is done, or pass "
+                "another place"
+            ) from None
+        try:
+            if temporary.is_dir():
+                for leftover in temporary.iterdir():
+                    remove(leftover)
+            yield temporary
+        finally:
+            with suppress(OSError):  # the error of writing counts
                 remove(temporary)
-        os.close(held)
+    finally:
+        os.close(descriptor)
 
 
-def _is_same(path: Path, other: Path | int) -> bool:
-    """Whether two are one file, links followed; false where there is none."""
-    with suppress(OSError):
-        return os.path.samefile(path, other)  # noqa: PTH121 (of a descriptor too)
-    return False
-
-
-def remove(place: Path) -> None:
-    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is
-    nothing.
-    """
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
+def remove(path: Path) -> None:
+    """Remove a file, a folder, or a link but not its target; do nothing if there is nothing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
     else:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def strangers(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return the files in a folder whose paths match none of the names, and all links.
+
+    Args:
+        folder: a folder; one that is absent has no files.
+        names: patterns of paths relative to the folder; ``*`` stands for folders too.
+    """
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_symlink()
+        or not (
+            path.is_dir()
+            or any(fnmatch(path.relative_to(folder).as_posix(), name) for name in names)
+        )
+    )
 
 
 def check_output(
@@ -244,8 +180,7 @@ def check_output(
         name: of its option, for the message.
         suffixes: the suffixes that name a format.
         overwrite: whether a file there may be replaced.
-        reads: files that the command reads, which are never replaced; a folder stands for every
-            file in it.
+        reads: files and folders that the command reads, in which nothing is replaced.
         ours: whether a file there was written by the same command and may be replaced without
             ``overwrite``.
 
@@ -262,15 +197,14 @@ def check_output(
         raise SettingError(f"{where}: its folder does not exist; create it first")
     if reason := _unwritable(folder):
         raise SettingError(f"{where}: its folder cannot be written to ({reason})")
-    found = kind_of_place(path)
-    if found is None and not path.is_symlink():
+    kind = kind_of_place(path)
+    if kind not in ("a file", None):
+        raise SettingError(f"{where}: is {kind}; pass a file")
+    if not os.path.lexists(path) or ours(path):
         return
-    if found not in ("a file", None):
-        raise SettingError(f"{where}: is {found}; pass a file")
-    if ours(path):
-        return
-    if found is not None and (reading := _reading(path, reads)):
-        raise SettingError(f"{where}: {reading}; pass another file")
+    target = folder.resolve() / path.name  # a link there is replaced, and its target stays
+    if any(target.is_relative_to(read.resolve()) for read in reads):
+        raise SettingError(f"{where}: is read by this command; pass another file")
     if not overwrite:
         raise SettingError(f"{where}: exists; pass --overwrite to replace it, or another file")
 
@@ -282,21 +216,11 @@ def check_folder(path: Path, name: str) -> None:
         RunFolderError: naming what is there instead, or the obstacle.
     """
     where = f"{name} {place(path)}"
-    found = kind_of_place(path)
-    if found is None and path.is_symlink():
-        found = "a link to nothing"
-    if found not in ("a folder", None):
-        raise RunFolderError(f"{where}: is {found}; pass a folder")
-    try:
-        whole = path.absolute()
-    except FileNotFoundError:
-        raise RunFolderError(
-            f"{where}: the current folder has been deleted; pass an absolute path"
-        ) from None
-    if len(os.fsencode(whole)) + ROOM > PATH_MAX:
-        raise RunFolderError(
-            f"{where}: the path is too long for the files in it; pass a shorter one"
-        )
+    kind = kind_of_place(path)
+    if kind is None and path.is_symlink():
+        kind = "a link to nothing"
+    if kind not in ("a folder", None):
+        raise RunFolderError(f"{where}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir():
         raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
@@ -318,11 +242,11 @@ def check_reads_stay(
     Raises:
         RunFolderError: naming what is read.
     """
-    home, gone = folder.resolve(), [place.resolve() for place in removed]
+    targets = [path.resolve() for path in removed]
     for read in reads:
-        found = read.resolve()
-        if found.is_relative_to(home) and any(
-            p.is_relative_to(found) or found.is_relative_to(p) for p in gone
+        source = read.resolve()
+        if source.is_relative_to(folder.resolve()) and any(
+            target.is_relative_to(source) or source.is_relative_to(target) for target in targets
         ):
             raise RunFolderError(
                 f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
@@ -339,19 +263,3 @@ def _unwritable(folder: Path) -> str:
             return ""
     except OSError as error:
         return error.strerror or type(error).__name__
-
-
-def _reading(path: Path, reads: Iterable[Path]) -> str:
-    """Say how a file is among those that the command reads, by any links; empty if it is not."""
-    where = path.resolve()
-    for read in reads:
-        for file in (*read.rglob("*"), read):
-            if _is_same(path, file) and file != path:
-                return f"is the same file as {place(file)}, which this command reads"
-            if where.is_relative_to(file.resolve()):
-                return (
-                    "is read by this command"
-                    if path == read
-                    else f"lies in {read}, which this command reads"
-                )
-    return ""

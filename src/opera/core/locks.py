@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from opera.core.errors import RunFolderError
-from opera.core.reading import read_json
 
 LOCK_FILE = ".running"
 PATIENCE = 2.0
@@ -26,8 +24,7 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
 
     Args:
         folder: the folder.
-        what: what the process does there, for the message to others, such as ``"trains into this
-            folder"``.
+        what: what the process does there, for the message to others, such as ``"trains into it"``.
 
     Raises:
         RunFolderError: if another process holds the folder; the message names it.
@@ -35,12 +32,10 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
     path = folder / LOCK_FILE
     lock = _acquired(path)
     try:
-        path.write_text(
-            json.dumps({"process": os.getpid(), "host": socket.gethostname(), "what": what})
-        )
+        path.write_text(f"process {os.getpid()} on {socket.gethostname()} {what}")
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held: who waits for it makes a new one
+        path.unlink(missing_ok=True)  # while it is held: processes that wait make a new one
         lock.release()
 
 
@@ -54,7 +49,7 @@ def refuse_in_use(folder: Path) -> None:
     path = folder / LOCK_FILE
     if path.is_file():
         lock = _acquired(path)
-        with suppress(OSError):  # a folder that may not be written is refused elsewhere
+        with suppress(OSError):  # a folder that cannot be written is refused elsewhere
             path.unlink()
         lock.release()
 
@@ -64,20 +59,12 @@ def _acquired(path: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
+        holder = path.read_text(errors="replace") if path.is_file() else ""
         raise RunFolderError(
-            f"--out {path.parent}: {_holder(path)}; "
-            "wait until it is done, stop it, or give another folder"
+            f"--out {path.parent}: {holder or 'another process uses it'}; wait until it is done, "
+            "stop it, or pass another folder"
         ) from None
     except OSError as error:  # such as a link in the place of the lock
         reason = (error.strerror or str(error)).lower()
         raise RunFolderError(f"{path}: cannot be locked ({reason}); remove it") from None
     return lock
-
-
-def _holder(path: Path) -> str:
-    """Describe the process that holds a lock."""
-    try:
-        holder = read_json(path)
-        return f"process {holder['process']:d} on {holder['host']} {holder['what']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process uses this folder"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,7 +89,7 @@ def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
             it returns in the main process, the files must be whole. It may call the functions of
             this module.
     """
-    return _made_by_all(kind, key, [], lambda folder, _: write(folder), {})
+    return _made_by_all(kind, key, [], lambda folder, _: write(folder))
 
 
 def grown_by_all(
@@ -97,20 +97,18 @@ def grown_by_all(
     key: str,
     names: Sequence[str],
     write: Callable[[Path, list[str]], object],
-    about: Mapping[str, Any],
 ) -> Path:
     """Return the folder of a cache entry of many files, as :func:`opera.core.cache.grown` does; all
-    write it.
+    processes write it together.
 
     ``write`` gets in each process the files of its share, which may be none. It calls no other
     function of this module.
     """
 
     def write_share(folder: Path, missing: list[str]) -> None:
-        own = missing[process_index() :: process_count()]
-        everywhere(lambda: write(folder, own))
+        everywhere(lambda: write(folder, missing[process_index() :: process_count()]))
 
-    return _made_by_all(kind, key, names, write_share, about)
+    return _made_by_all(kind, key, names, write_share)
 
 
 def _made_by_all(
@@ -118,7 +116,6 @@ def _made_by_all(
     key: str,
     names: Sequence[str],
     write: Callable[[Path, list[str]], object],
-    about: Mapping[str, Any],
 ) -> Path:
     """Let the main process find an entry; where it must be made, all processes call ``write``."""
     asked: list[bool] = []
@@ -131,7 +128,7 @@ def _made_by_all(
     def work() -> Path:
         if process_index() == 0:
             try:
-                return grown(kind, key, names, lead, about)
+                return grown(kind, key, names, lead)
             finally:
                 if not asked:
                     from_main(None)

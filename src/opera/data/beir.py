@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from opera.core.errors import DataError
-from opera.core.storage import exhausted
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id
 from opera.data.lines import json_records
@@ -69,9 +68,7 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     try:
         found = sorted(home.iterdir()) if home.is_dir() else []
     except OSError as error:
-        raise exhausted(home, error) or DataError(
-            f"{home}: cannot be read ({error.strerror})"
-        ) from None
+        raise DataError(f"{home}: cannot be read ({error.strerror})") from None
     files: dict[str, Path] = {}
     others = []
     for path in found:

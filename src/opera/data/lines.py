@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, nearest
 from opera.core.progress import progress
-from opera.core.reading import NOT_UTF8, is_wide, open_file, parse_json
+from opera.core.reading import NOT_UTF8, open_file, parse_json
 from opera.core.terminal import printable, shortened, shown
 from opera.data.encodings import advice_on, decompressed
 from opera.data.texts import LONGEST_TEXT
@@ -67,7 +67,7 @@ def text_lines(
     """
     try:
         with open_file(path) as raw, decompressed(raw, path) as plain:
-            if encoding is None and is_wide(plain.peek(4)):
+            if encoding is None and b"\0" in plain.peek(4)[:4]:
                 advice = NOT_UTF8 if strict else f"not UTF-8; {advice_on(path)}"
                 raise DataError(f"{path}:1: {advice}")
             size = os.fstat(raw.fileno()).st_size

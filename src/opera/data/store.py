@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from opera.core.cache import MANIFEST, cached
+from opera.core.cache import cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shown
@@ -31,6 +31,7 @@ LAYOUT = "2"
 """Part of every key: change it when the stored files, or how sources are parsed, change."""
 
 SKIPPED = "skipped.arrow"
+FINGERPRINT = "fingerprint"
 SKIPPED_SCHEMA = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
 )
@@ -140,14 +141,15 @@ def fields_of(
             _check_unchanged(key, digest, source)
             raise
         _check_unchanged(key, digest, source)
+        if named:
+            fingerprint = digest_files(sorted(folder.iterdir()), "")
+            (folder / FINGERPRINT).write_text(fingerprint, encoding="utf-8")
 
     entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
     home = cached("data", entry[:32], write)
     fingerprint = key
     if named:
-        files = json.loads((home / MANIFEST).read_text(encoding="utf-8"))["files"]
-        checksums = f"{LAYOUT}\0{json.dumps(files, sort_keys=True)}"
-        fingerprint = hashlib.sha256(checksums.encode()).hexdigest()
+        fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
     return {"fingerprint": fingerprint, **_stored_fields(home, source)}
 
 

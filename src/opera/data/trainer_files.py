@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError, OperaError
-from opera.core.storage import exhausted
 from opera.core.terminal import shortened, shown
 from opera.data.lines import json_objects, json_records
 from opera.data.names import SPLIT_NAMES
@@ -124,9 +123,7 @@ def listed_files(source: str) -> list[Path]:
         try:
             found = list(Path(source).iterdir())
         except OSError as error:
-            raise exhausted(Path(source), error) or DataError(
-                f"{source}: cannot be read ({error.strerror})"
-            ) from None
+            raise DataError(f"{source}: cannot be read ({error.strerror})") from None
     else:
         return [Path(source)]
     return sorted(

@@ -24,9 +24,8 @@ from opera.core.extras import require
 from opera.core.files import (
     check_folder,
     check_reads_stay,
-    list_written,
     replace_folder,
-    written_files,
+    strangers,
 )
 from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.paths import expand_user, user_path
@@ -59,7 +58,7 @@ from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.prompts import set_prompts, with_data_prompt
-from opera.runs.folder import holds_run
+from opera.runs.folder import MODEL_FILES, holds_run
 
 log = logging.getLogger("opera")
 
@@ -124,7 +123,7 @@ def export(
     if measured is not None:
         check_stays_out(folder, "--out", measured, folder=True)
         reads += files_read(measured)
-    check_reads_stay(folder, "--out", reads, written_files(folder))
+    check_reads_stay(folder, "--out", reads, [folder] if folder.is_dir() else [])
     trained = load_model(name, "cpu")
     _check_forms(trained, wanted, name, located)
     reference = None if measured is None else Reference.of(name, measured)
@@ -163,13 +162,18 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     where = f"--out {place(folder)}"
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if folder / EXPORT_FILE not in written_files(folder):
+    if not (folder / EXPORT_FILE).is_file():
         raise RunFolderError(
             f"{where}: is not empty and holds no export; pass an empty or a new folder"
         )
     if not overwrite:
         raise RunFolderError(
             f"{where}: holds an export; pass --overwrite to replace it, or another folder"
+        )
+    for file in strangers(folder, MODEL_FILES):
+        raise RunFolderError(
+            f"{where}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
+            "away, or pass another folder"
         )
 
 
@@ -259,8 +263,6 @@ def _write(
     for home, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
         if described := tuple(form for form in made if form.form in of_it):
             write_card(located, name, home, replace(exported, forms=described))
-    if "static" in forms:
-        list_written(folder / STATIC_FOLDER)  # it is a model of its own, to be pushed
     return exported
 
 

@@ -13,12 +13,12 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalToken
 
 from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.core.files import LIST_FILE, written_files, written_names
+from opera.core.files import strangers
 from opera.core.paths import expand_user
 from opera.core.reading import read_text
 from opera.core.terminal import first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
-from opera.runs.folder import CARD_FILE
+from opera.runs.folder import CARD_FILE, MODEL_FILES
 from opera.runs.reading import read_object
 from opera.training.model_card import HUB_ID, is_place
 
@@ -106,37 +106,19 @@ def push(
 
 
 def _files_to_push(folder: Path) -> list[Path]:
-    """Return the files of a model that OPERA wrote. Links are not followed: they may lead to
-    anything of the user's.
+    """Return the files of a model by their names. Links could lead to anything of the user's.
 
     Raises:
-        ModelError: if nobody knows what OPERA wrote there, or a link is in the place of a file of
-            the model.
+        ModelError: for a link.
     """
-    if folder.is_symlink():
-        raise ModelError(f"{place(folder)}: is a link; push the folder that it leads to")
-    ours = written_files(folder)
-    if not ours:
-        raise ModelError(
-            f"{place(folder)}: has no list of the files that OPERA wrote there ({LIST_FILE}), so "
-            "it is not known what "
-            "may be uploaded; train or export the model again, or upload it with 'hf upload'"
-        )
-    for path in (folder / name for name in sorted(written_names(folder))):
-        if path not in ours and path.exists():
-            raise ModelError(
-                f"{place(path)}: is a link in place of a file that OPERA wrote; put the file "
-                "itself there"
-            )
-    files = [path for path in ours if not path.name.startswith(".")]
-    others = sorted(
-        path.name
-        for path in folder.iterdir()
-        if path not in ours and not any(path in file.parents for file in ours)
-    )
+    for link in (path for path in (folder, *folder.rglob("*")) if path.is_symlink()):
+        raise ModelError(f"{place(link)}: is a link, and OPERA uploads files only; replace it")
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    others = set(strangers(folder, MODEL_FILES))
     if others:
-        log.info("note: not uploaded, as OPERA did not write it: %s", shortened(", ".join(others)))
-    return files
+        names = ", ".join(sorted(str(path.relative_to(folder)) for path in others))
+        log.info("note: not uploaded, as OPERA does not write it: %s", shortened(names))
+    return sorted(files - others)
 
 
 def checked_name(name: str, argument: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.cache import seal
+from opera.core.files import unfinished
 
 SUFFIX = ".npy"
 
@@ -110,10 +110,11 @@ def _release(part: NDArray[np.float32]) -> None:
 
 
 def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
-    """Write the vectors of a shard, and seal it."""
-    with path.open("wb") as file:
+    """Write the vectors of a shard; the file has its name when it is complete."""
+    temporary = unfinished(path)
+    with temporary.open("wb") as file:
         np.lib.format.write_array(file, vectors, allow_pickle=False)
-    seal(path)
+    temporary.replace(path)
 
 
 def shard_number(name: str) -> int:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
-from opera.core.cache import entry, seal
+from opera.core.cache import entry
+from opera.core.files import unfinished
 from opera.core.processes import from_main, grown_by_all, process_index
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
@@ -99,13 +100,7 @@ class TokenSource:
                 for name in names:
                     self._write(folder / name, bar.update)
 
-        about = {
-            "holds": f"token ids of {self.digest}, {self.corpus_text}, {self.task}",
-            "prompt": self.prompt,
-            "rows": len(self.table),
-            "rows_per_file": self._shards.size,
-        }
-        home = grown_by_all(KIND, self.key, self._shards.names(SUFFIX), write, about)
+        home = grown_by_all(KIND, self.key, self._shards.names(SUFFIX), write)
         return TokenStore(home, self._shards, self._dtype)
 
     @property
@@ -125,10 +120,11 @@ class TokenSource:
             lengths += map(len, token_lists)
             pieces.append(np.concatenate(token_lists).astype(self._dtype))
             done(len(token_lists))
-        with path.open("wb") as file:
+        temporary = unfinished(path)
+        with temporary.open("wb") as file:
             for part in (np.cumsum(lengths, dtype=np.int64), *pieces):
                 file.write(part.data)
-        seal(path)
+        temporary.replace(path)
 
 
 class TokenStore:

@@ -226,18 +226,8 @@ class Encoder:
 
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
-        about = {
-            "holds": f"embeddings of {contents}, {source.corpus_text}",
-            "model": self._model_digest,
-            "prompt": self.prompts[role],
-            "tokens_at_most": self._length(role) if self._length(role) != np.inf else None,
-            "precision": self.precision,
-            "rows": len(whole),
-            "rows_per_file": shards.size,
-            "dimension": self.dimension,
-        }
         names = shards.names(SUFFIX)
-        home = grown_by_all("vectors", self._key(*key, roles=[role]), names, write, about)
+        home = grown_by_all("vectors", self._key(*key, roles=[role]), names, write)
         return Embeddings(home, shards)
 
     def _parts(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +39,10 @@ from pyarrow import csv
 from opera.config.trainer import PRIMARY
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
-from opera.core.paths import HIDDEN, user_path
+from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.runs.guard_words import verdict_words
-from opera.runs.reading import read_model, read_object, read_table
+from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
 
 log = logging.getLogger("opera")
@@ -60,12 +61,12 @@ ADAPTER_FILE = "adapter.npz"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
-WHOLE_FILE = "whole.json"
+COMPLETE_FILE = "complete"
 NOT_FINITE_FILE = "not_finite.json"
 REPORT_FILE = "report.html"
 REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
 """What a report has among its first bytes, so that a later one may take its place."""
-OURS = (
+RUN_NAMES = (
     RUN_FILE,
     NOT_FINITE_FILE,
     MEASURES_FILE,
@@ -79,6 +80,15 @@ OURS = (
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
 )
+"""What OPERA writes to a run folder, and what ``--overwrite`` removes."""
+MODEL_FILES = (
+    *("*.safetensors", "*.safetensors.index.json", "*modules.json", "*config*.json"),
+    *("*tokenizer.json", "*_map.json", "*tokens.json", "*vocab*", "*merges.txt", "*.model"),
+    *("*.jinja", f"*{CARD_FILE}", ADAPTER_FILE, "adapter.py"),
+    *("*.onnx", "*.onnx.data", "*export.json"),
+)
+"""Files of models: what ``--overwrite`` replaces in a model's folder, and what ``opera push``
+uploads."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +190,7 @@ class Run:
             RunFolderError: as all readers here, if the file is missing, damaged or not such a
                 table.
         """
-        return read_table(self.path / PER_QUERY_FILE, {"query_id": "text"})
+        return read_table(self.path / PER_QUERY_FILE, {"query_id": TEXT})
 
     def pairs(self) -> pa.Table:
         """A row per training pair.
@@ -192,18 +202,17 @@ class Run:
         it was first visited, at ``first_step``; null if it never was. ``probability_false``
         is made of it.
         """
-        columns = {"query_id": "text", "times_drawn": "whole"}
-        return read_table(self.path / PAIRS_FILE, columns)
+        return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})
 
     def trace(self) -> pa.Table:
         """A row per step: loss, learning rate, the method's schedule, seconds."""
-        return read_table(self.path / TRACE_FILE, {"step": "whole"})
+        return read_table(self.path / TRACE_FILE, {"step": WHOLE})
 
     def draws(self) -> pa.Table:
         """A row per pair that a step drew: ``step`` from 1, and ``pair``, a row of
         ``pairs.parquet``.
         """
-        return read_table(self.path / DRAWS_FILE, {"step": "whole", "pair": "whole"})
+        return read_table(self.path / DRAWS_FILE, {"step": WHOLE, "pair": WHOLE})
 
 
 class RunWriter:
@@ -289,7 +298,7 @@ class RunWriter:
     def write_model(self, save: Callable[[Path], None], name: str = MODEL_FOLDER) -> None:
         """Write the model folder, or another; ``save`` fills a temporary one first."""
         if self.writes:
-            replace_folder(self.path / name, save, (CARD_FILE,) if name == MODEL_FOLDER else ())
+            replace_folder(self.path / name, save)
 
     @property
     def model_path(self) -> Path:
@@ -314,16 +323,10 @@ class RunWriter:
 def run_in(path: Path) -> Run | None:
     """Return the run in a folder; ``None`` without a ``run.json``, or with one not OPERA's.
 
-    RunFolderError is raised if there is one that cannot be read, so that nobody knows whose it is.
+    RunFolderError is raised if there is one that cannot be read.
     """
-    try:
-        (path / RUN_FILE).lstat()
-    except ValueError:  # a NUL in a name that a file holds
+    if not os.path.lexists(path / RUN_FILE):
         return None
-    except OSError as error:
-        if error.errno in HIDDEN:
-            return None
-        raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
     ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
     return Run(path) if ours else None
 

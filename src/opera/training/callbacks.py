@@ -31,7 +31,7 @@ from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.runs.folder import SAMPLER_FILE, RunWriter
-from opera.training.checkpoint import seal, write_state
+from opera.training.checkpoint import mark_complete, write_state
 from opera.training.distributed import gather_values
 from opera.training.sampler import PairSampler
 
@@ -135,15 +135,15 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses, self._step_start = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and seal
-        the checkpoint."""
+        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and mark
+        the checkpoint as complete."""
         self.write(self.run)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(RunWriter(checkpoint))
             write_state(checkpoint / SAMPLER_FILE, self.sampler.state_dict())
-            seal(checkpoint)
+            mark_complete(checkpoint)
 
     def write(self, run: RunWriter) -> None:
         """Write ``trace.parquet``."""

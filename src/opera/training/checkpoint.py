@@ -1,27 +1,22 @@
-"""Checkpoints that can be trusted: the sampler's state beside the trainer's, sealed with the hash
-of every file."""
+"""Checkpoints: the sampler's state next to the trainer's, and a marker that is written last."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
-from opera.core.files import remove, replace_file, share_as_folder
-from opera.core.reading import open_file
-from opera.core.storage import storage_error, writing
-from opera.core.terminal import in_one_line, shortened
-from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, checkpoint_folders
-from opera.runs.reading import read_arrays, read_object
+from opera.core.files import finish_folder, remove, replace_file
+from opera.core.storage import writing
+from opera.core.terminal import in_one_line
+from opera.runs.folder import COMPLETE_FILE, checkpoint_folders
+from opera.runs.reading import read_arrays
 
 log = logging.getLogger("opera")
 
@@ -67,59 +62,31 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
         ) from error
 
 
-def seal(folder: Path) -> None:
-    """Mark a checkpoint as complete: the SHA-256 of each of its files."""
-    share_as_folder(folder)
-    text = json.dumps(_hashes(folder), indent=1)
-    replace_file(
-        folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
-    )
+def mark_complete(folder: Path) -> None:
+    """Write the marker of a complete checkpoint, once its files are on the disk."""
+    finish_folder(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    replace_file(folder / COMPLETE_FILE, partial(Path.write_text, data="\n".join(names)))
 
 
-def damage(folder: Path) -> str:
-    """Describe what is wrong with a checkpoint; an empty string where it is complete.
-
-    Raises:
-        StorageError: if the machine keeps it from being read, so that nobody knows.
-    """
-    if folder.is_symlink() or not os.path.lexists(folder / WHOLE_FILE):
-        return "it was not written in full"
-    try:
-        sealed, found = read_object(folder / WHOLE_FILE), _hashes(folder)
-    except PermissionError as error:  # it may be whole: it is not for us to remove
-        raise storage_error(folder, error) from None
-    except (OSError, RunFolderError) as error:
-        return f"it cannot be read: {in_one_line(error)}"
-    for name in (SAMPLER_FILE, TRAINER_STATE_NAME, *sealed):
-        if name not in found or found[name] != sealed.get(name):
-            return f"{shortened(name)} is damaged"
-    return ""
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a checkpoint but the seal, by name; links, pipes and the like
-    have none."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.name != WHOLE_FILE:
-            with open_file(path) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[str(path.relative_to(folder))] = digest
-    return found
+def is_complete(folder: Path) -> bool:
+    """Whether a checkpoint was written in full, and not removed in part since."""
+    marker = folder / COMPLETE_FILE
+    if folder.is_symlink() or not marker.is_file():
+        return False
+    return all((folder / name).exists() for name in marker.read_text().split("\n"))
 
 
 def newest_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the newest complete checkpoint, or ``None``; remove damaged and incomplete ones, with
-    a warning.
+    """Return the newest complete checkpoint, or ``None``; remove incomplete ones, with a note.
 
     Raises:
         StorageError: if one cannot be removed.
     """
     for folder in reversed(checkpoint_folders(checkpoints).values()):
-        problem = damage(folder)
-        if not problem:
+        if is_complete(folder):
             return folder
-        log.info("note: %s cannot be used (%s); resuming from the one before", folder.name, problem)
+        log.info("note: %s is incomplete; resuming from the one before", folder.name)
         with writing(folder):
             remove(folder)
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_folder, written_files
+from opera.core.files import replace_folder, strangers
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
 from opera.data import load_data, load_python
@@ -38,6 +38,7 @@ RECIPE: dict[str, Any] = {
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES, CHUNKS = "stdlib", 880, 200, 2
 DATA_FOLDER, RUN_FOLDER = "data", "run"
+DATA_FILES = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv")
 
 
 def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = False) -> Run:
@@ -69,16 +70,15 @@ def _check_out(out: Path, overwrite: bool) -> None:
     Raises:
         RunFolderError: naming what is in the way.
     """
-    data = out / DATA_FOLDER
-    ours = written_files(data) if data.is_dir() and not data.is_symlink() else []
-    inside = sorted(data.rglob("*")) if ours else [data]
-    for place in inside:
-        folder = ours and place.is_dir() and not place.is_symlink()
-        if os.path.lexists(place) and place not in ours and not folder:
+    data, has_run = out / DATA_FOLDER, holds_run(out / RUN_FOLDER)
+    if os.path.lexists(data):
+        is_folder = data.is_dir() and not data.is_symlink()
+        for file in strangers(data, DATA_FILES) if is_folder and has_run else [data]:
             raise RunFolderError(
-                f"--out {out}: {place} was not written by a quickstart; pass another folder"
+                f"--out {out}: {file} was not written by a finished quickstart; pass another "
+                "folder, or remove it"
             )
-    if not overwrite and (data.exists() or holds_run(out / RUN_FOLDER)):
+    if not overwrite and has_run:
         raise RunFolderError(
             f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it"
         )

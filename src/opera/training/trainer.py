@@ -26,7 +26,7 @@ from opera.config.trainer import READ
 from opera.config.training import TrainSettings
 from opera.core.errors import ModelError, SettingError, TrainingError
 from opera.core.settings import resolved
-from opera.core.storage import writing
+from opera.core.storage import storage_error, writing
 from opera.core.terminal import shortened
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
@@ -119,8 +119,12 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save a checkpoint, but never of weights that are no finite numbers."""
         check_weights(self.model, self.state.global_step)
-        with writing(Path(self.args.output_dir)):
-            super()._save_checkpoint(model, trial)
+        folder = Path(self.args.output_dir)
+        try:
+            with writing(folder):
+                super()._save_checkpoint(model, trial)
+        except RuntimeError as error:  # torch's, such as "unexpected pos" on a full disk
+            raise storage_error(folder, error) from error
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the automatic model card out: the run writes its own, with its measures."""

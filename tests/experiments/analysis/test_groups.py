@@ -142,15 +142,15 @@ class TestLeftOut:
 
     def test_folders_that_may_not_be_read(self, folder: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.add(seed=0)
-        unlisted, unentered = folder.add(seed=1), folder.add(seed=2)
-        scandir, lstat = os.scandir, Path.lstat
+        unlisted, scandir = folder.add(seed=1), os.scandir
 
         def refuse(path: Any) -> Any:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            if Path(path) == unlisted:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return scandir(path)
 
-        monkeypatch.setattr(os, "scandir", lambda path: refuse(path) if Path(path) == unlisted else scandir(path))
-        monkeypatch.setattr(Path, "lstat", lambda path: refuse(path) if path.parent == unentered else lstat(path))
-        damaged = [f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered)]
+        monkeypatch.setattr(os, "scandir", refuse)
+        damaged = [f"{unlisted}: cannot be read (Permission denied)"]
         assert analyse_runs(folder.home).left_out[DAMAGED] == damaged
 
     def test_cells_that_a_grid_lacks_are_counted(self, folder: RunsFolder) -> None:

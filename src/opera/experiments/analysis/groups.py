@@ -33,7 +33,7 @@ from opera.runs.folder import (
     Run,
     run_in,
 )
-from opera.runs.reading import broken, check_columns
+from opera.runs.reading import NUMBER, TEXT, broken, check_columns
 
 RECALL = "R@20"
 REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
@@ -182,13 +182,13 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
             raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
     queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
     measured = [n for n in queries.column_names if MEASURED.match(n)]
-    needed = dict.fromkeys([*measured, *(f"after {name}" for name in measures)], "measure")
-    with_similarity = {"doc_id": "text", "similarity": "measure"}
+    needed = dict.fromkeys([*measured, *(f"after {name}" for name in measures)], NUMBER)
+    with_similarity = {"doc_id": TEXT, "similarity": NUMBER}
     in_pairs = with_similarity if "similarity" in pairs.column_names else {}
     for file, table, kinds in (
         (PER_QUERY_FILE, queries, needed),
         (PAIRS_FILE, pairs, in_pairs),
-        (TRACE_FILE, trace, {"seconds": "measure"}),
+        (TRACE_FILE, trace, {"seconds": NUMBER}),
     ):
         if table.num_rows == 0:
             raise broken(run.path / file, "has no rows")
