@@ -1,9 +1,9 @@
-"""Queries per second of exact search: OPERA, sentence-transformers' semantic_search and FAISS's flat index.
+"""Queries per second of exact search: OPERA with and without FAISS, semantic_search and FAISS's flat index.
 
     python benchmarks/search.py [--sizes 3633 100000 1000000] [--rounds 3]
 
-1,000 queries and random unit vectors of 384 dimensions, in a file. Each engine runs in a process of its own, which
-gives its peak of resident memory; they search by turns. OPERA reads the file as it searches, FAISS and semantic_search
+1,000 queries and random unit vectors of 384 dimensions, in files. Each engine runs in a process of its own, which
+gives its peak of resident memory; they search by turns. OPERA reads the files as it searches; FAISS and semantic_search
 hold the vectors in memory, as they do. Writes benchmarks/search.json and the table of docs/performance.md.
 """
 
@@ -26,59 +26,63 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
+from opera.encoder.embeddings import SUFFIX, Embeddings, Shards  # noqa: E402
 from page import fill, table_lines  # noqa: E402
 
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)
-ENGINES = ("opera", "faiss", "semantic_search")
+ENGINES = ("opera", "opera without FAISS", "faiss", "semantic_search")
+PAIRS = (("opera", "faiss"), ("opera without FAISS", "semantic_search"))
+"""Engines of OPERA, and what each is compared with."""
 Search = Callable[[int], np.ndarray]
 
 
-def write_vectors(path: Path, count: int, seed: int) -> None:
-    """Write random unit vectors, a few at a time."""
-    rows = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIMENSION))
-    rng = np.random.default_rng(seed)
-    for start in range(0, count, 50_000):
-        part = rng.standard_normal((min(50_000, count - start), DIMENSION), dtype=np.float32)
-        rows[start : start + len(part)] = part / np.linalg.norm(part, axis=1, keepdims=True)
+def write_vectors(folder: Path, count: int, seed: int) -> None:
+    """Write random unit vectors as OPERA's cache holds them, shard by shard."""
+    shards, rng = Shards.of(count), np.random.default_rng(seed)
+    folder.mkdir()
+    for number, name in enumerate(shards.names(SUFFIX)):
+        rows = shards.rows(number)
+        part = rng.standard_normal((rows.stop - rows.start, DIMENSION), dtype=np.float32)
+        np.save(folder / name, part / np.linalg.norm(part, axis=1, keepdims=True))
 
 
-def opera_search(queries: np.ndarray, path: Path) -> Search:
-    """OPERA's, from the file."""
+def opera_search(queries: np.ndarray, vectors: Embeddings, with_faiss: bool) -> Search:
+    """OPERA's, from the files."""
     import pyarrow as pa
 
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
-    from opera.retrieval.nearest import exact_search
+    from opera.retrieval import nearest
 
-    vectors = np.load(path, mmap_mode="r")
+    if not with_faiss:
+        nearest.faiss_is_usable = lambda: False
     ids = [f"{number:07d}" for number in range(len(vectors))]
     empty = [""] * len(ids)
     table = TextTable(pa.table({"id": ids, "title": empty, "text": empty}, schema=TEXT_SCHEMA))
-    return lambda depth: exact_search(queries, vectors, table, depth).doc_rows
+    return lambda depth: nearest.exact_search(queries, vectors, table, depth).doc_rows
 
 
-def faiss_search(queries: np.ndarray, path: Path) -> Search:
+def faiss_search(queries: np.ndarray, vectors: Embeddings) -> Search:
     """FAISS's IndexFlatIP."""
     import faiss
 
     faiss.omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     index = faiss.IndexFlatIP(DIMENSION)
-    vectors = np.load(path, mmap_mode="r")
     for start in range(0, len(vectors), 50_000):
-        index.add(np.array(vectors[start : start + 50_000]))
+        index.add(vectors[start : start + 50_000])
     return lambda depth: index.search(queries, depth)[1]
 
 
-def library_search(queries: np.ndarray, path: Path) -> Search:
+def library_search(queries: np.ndarray, vectors: Embeddings) -> Search:
     """sentence_transformers.util.semantic_search, with the dot product."""
     import torch
     from sentence_transformers.util import dot_score, semantic_search
 
-    wanted, vectors = torch.from_numpy(queries), torch.from_numpy(np.load(path))
+    wanted, corpus = torch.from_numpy(queries), torch.from_numpy(vectors[:])
 
     def search(depth: int) -> np.ndarray:
-        found = semantic_search(wanted, vectors, top_k=depth, score_function=dot_score)
+        found = semantic_search(wanted, corpus, top_k=depth, score_function=dot_score)
         return np.array([[hit["corpus_id"] for hit in hits] for hits in found])
 
     return search
@@ -88,9 +92,14 @@ def serve(engine: str, folder: Path, size: int) -> None:
     """Be an engine: for each line with a depth, search once and print the seconds; at the end the memory, in bytes."""
     import resource
 
-    make = {"opera": opera_search, "faiss": faiss_search, "semantic_search": library_search}[engine]
-    queries = np.load(folder / "queries.npy")
-    search = make(queries, folder / f"{size}.npy")
+    queries = Embeddings(folder / "queries", Shards.of(QUERIES))[:]
+    vectors = Embeddings(folder / str(size), Shards.of(size))
+    if engine == "faiss":
+        search = faiss_search(queries, vectors)
+    elif engine == "semantic_search":
+        search = library_search(queries, vectors)
+    else:
+        search = opera_search(queries, vectors, with_faiss=engine == "opera")
     for line in sys.stdin:
         start = time.perf_counter()
         rows = search(int(line))
@@ -124,6 +133,7 @@ def measure(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str
             for engine in ENGINES:
                 taken, found[engine] = ask(engine, depth)
                 seconds[engine, depth] += [taken] if turn else []
+            assert found["opera"] == found["opera without FAISS"], "FAISS changes what OPERA finds"
             assert found["opera"] == found["faiss"] or size > 10**4, "the engines found other documents"
     peaks = {engine: int(child.communicate()[0]) for engine, child in children.items()}
     return [
@@ -139,23 +149,24 @@ def row_of(
     for engine in ENGINES:
         row[f"{engine} queries/s"] = QUERIES / statistics.median(seconds[engine])
         row[f"{engine} bytes"] = peaks[engine]
-    for engine in ENGINES[1:]:
-        pairs = zip(seconds["opera"], seconds[engine], strict=True)
-        row[f"against {engine}"] = statistics.median(theirs / ours for ours, theirs in pairs)
+    for ours, theirs in PAIRS:
+        ratios = [other / own for own, other in zip(seconds[ours], seconds[theirs], strict=True)]
+        row[f"against {theirs}"] = statistics.median(ratios)
     return row
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Lines of the table."""
-    head = ["documents", "k", "threads", "OPERA, queries/s", "FAISS flat", "semantic_search", "OPERA / FAISS",
-            "OPERA / semantic_search", "peak memory, GB: OPERA, FAISS, semantic_search"]  # fmt: skip
+    head = ["documents", "k", "threads", "OPERA, queries/s", "OPERA without FAISS", "FAISS flat", "semantic_search",
+            "OPERA / FAISS flat", "OPERA without FAISS / semantic_search",
+            "peak memory, GB: OPERA, without FAISS, FAISS flat, semantic_search"]  # fmt: skip
     lines = [
         [
             f"{row['documents']:,}",
             str(row["depth"]),
             str(row["threads"]),
             *(f"{row[f'{engine} queries/s']:,.0f}" for engine in ENGINES),
-            *(f"{row[f'against {engine}']:.2f}" for engine in ENGINES[1:]),
+            *(f"{row[f'against {theirs}']:.2f}" for _, theirs in PAIRS),
             ", ".join(f"{row[f'{engine} bytes'] / 1e9:.2f}" for engine in ENGINES),
         ]
         for row in rows
@@ -178,9 +189,9 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        write_vectors(folder / "queries.npy", QUERIES, 1)
+        write_vectors(folder / "queries", QUERIES, 1)
         for size in options.sizes:
-            write_vectors(folder / f"{size}.npy", size, 0)
+            write_vectors(folder / str(size), size, 0)
             for threads in options.threads:
                 rows += measure(folder, size, threads, options.rounds)
                 print(

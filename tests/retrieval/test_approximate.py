@@ -35,7 +35,7 @@ def test_what_is_found_has_its_exact_score_and_order(
     kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(approximate, "LEAST_LISTS", 1)
-    monkeypatch.setattr(approximate, "TILE", 50)
+    monkeypatch.setattr(approximate, "DOCUMENTS", 50)
     monkeypatch.setattr(approximate, "QUERIES", 7)
     data, encoder = opera.load_data(beir), open_encoder(static_model)
     whole = search_corpus(encoder, data, ROWS, len(data.corpus))

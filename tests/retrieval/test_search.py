@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from opera.retrieval.models import load_model
 from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import rank_by_size, search_corpus
 from small_runs import unit_vectors
+
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss-cpu")
 
 
 def table(ids: list[str]) -> TextTable:
@@ -60,15 +63,18 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
     return queries, docs, ids, draw(st.integers(1, 160))
 
 
-@given(problem=problems(), unit=st.integers(1, 40), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
+@pytest.mark.parametrize("by_faiss", [False, pytest.param(True, marks=needs_faiss)])
+@given(problem=problems(), size=st.integers(1, 4000), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
 @settings(deadline=None, max_examples=25)
 def test_it_finds_what_brute_force_finds(
-    problem: tuple[np.ndarray, np.ndarray, list[str], int], unit: int, block: tuple[int, int]
+    by_faiss: bool, problem: tuple[np.ndarray, np.ndarray, list[str], int], size: int, block: tuple[int, int]
 ) -> None:
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "TILE", unit)
+        patch.setattr(nearest, "TILE_BYTES", size)
         patch.setattr(nearest, "BLOCK", block)
+        patch.setattr(nearest, "MORE_BY_FAISS", 2)
+        patch.setattr(nearest, "faiss_is_usable", lambda: by_faiss)
         found = exact_search(queries, docs, table(ids), depth)
     assert_same(found, brute_force(queries, docs, ids, depth))
 
@@ -84,7 +90,7 @@ def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
     for depth, unit, block in ((7, 16, (4, 9)), (150, 400, (256, 2048)), (200, 1, (1, 1))):
         rows = np.array([np.lexsort((-rank, -of_query))[:depth] for of_query in scores])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nearest, "TILE", unit)
+            patch.setattr(nearest, "TILE_BYTES", 12 * unit)
             patch.setattr(nearest, "BLOCK", block)
             found = exact_search(queries, docs, table(ids), depth, similarity=similarity)
         expected = np.take_along_axis(scores, rows, axis=1) + np.float32(0)
@@ -167,7 +173,7 @@ def test_many_queries_are_searched_for_in_parts(
 ) -> None:
     data, encoder = opera.load_data(beir), open_encoder(static_model)
     whole = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
-    monkeypatch.setattr("opera.retrieval.search.QUERY_BYTES", 7 * (4 * encoder.dimension + 8 * 20))
+    monkeypatch.setattr("opera.retrieval.search.QUERY_BYTES", 7 * (4 * encoder.dimension + 16 * 20))
     parts = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
     assert_same(parts[8], whole[8])
     assert_same(parts[24], whole[24])

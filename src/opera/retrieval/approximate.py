@@ -28,7 +28,7 @@ from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import DISTANCES, TILE, NearestDocuments, exact_search
+from opera.retrieval.nearest import DISTANCES, NearestDocuments, exact_search
 
 log = logging.getLogger("opera")
 
@@ -46,8 +46,8 @@ RECALL_QUERIES, RECALL_DEPTH = 100, 10
 """Queries that recall is measured on when an index is built, and documents for each to find."""
 LEAST_RECALL = 0.5
 """What an index must find; those that fit find more than 0.9."""
-QUERIES = 1024
-"""Queries that are searched at once."""
+QUERIES, DOCUMENTS = 1024, 16_384
+"""Queries that are searched at once, and documents that are added to an index at once."""
 SAMPLE_BYTES = 2**27
 """Of the embeddings that k-means reads, at most."""
 INDEX_FILE, RECALL_FILE = "index.faiss", "recall.json"
@@ -174,8 +174,8 @@ def _build(kind: SearchIndex, documents: Vectors) -> Any:
         )
         index.train(documents[np.linspace(0, count - 1, sample).astype(np.int64)])
     faiss.omp_set_num_threads(1 if kind == "hnsw" else torch.get_num_threads())
-    starts = range(0, count, TILE)
+    starts = range(0, count, DOCUMENTS)
     for start in counted(starts, "indexing", len(starts), "parts", hidden=len(starts) < 10):
-        index.add(documents[start : start + TILE])
+        index.add(documents[start : start + DOCUMENTS])
     faiss.omp_set_num_threads(torch.get_num_threads())
     return index

@@ -1,14 +1,14 @@
-"""Exact search: products of queries and corpus, tile by tile, and the best documents so far.
+"""Exact search: the best documents of each query, block by block.
 
-Products are float32. The few documents that a product leaves a chance are scored again, pair by
-pair, in float64. So tiles, threads and processes decide how fast a ranking is found, and not what
-it is. Models that rank by a distance are rare, so every distance is computed directly.
+A float32 product, by torch or by FAISS, finds the documents that may be among the best. Only these
+are scored in float64. So blocks, threads, processes and FAISS change the time that a search takes,
+but not its result.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -17,39 +17,40 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray, normalise
 from opera.core.errors import ModelError
+from opera.core.extras import is_installed
 from opera.core.processes import everywhere, process_index
 from opera.core.progress import counted
 from opera.data import TextTable
 from opera.encoder.embeddings import Vectors
-from opera.encoder.kernels import cached_njit
+from opera.encoder.kernels import kept_njit
 from opera.retrieval.measures import Ranking
 
-TILE = 16_384
-"""Documents that are read at once, and the unit that processes share."""
+TILE_BYTES = 2**27
+"""Of the embeddings that are read at once."""
 BLOCK, DEVICE_BLOCK = (256, 2048), (1024, 65_536)
-"""Queries and documents of one product: on a CPU its 2 MB of scores stay in a core's cache."""
+"""Queries and documents of one product. On a CPU its scores stay in a core's cache."""
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
-"""What a float32 product may be off by, of the lengths: per dimension, and by TF32 on a GPU. Twice
-the bounds."""
+"""Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and of
+TF32 on a GPU. Both are twice the bound."""
+MORE_BY_FAISS = 16
+"""Documents that FAISS returns beyond the depth, so that float32 errors rarely matter."""
 
-DISTANCES = {"manhattan": 1.0, "euclidean": 2.0}
+DISTANCES = {"manhattan": 1, "euclidean": 2}
 """Similarities that are negative distances, and the norm of each."""
 
-Keys = NDArray[np.uint64]
-"""Documents of queries, ``[queries, depth]``: a score's bits, in ascending order, above the rank of
-the document's id. So the greater key is the better document, ties included."""
-HALF, SIGN = np.uint64(32), np.uint32(2**31)
-NO_DOCUMENT = 0x007FFFFF_00000000
-"""The key of a place that nothing has taken: a score of -inf."""
+NO_DOCUMENT = complex(-np.inf, -1)
 
 
 class NearestDocuments:
     """The best documents of each query among those seen so far; of equal scores, the greater id.
 
+    A candidate is a complex number: its real part is the score, its imaginary part the rank of the
+    document's id. NumPy sorts complex numbers by the real part first.
+
     Args:
         query_embeddings: float32 ``[n, dimension]``.
         documents: the corpus, for its ids.
-        depth: how many documents to keep per query.
+        depth: number of documents to keep per query.
         device: where to multiply.
         similarity: a ``similarity_fn_name`` of sentence-transformers; embeddings have length 1 for
             the cosine.
@@ -63,103 +64,151 @@ class NearestDocuments:
         device: str = "cpu",
         similarity: str = "cosine",
     ) -> None:
-        self._norm = DISTANCES.get(similarity)
+        self._norm = DISTANCES.get(similarity, 0)
         self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
-        self._id_rank, self._device = documents.id_rank, device
         self._on_device = torch.from_numpy(self._queries).to(device)
-        shape = (len(self._queries), min(depth, len(documents)))
-        self._keys = np.full(shape, NO_DOCUMENT, dtype=np.uint64)
-        error = (self._queries.shape[1] + 8) * SUM_ERROR + (device != "cpu") * DEVICE_ERROR
-        self._off = error * _lengths(self._queries)
+        self._id_rank, self._device = documents.id_rank, device
+        self._depth = min(depth, len(documents))
+        self._best = np.full((len(self._queries), self._depth), NO_DOCUMENT)
+        self._query_lengths = _lengths(self._queries)
 
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
-        """Look through a tile of the corpus from a row on: float32 ``[documents, dimension]``.
+        """Search a tile of the corpus, float32 ``[documents, dimension]``, from row ``first`` on.
 
         Raises:
             ModelError: if an embedding holds a value that is not finite.
         """
-        if not tile.size or not self._keys.size:
+        if not tile.size or not self._best.size:
             return
         tile = np.require(tile, np.float32, ["C", "W"])
-        ranks = self._id_rank[first : first + len(tile)]
-        off = (self._off * _lengths(tile).max() + 1e-30).astype(np.float32)
-        if not np.isfinite(off).all():
+        ranks, errors = self._id_rank[first : first + len(tile)], self._errors(tile)
+        rows: IntArray = np.arange(len(self._queries))
+        if self._device == "cpu" and not self._norm and faiss_is_usable():
+            rows = self._add_by_faiss(tile, ranks, errors)
+        documents = torch.from_numpy(tile).to(self._on_device.device)
+        queries_at_once, documents_at_once = BLOCK if self._device == "cpu" else DEVICE_BLOCK
+        for start in range(0, len(rows), queries_at_once):
+            queries = rows[start : start + queries_at_once]
+            vectors = self._on_device[queries]
+            for at in range(0, len(tile), documents_at_once):
+                block = slice(at, at + documents_at_once)
+                scores = self._scores(vectors, documents[block])
+                candidates = self._candidates(queries, scores, errors[queries])
+                self._keep(queries, *candidates, tile[block], ranks[block])
+
+    def _errors(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the largest error of a float32 score of each query with this tile."""
+        dimension = tile.shape[1]
+        relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
+        longest = _lengths(tile).max()
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = self._query_lengths * longest
+            if self._norm:
+                size = (self._query_lengths + longest) * np.float32(dimension**0.5)
+            errors = np.asarray(relative * size + 1e-30, dtype=np.float32)
+        if not np.isfinite(errors).all():
             wrong = "embeddings hold values that are no numbers, or too large"
             raise ModelError(f"search: {wrong}; use another model")
-        documents = torch.from_numpy(tile).to(self._on_device.device)
-        high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
-        if self._norm is not None:
-            for start in range(0, len(off), high):
-                self._add_distances(slice(start, start + high), documents, ranks, self._norm)
-            return
-        threads = torch.get_num_threads()
-        high = min(high, -(-len(off) // threads))
+        return errors
 
-        def look(start: int) -> None:
-            part = slice(start, start + high)
-            for at in range(0, len(tile), wide):
-                block = slice(at, at + wide)
-                products = self._on_device[part] @ documents[block].T
-                pairs = self._with_a_chance(part, products, off[part])
-                _offer(pairs, self._queries[part], tile[block], ranks[block], self._keys[part])
+    def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+        if not self._norm:
+            return queries @ documents.T
+        exact = "donot_use_mm_for_euclid_dist"
+        return -torch.cdist(queries, documents, self._norm, compute_mode=exact)
 
-        # each thread multiplies by itself: OpenMP's team would wait for its slowest each time
-        workers = threads if self._device == "cpu" else 1
-        try:
-            with ThreadPoolExecutor(workers, "", torch.set_num_threads, (1,)) as pool:
-                list(pool.map(look, range(0, len(off), high)))
-        finally:
-            torch.set_num_threads(threads)
+    def _candidates(
+        self, queries: IntArray, scores: torch.Tensor, errors: NDArray[np.float32]
+    ) -> tuple[IntArray, IntArray]:
+        """Return the places of the scores ``[queries, documents]`` that may be among the best."""
+        least, depth, width = self._least(queries), self._depth, scores.shape[1]
+        on_cpu, bound = self._device == "cpu", least - errors
+        if depth < width and np.isneginf(least).any():
+            if on_cpu:
+                worst = np.partition(scores.numpy(), width - depth, axis=1)[:, width - depth]
+            else:
+                worst = torch.topk(scores, depth, dim=1).values[:, -1].cpu().numpy()
+            bound = np.maximum(bound, worst - 2 * errors)
+        if on_cpu:
+            return np.divmod(np.flatnonzero(scores.numpy() >= bound[:, None]), width)
+        reached = scores >= torch.from_numpy(bound).to(scores.device)[:, None]
+        query, document = reached.nonzero().T.cpu().numpy()
+        return query, document
 
-    def _add_distances(
-        self, part: slice, documents: torch.Tensor, ranks: NDArray[np.int32], norm: float
+    def _least(self, queries: IntArray) -> NDArray[np.float32]:
+        """Return the lowest score that each query keeps; -inf while it has too few documents."""
+        return np.asarray(self._best.real[queries, 0], dtype=np.float32)
+
+    def _add_by_faiss(
+        self, tile: NDArray[np.float32], ranks: NDArray[np.int32], errors: NDArray[np.float32]
+    ) -> IntArray:
+        """Search a tile by FAISS; return the queries for which it may have missed a document."""
+        import faiss
+
+        count, every = min(self._depth + MORE_BY_FAISS, len(tile)), np.arange(len(self._queries))
+        faiss.omp_set_num_threads(torch.get_num_threads())
+        scores, documents = faiss.knn(self._queries, tile, count, metric=faiss.METRIC_INNER_PRODUCT)
+        bound = self._least(every) - errors
+        if count < len(tile):  # some documents are not returned
+            bound = np.maximum(bound, scores[:, self._depth - 1] - 2 * errors)
+            missed = scores[:, -1] >= bound
+        else:
+            missed = np.zeros(len(every), dtype=bool)
+        query, place = np.nonzero((scores >= bound[:, None]) & ~missed[:, None])
+        self._keep(every, query, documents[query, place], tile, ranks)
+        return np.flatnonzero(missed)
+
+    def _keep(
+        self,
+        queries: IntArray,
+        query: IntArray,
+        document: IntArray,
+        vectors: NDArray[np.float32],
+        ranks: NDArray[np.int32],
     ) -> None:
-        """Look through documents ``[k, dimension]`` for some of the queries."""
-        depth, exact = self._keys.shape[1], "donot_use_mm_for_euclid_dist"
-        scores = 0 - torch.cdist(self._on_device[part], documents, norm, compute_mode=exact)
-        bits = scores.cpu().numpy().view(np.uint32)
-        keys = np.where(bits & SIGN, ~bits, bits | SIGN).astype(np.uint64) << HALF
-        every = np.concatenate([self._keys[part], keys | ranks.astype(np.uint64)], axis=1)
-        self._keys[part] = np.partition(every, -depth, axis=1)[:, -depth:]
+        """Score pairs in float64, and keep the best documents of each query.
 
-    def _with_a_chance(
-        self, part: slice, products: torch.Tensor, off: NDArray[np.float32]
-    ) -> NDArray[np.int64]:
-        """Number products ``[queries, documents]`` row by row; return those that may be the best.
-
-        They reach the least score that is kept, or the ``depth``-th best product if none is.
+        Args:
+            queries: rows of the queries.
+            query: for each pair its place in ``queries``, in ascending order.
+            document: for each pair its place in ``vectors``.
+            vectors: embeddings of documents.
+            ranks: the ranks of the documents' ids.
         """
-        least, depth = _scores(self._keys[part, 0]), self._keys.shape[1]
-        bound = least - off
-        if depth < products.shape[1] and np.isneginf(least).any():
-            best = torch.topk(products, depth, dim=1, sorted=False).values
-            bound = np.maximum(bound, best.amin(dim=1).cpu().numpy() - 2 * off)
-        if self._device == "cpu":
-            return np.flatnonzero(products.numpy() >= bound[:, None])
-        reached = products >= torch.from_numpy(bound).to(products.device)[:, None]
-        return np.asarray(reached.ravel().nonzero().ravel().cpu().numpy())
+        if not len(query):
+            return
+        counts = np.bincount(query, minlength=len(queries))
+        column = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
+        candidates = np.full((len(queries), counts.max()), NO_DOCUMENT)
+        scores = np.empty(len(query), dtype=np.float32)
+        _score(self._queries, vectors, queries[query], document, self._norm, scores)
+        candidates.real[query, column], candidates.imag[query, column] = scores, ranks[document]
+        self._best[queries] = _best(self._depth, self._best[queries], candidates)
 
     def add_some(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
         """Score rows of the corpus ``[k]`` for one query: float32 ``[k, dimension]``."""
-        own, pairs = slice(query, query + 1), np.arange(len(rows))
-        _offer(pairs, self._queries[own], vectors, self._id_rank[rows], self._keys[own])
+        one, pairs = np.array([query]), np.arange(len(rows))
+        self._keep(one, np.zeros_like(pairs), pairs, vectors, self._id_rank[rows])
 
     def add_of_other_processes(self) -> None:
-        """Take in what the other processes have found in their tiles; all call this together."""
-        depth, high = self._keys.shape[1], DEVICE_BLOCK[0]
-        for start in range(0, len(self._keys), high):
-            keys = self._keys[start : start + high]
-            found = np.concatenate(everywhere(partial(np.copy, keys)), axis=1)
-            keys[:] = np.sort(found, axis=1)[:, -depth:]
+        """Merge what the other processes found in their tiles; all processes call this."""
+        for start in range(0, len(self._best), DEVICE_BLOCK[0]):
+            part = self._best[start : start + DEVICE_BLOCK[0]]
+            part[:] = _best(self._depth, *everywhere(partial(np.copy, part)))
 
     def ranking(self) -> Ranking:
-        """What was found: ``n`` rows, best first; -1 and -inf if there were too few documents."""
-        self._keys.sort(axis=1)  # which is a heap, too
-        best = self._keys[:, ::-1]
-        row_of = np.empty(len(self._id_rank), dtype=np.int32)
-        row_of[self._id_rank] = np.arange(len(row_of), dtype=np.int32)
-        doc_rows = np.where(best == NO_DOCUMENT, np.int32(-1), row_of[best.astype(np.uint32)])
-        return Ranking(doc_rows, _scores(best))
+        """Return ``n`` rows, best first; -1 and -inf if there were too few documents."""
+        best = np.sort(self._best, axis=1)[:, ::-1]
+        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # the last: no document
+        row_of[self._id_rank] = np.arange(len(self._id_rank), dtype=np.int32)
+        return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
+
+
+def _best(depth: int, *candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Return the best of each row, the least of them first."""
+    together = np.concatenate(candidates, axis=1)
+    least = together.shape[1] - depth
+    return np.asarray(np.partition(together, least, axis=1)[:, least:])
 
 
 def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -167,32 +216,27 @@ def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
 
 
-def _scores(keys: Keys) -> NDArray[np.float32]:
-    bits = (keys >> HALF).astype(np.uint32)
-    return np.asarray(np.where(bits & SIGN, bits ^ SIGN, ~bits).view(np.float32))
+@kept_njit(nogil=True, fastmath={"reassoc"})
+def _score(queries, documents, query, document, norm, scores):  # type: ignore[no-untyped-def]
+    """Score pairs in float64, and round to float32."""
+    for pair in range(len(query)):
+        one, other, total = queries[query[pair]], documents[document[pair]], 0.0
+        if norm == 0:
+            for i in range(len(one)):
+                total += np.float64(one[i]) * np.float64(other[i])
+        elif norm == 1:
+            for i in range(len(one)):
+                total -= abs(np.float64(one[i]) - np.float64(other[i]))
+        else:
+            for i in range(len(one)):
+                total += (np.float64(one[i]) - np.float64(other[i])) ** 2
+            total = -np.sqrt(total)
+        scores[pair] = np.float32(total) + np.float32(0)  # -0 is 0
 
 
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped-def]
-    """Score pairs, numbered query by query; keep the best. A row of keys is a heap, least first."""
-    for pair in pairs:
-        at, doc = pair // len(documents), pair % len(documents)
-        score, best = 0.0, keys[at]
-        for i in range(queries.shape[1]):
-            score += np.float64(queries[at, i]) * np.float64(documents[doc, i])
-        bits = np.float32(np.float32(score) + np.float32(0)).view(np.uint32)  # -0 is 0
-        key = np.uint64(~bits if bits & SIGN else bits | SIGN) << HALF | np.uint64(id_rank[doc])
-        if key <= best[0]:
-            continue
-        place, child = 0, 1
-        while child < len(best):
-            if child + 1 < len(best) and best[child + 1] < best[child]:
-                child += 1
-            if key <= best[child]:
-                break
-            best[place] = best[child]
-            place, child = child, 2 * child + 1
-        best[place] = key
+def faiss_is_usable() -> bool:
+    """Whether FAISS may search: it is installed, and its OpenMP does not collide with torch's."""
+    return sys.platform != "darwin" and is_installed("faiss")
 
 
 def exact_search(
@@ -209,7 +253,7 @@ def exact_search(
         query_embeddings: float32 ``[n, dimension]``.
         document_embeddings: float32 ``[documents, dimension]``, read in tiles.
         documents: the corpus, for its ids.
-        depth: how many documents to keep per query.
+        depth: number of documents to keep per query.
         device: where to multiply.
         similarity: as of :class:`NearestDocuments`.
     """
@@ -222,17 +266,18 @@ def exact_search(
 def tiles(
     documents: Vectors, share: slice, n_queries: int
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Read a range of the corpus: first rows and tiles. A long search reports how far it is."""
-    starts = range(share.start, share.stop, TILE)
+    """Read a range of the corpus: first rows and tiles. A long search shows its progress."""
+    size = max(1, TILE_BYTES // (4 * documents.shape[1]))
+    starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
     for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
-        yield first, documents[first : min(first + TILE, share.stop)]
+        yield first, documents[first : min(first + size, share.stop)]
 
 
 def first_dimensions(
     embeddings: NDArray[np.float32], size: int, length_1: bool = True
 ) -> NDArray[np.float32]:
-    """Cut embeddings ``[n, dimension]`` to their first ``size`` values, brought to length 1."""
+    """Cut embeddings ``[n, dimension]`` to their first ``size`` values, scaled to length 1."""
     if size == embeddings.shape[1]:
         return embeddings
     cut = np.array(embeddings[:, :size])

@@ -23,12 +23,14 @@ from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.locate import data_and_model, run_corpus_text
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import TILE, NearestDocuments, exact_search, first_dimensions, tiles
+from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 
 RANKING_FILE = "ranking.npz"
 QUERY_BYTES = 2**28
 """Of the embeddings of queries, and of what is found for each, at once."""
+UNIT = 16_384
+"""Processes share the documents in multiples of this number."""
 
 
 def rank_by_size(
@@ -51,8 +53,8 @@ def rank_by_size(
     if not encoder.use_cache:
         parts = encoder.document_parts(data, corpus_text)
         return rank(queries[:], parts, device=encoder.device)
-    documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), TILE)
-    most = max(1, QUERY_BYTES // (4 * encoder.dimension + 8 * depth))
+    documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), UNIT)
+    most = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
     cuts = (queries[start : start + most] for start in range(0, max(1, len(queries)), most))
     found = [rank(own, tiles(documents, share, len(own)), device=encoder.device) for own in cuts]
     return {
