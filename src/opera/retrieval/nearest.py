@@ -22,7 +22,7 @@ from opera.core.processes import everywhere, process_index
 from opera.core.progress import counted
 from opera.data import TextTable
 from opera.encoder.embeddings import Vectors
-from opera.encoder.kernels import kept_njit
+from opera.encoder.kernels import cached_njit
 from opera.retrieval.measures import Ranking
 
 TILE_BYTES = 2**27
@@ -216,7 +216,7 @@ def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
 
 
-@kept_njit(nogil=True, fastmath={"reassoc"})
+@cached_njit(nogil=True, fastmath={"reassoc"})
 def _score(queries, documents, query, document, norm, scores):  # type: ignore[no-untyped-def]
     """Score pairs in float64, and round to float32."""
     for pair in range(len(query)):
