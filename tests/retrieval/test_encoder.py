@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import re
-import shutil
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import opera
 from backbones import write_backbone
 from opera.core.errors import ModelError
 from opera.data import cache_folder, load_data
@@ -128,43 +124,6 @@ def test_searching_first_and_lengths_of_the_other_side_keep_the_cache(
     model[0].document_length = 5
     Encoder(model).encode_corpus(data)
     assert len(list((tmp_path / "vectors").iterdir())) == 2
-
-
-def _damage(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-40:] = bytes(255 - byte for byte in content[-40:])
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("kind", "how"), [("vectors", "changed"), ("vectors", "removed"), ("rankings", "shortened"), ("data", "emptied")]
-)
-def test_damage_to_the_cache_changes_no_figure(
-    kind: str,
-    how: str,
-    static_model: Path,
-    beir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
-    expected = opera.evaluate(beir, model=static_model).measures
-    if kind == "vectors":  # else they are not read
-        shutil.rmtree(tmp_path / "rankings")
-    files = [path for path in (tmp_path / kind).rglob("*") if path.is_file()]
-    harm = {
-        "changed": _damage,
-        "shortened": lambda path: os.truncate(path, path.stat().st_size - 8),
-        "emptied": lambda path: os.truncate(path, 0),
-        "removed": Path.unlink,
-    }
-    for path in files:
-        harm[how](path)
-    assert files
-    assert opera.evaluate(beir, model=static_model).measures == expected
-    assert sum("making it anew" in message for message in caplog.messages) == len({path.parent for path in files})
     assert not list(tmp_path.rglob(".*"))
 
 

@@ -88,7 +88,7 @@ def test_embeddings_rankings_and_cache_are_those_of_one_process(beir: Path, bert
     folders = {Path(name).parts[:2] for name in one["files"]}
     suffixes = Counter(Path(name).suffix for name in one["files"])
     assert Counter(kind for kind, _ in folders) == {"tokens": 1, "vectors": 2, "rankings": 1}
-    assert suffixes == {"": 4, ".json": 4, ".tokens": 4, ".npy": 5, ".npz": 1}, "and nothing else"
+    assert suffixes == {"": 4, ".tokens": 4, ".npy": 5, ".npz": 1}, "and nothing else"
     for several in found.values():
         assert several == one
 
