@@ -198,7 +198,7 @@ def test_quickstart_spares_a_folder_of_the_users_own(run_opera: Opera, tmp_path:
     for options in ([], ["--overwrite"]):
         done = run_opera("quickstart", *options)
         assert done.returncode == 2
-        assert "was not written by a quickstart; pass another folder" in done.stderr
+        assert "was not written by a finished quickstart; pass another folder" in done.stderr
     assert [path.name for path in tmp_path.rglob("*")] == ["quickstart", "data"]
 
 

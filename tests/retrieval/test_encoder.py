@@ -124,7 +124,6 @@ def test_searching_first_and_lengths_of_the_other_side_keep_the_cache(
     model[0].document_length = 5
     Encoder(model).encode_corpus(data)
     assert len(list((tmp_path / "vectors").iterdir())) == 2
-    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:
