@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from bad_inputs.table import Bad, link, matching, table, with_grid, with_run, write
 
 RECIPE = "train data --model model --config r.yaml --out run"
@@ -133,10 +131,6 @@ def recipe(content: str | bytes, message: str) -> Bad:
     return Bad(RECIPE, f"--config r.yaml: {message}", write("r.yaml", content))
 
 
-BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghijkl"))
-ALIASES = "anchors and aliases (& and *) are not read; repeat or quote the value"
-DIGITS = "holds a number that is none, or one of more than 1,024 bits"
-
 RECIPES = [
     *table(RECIPE, """
 - seed => must map setting names to values, got ['seed']
@@ -147,24 +141,13 @@ seed: [1 => not YAML (line 1: expected ',' or ']', but got '<stream end>')
 seed:⏎\t- 1 => not YAML (line 2: found character '\\t' that cannot start any token)
 seed: 1⏎seed: 2 => not YAML (line 2: found duplicate key "seed" with value "2" (original value: "1"))
 seed: 1⏎---⏎seed: 2 => not YAML (line 2: but found another document)
-a: &a [*a] => line 1: anchors and aliases (& and *) are not read; repeat or quote the value
-%YAML 1.1⏎---⏎seed: on => line 2: must be YAML 1.2; remove the directive %YAML
 seed: '\x00' => not YAML (unacceptable character #x0000: special characters are not allowed in "<unicode string>",
     position 7)
 temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings --all lists all)
     """, lambda text: write("r.yaml", text), "--config r.yaml: "),
-    *(
-        recipe(f"seed: 1\nseed: {value}", "line 2: tags such as !!int are not read; quote the value")
-        for value in (
-            "!!int foo", "!!float x", "!!bool maybe", "!!timestamp x", "!!binary ???", "!!set {a, b}", "!!omap [a: 1]",
-            "!!python/object/apply:os.system [id]", "!mine x", "! x",
-        )
-    ),
-    recipe(BOMB, f"line 1: {ALIASES}"),
-    recipe("seed: " + "[" * 2000, "line 1: nested more than 20 deep"),
-    recipe("seed: " + "9" * 5000, DIGITS),
-    recipe(f"seed: 0x{'f' * 5000}", DIGITS),
-    recipe("#" * 10**6, "has 1,000,000 characters; at most 20,000 are read"),
+    recipe("seed: !!python/object/apply:os.system [id]",
+        "not YAML (line 1: could not determine a constructor for the tag "
+        "'tag:yaml.org,2002:python/object/apply:os.system')"),
     recipe("seed: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
     recipe(b"seed: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
     Bad("train data --model model --config fiqua --out run",
