@@ -188,11 +188,6 @@ def test_nothing_but_data_comes_from_the_hub(bert_model: Path, monkeypatch: pyte
         assert not any(Path(file).match(pattern) for pattern in patterns[0])
 
 
-def test_a_folder_that_links_to_itself_is_read_once(folder: Path) -> None:
-    (folder / "again").symlink_to(folder)
-    check_model_folder(folder)
-
-
 @pytest.mark.parametrize("kind", ["static", "bert"])
 def test_threads_load_at_once(kind: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(f"{kind}_model")
