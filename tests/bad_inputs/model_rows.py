@@ -193,7 +193,7 @@ score data --out x.tsv => model: give a model, or a reranker
     """),
     *table("mine data --model model --out x.tsv", """
 --relative-margin -0.1 => --relative-margin: must be greater than or equal to 0, got -0.1
---absolute-margin wide => --absolute-margin: must be a number, got 'wide'; see opera mine --help
+--absolute-margin wide => --absolute-margin: must be a number, got 'wide'
 --max-score 1.5 => --max-score: must be less than or equal to 1, got 1.5
 --index hsnw => --index: must be one of exact, hnsw, ivf, got 'hsnw'; did you mean 'hnsw'?
     """),

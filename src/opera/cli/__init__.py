@@ -12,9 +12,10 @@ import opera.cli.start  # noqa: F401
 import io
 import logging
 import os
+import string
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr
 from importlib.metadata import version
 from pathlib import Path
@@ -26,73 +27,33 @@ from opera.cli.compare import compare, report
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
-from opera.cli.options import (
-    as_given,
-    check_launcher,
-    is_main_process,
-    several_processes,
-    with_options,
-)
+from opera.cli.options import check_launcher, is_main_process, several_processes
 from opera.cli.quickstart import quickstart
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
-from opera.config.training import TrainSettings
+from opera.config.training import FLAGS, TrainSettings
 from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.processes import signals_as_interrupt
 from opera.core.registry import load_extensions
-from opera.core.settings import RULES
-from opera.core.terminal import Unfailing, one_line, printable, say, shortened, shown
+from opera.core.terminal import Unfailing, one_line, printable, say, shortened
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for wrong arguments; it exports only the class below this one."""
 
-TYPER_RULES = {
-    "a valid integer": RULES["int_type"],
-    "a valid number": RULES["float_type"],
-    "Unable to parse input string as an integer, exceeded maximum size": (
-        f"must be {RULES['int_parsing_size']}"
-    ),
-}
 
-
-def explain_usage(error: Any, arguments: Sequence[str]) -> str:
-    """Say which argument is wrong, the rule, its value, and where to look."""
+def usage_message(error: Any) -> str:
+    """Say which argument is wrong, and where to look."""
     from opera.config.recipe import MOVED
 
-    hint = f"see {'opera' if error.ctx is None else error.ctx.command_path} --help"
-    options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
-    value = _value_of(options, arguments)
-    if value is not None and hasattr(error, "message") and error.message:
-        return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
-    name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
-    if hasattr(error, "possibilities") and name in MOVED:
+    is_unknown = hasattr(error, "possibilities") and hasattr(error, "option_name")
+    name = error.option_name.lstrip("-").replace("-", "_") if is_unknown else ""
+    if name in MOVED:
         return f"{error.option_name}: {MOVED[name]}"
-    if hasattr(error, "possibilities") and name in TrainSettings.model_fields:
+    if name in TrainSettings.model_fields:
         return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
-    message = (
-        " ".join(error.format_message().split())
-        .replace(". Did you mean", "; did you mean")
-        .rstrip(".")
-    )
-    return f"{message[:1].lower()}{message[1:]}; {hint}"
-
-
-def _rule(message: str) -> str:
-    """Typer's rule, which is pydantic's, in the words of our settings."""
-    words = message.replace("Input should be ", "must be ").split(", unable")[0].rstrip(".")
-    for kind, rule in TYPER_RULES.items():
-        words = words.replace(kind, rule)
-    return words
-
-
-def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
-    """The value that an option was given last."""
-    value = None
-    for at, word in enumerate(arguments):
-        name, equals, rest = word.partition("=")
-        if name in options:
-            value = rest if equals else next(iter(arguments[at + 1 :]), None)
-    return value
+    words = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean")
+    command = "opera" if error.ctx is None else error.ctx.command_path
+    return f"{words[:1].lower()}{words[1:].rstrip('.')}; see {command} --help"
 
 
 app = typer.Typer(
@@ -136,7 +97,7 @@ def _options(
 
 
 for command, example in EXAMPLES.items():
-    app.command(epilog=f"Example: opera {command.__name__} {example}")(with_options(command))
+    app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
 
 
 def main() -> None:
@@ -175,7 +136,7 @@ def _run() -> NoReturn:
     except OperaError as error:
         _fail(*error.lines, status=error.exit_status)
     except USAGE_ERROR as error:
-        _fail(explain_usage(error, sys.argv[1:]), status=WRONG_USAGE)
+        _fail(usage_message(error), status=WRONG_USAGE)
     except Exception as error:
         _fail_unforeseen(error)
     finally:
@@ -205,11 +166,16 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 def _fail(*message: str, status: int) -> NoReturn:
     """End with one message, given line by line."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    lines = [
-        shortened(one_line(as_given(line, sys.argv)), LONGEST_LINE) for line in message
-    ]  # whatever was put in it
+    lines = [shortened(one_line(_by_option(line)), LONGEST_LINE) for line in message]
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
+
+
+def _by_option(line: str) -> str:
+    """Name the setting that a line starts with by its option, if that was given."""
+    options = {word.partition("=")[0] for word in sys.argv}
+    name = line[: len(line) - len(line.lstrip(string.ascii_letters + "_"))]
+    return line.replace(name, FLAGS[name], 1) if FLAGS.get(name) in options else line
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")

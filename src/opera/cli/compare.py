@@ -10,19 +10,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opera.cli.options import (
-    Answer,
-    GivenSettings,
+    ColumnsOption,
+    ConfigOption,
+    DocumentsOption,
+    EncodingOption,
+    JsonOption,
     ModelOption,
     OverwriteOption,
-    Tables,
+    PairsOption,
+    QueriesOption,
+    SetOption,
+    SkipOption,
+    TrainerOption,
+    collect_values,
     grid_exit_status,
     how_to_continue,
     interruptible,
     listed,
     numbers,
+    one_source,
     parser_of,
     path_option,
-    settings_but,
+    setting_option,
+    show,
 )
 from opera.cli.results import print_labels
 from opera.cli.screen import Screen
@@ -73,12 +83,33 @@ def compare(
     ] = None,
     baseline: BaselineOption = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
-    settings: Annotated[GivenSettings, settings_but("seed", "max_steps")],
+    epochs: Annotated[str | None, setting_option("epochs")] = None,
+    learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
+    matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
+    teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
+    batch_size: Annotated[str | None, setting_option("per_device_train_batch_size")] = None,
+    adapter: Annotated[str | None, setting_option("adapter")] = None,
+    query_vectors: Annotated[str | None, setting_option("query_vectors")] = None,
+    document_vectors: Annotated[str | None, setting_option("document_vectors")] = None,
+    lora: Annotated[str | None, setting_option("lora")] = None,
+    negatives: Annotated[str | None, setting_option("negatives")] = None,
+    range_: Annotated[str | None, setting_option("range")] = None,
+    mix: Annotated[str | None, setting_option("mix")] = None,
+    future: Annotated[str | None, setting_option("future")] = None,
+    set_: SetOption = None,
+    trainer: TrainerOption = None,
+    config: ConfigOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
     ] = False,
-    tables: Tables,
-) -> Answer:
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Train methods x seeds x steps on one or more data sets and compare them.
 
     Finished cells are not repeated. Takes the settings of opera train, for all cells.
@@ -91,23 +122,48 @@ def compare(
         prepare_grid,
     )
     from opera.experiments.grid.plan import grid_axes
-    from opera.experiments.grid.preview import time_grid
+    from opera.experiments.grid.preview import plan_records, time_grid
     from opera.experiments.grid.run import run_grid
 
     axes, shared = grid_axes(
-        settings.values(method=methods, seed=seeds, max_steps=steps),
+        collect_values(
+            config,
+            set_,
+            trainer,
+            method=methods,
+            seed=seeds,
+            max_steps=steps,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            matryoshka=matryoshka,
+            teacher_scores=teacher_scores,
+            per_device_train_batch_size=batch_size,
+            adapter=adapter,
+            query_vectors=query_vectors,
+            document_vectors=document_vectors,
+            lora=lora,
+            negatives=negatives,
+            range=range_,
+            mix=mix,
+            future=future,
+        ),
         None if methods is None else listed(methods),
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
     )
-    status = prepare_grid(
-        [tables(each) for each in data or (None,)], axes, out, model, shared, jobs
-    )
+    given = (pairs, documents, queries, columns, encoding, skip_bad_rows)
+    sources = [one_source(name, *given) for name in data or (None,)]
+    status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
             timings = time_grid(status, model)
-        return plan_answer(status, timings)
+        records, text = (
+            partial(plan_records, status, timings),
+            partial(print_plan, status=status, timings=timings),
+        )
+        show(as_json, records, text)
+        return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
     stoppable = interruptible(lambda: how_to_continue(status))
@@ -117,9 +173,9 @@ def compare(
     if not status.done:
         raise typer.Exit(failed)
     comparison = analyse_grid(status, out, baseline)
-    return Answer(
-        comparison.as_dict, partial(print_results, comparison=comparison, out=out), failed
-    )
+    show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
+    if failed:
+        raise typer.Exit(failed)
 
 
 def report(
@@ -151,9 +207,9 @@ def report(
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
-def plan_answer(status: Status, timings: Timings) -> Answer:
-    """Answer ``--plan``: the runs of the grid and their time."""
-    from opera.experiments.grid.preview import plan_records, seconds_left
+def print_plan(screen: Screen, status: Status, timings: Timings) -> None:
+    """Print the runs of a grid and their time."""
+    from opera.experiments.grid.preview import seconds_left
     from opera.experiments.grid.run import format_duration
 
     left, state = seconds_left(status, timings), f"{len(status.done)} of {len(status.cells)} cells"
@@ -164,12 +220,8 @@ def plan_answer(status: Status, timings: Timings) -> Answer:
         total = each * len(status.waiting) / 1000
         size = f"about {each:,.0f} MB: {total:,.1f} GB in all"
         lines.append(f"each run keeps its trained model, {size}")
-
-    def text(screen: Screen) -> None:
-        print_cells(screen, status, timings)
-        screen.lines(*lines)
-
-    return Answer(lambda: plan_records(status, timings), text)
+    print_cells(screen, status, timings)
+    screen.lines(*lines)
 
 
 def print_cells(screen: Screen, status: Status, timings: Timings) -> None:

@@ -10,11 +10,12 @@ import typer
 
 from opera.cli.options import (
     MODELS,
-    Answer,
+    JsonOption,
     OverwriteOption,
     listed,
     parser_of,
     path_option,
+    show,
 )
 from opera.cli.screen import Screen
 from opera.core.files import check_folder
@@ -79,7 +80,8 @@ def export(
     public: PublicOption = False,
     language: LanguageOption = None,
     overwrite: OverwriteOption = False,
-) -> Answer:
+    as_json: JsonOption = False,
+) -> None:
     """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each
     beside it.
     """
@@ -99,7 +101,7 @@ def export(
         language=listed(language),
         overwrite=overwrite,
     )
-    return Answer(exported.as_dict, partial(_print_export, exported=exported))
+    show(as_json, exported.as_dict, partial(_print_export, exported=exported))
 
 
 def _print_export(screen: Screen, exported: Export) -> None:

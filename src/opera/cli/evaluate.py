@@ -5,28 +5,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opera.cli.options import (
-    Answer,
+    ColumnsOption,
+    DocumentPromptOption,
+    DocumentsOption,
+    EncodingOption,
     IndexOption,
+    JsonOption,
     OptionalModel,
     OverwriteOption,
-    Prompts,
+    PairsOption,
+    QueriesOption,
+    QueryPromptOption,
     RunOrData,
-    Tables,
+    SkipOption,
     is_main_process,
+    number_option,
+    one_source,
     path_option,
+    show,
     with_notes_logged,
 )
 from opera.cli.screen import Screen, flat, number_of
-from opera.core.arguments import MOST
 from opera.core.errors import DataError, SettingError
 from opera.core.reading import NOT_UTF8
 from opera.core.terminal import say
+
+if TYPE_CHECKING:
+    from opera.retrieval.search import FoundDocument
 
 RUN_FORMATS = (".trec", ".run", ".txt")
 
@@ -47,20 +59,24 @@ def evaluate(
     ] = False,
     relevant_grade: Annotated[
         int | None,
-        typer.Option(
-            "--relevant-grade",
-            help="lowest grade that counts as relevant; auto: a run's own, or 1",
-            min=1,
-            max=MOST,
+        number_option(
+            "--relevant-grade", "lowest grade that counts as relevant; auto: a run's own, or 1", 1
         ),
     ] = None,
-    prompts: Prompts,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     run_file: Annotated[
         Path | None, path_option("--run-file", "also write the ranking as a TREC run")
     ] = None,
     overwrite: OverwriteOption = False,
-    tables: Tables,
-) -> Answer:
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Measure a model on a split of a data set."""
     from opera.core.intervals import few_queries, mean_intervals
     from opera.data import load_data
@@ -76,7 +92,8 @@ def evaluate(
 
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
-    source, model = data_and_model(tables(data), model)
+    tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
+    source, model = data_and_model(tables, model)
     names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     parsed = parse_measures(names)
     if run_file:
@@ -88,8 +105,15 @@ def evaluate(
 
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
-    asked = {"split": split, "measures": parsed, "relevant_grade": relevant_grade}
-    result = evaluate_model(loaded, model=model, **asked, **prompts)  # type: ignore[arg-type]
+    result = evaluate_model(
+        loaded,
+        model=model,
+        split=split,
+        measures=parsed,
+        relevant_grade=relevant_grade,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
@@ -100,7 +124,8 @@ def evaluate(
         screen.measures(title, result.measures, intervals=intervals)
         screen.lines(few_queries(count, split))
 
-    return Answer(lambda: {**facts, "measures": result.measures, "intervals": intervals}, text)
+    record = {**facts, "measures": result.measures, "intervals": intervals}
+    show(as_json, lambda: record, text)
 
 
 def search(
@@ -108,7 +133,7 @@ def search(
     data: RunOrData = None,
     query: Annotated[str | None, typer.Argument(help="what to search for", metavar="QUERY")] = None,
     model: OptionalModel = None,
-    top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
+    top: Annotated[int, number_option("--top", "how many documents", 1)] = 5,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -116,9 +141,16 @@ def search(
         ),
     ] = False,
     index: IndexOption = "exact",
-    prompts: Prompts,
-    tables: Tables,
-) -> Answer | Iterator[Answer]:
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Search a corpus with a model; a run knows both.
 
     With --interactive model and index stay loaded, so each further search is quick.
@@ -127,27 +159,29 @@ def search(
     from opera.retrieval.locate import data_and_model
     from opera.retrieval.search import CorpusSearch, checked_query
 
-    if query is None and tables.keywords["pairs"] and not interactive:
+    if query is None and pairs and not interactive:
         query, data = data, None  # beside --pairs no DATA
     if query is None and not interactive:
         raise SettingError("missing argument 'QUERY'; see opera search --help")
     if query is not None and interactive:
         raise SettingError("--interactive: reads the queries from standard input; leave QUERY out")
-    queries = [] if query is None else [checked_query(query)]
-    source, model = data_and_model(tables(data), model)
-    corpus = CorpusSearch(with_notes_logged(load_data(source)), model, index, **prompts)
-
-    def answer(asked: str) -> Answer:
+    searched = [] if query is None else [checked_query(query)]
+    tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
+    source, model = data_and_model(tables, model)
+    loaded = with_notes_logged(load_data(source))
+    corpus = CorpusSearch(loaded, model, index, query_prompt, document_prompt)
+    for asked in _typed() if interactive else searched:
         found = corpus.find(asked, top)
+        title = f"“{asked}” in {corpus.data.title}"
+        record = [asdict(document) for document in found]
+        show(as_json, lambda: record, partial(_print_documents, title=title, found=found))  # noqa: B023
 
-        def text(screen: Screen) -> None:
-            screen.heading(f"“{asked}” in {corpus.data.title}")
-            for each in found:
-                screen.document(f"  {each.rank}.  {each.score:.3f}  {flat(each.id)}", each.text)
 
-        return Answer(lambda: [asdict(document) for document in found], text)
-
-    return map(answer, _typed() if interactive else queries)
+def _print_documents(screen: Screen, title: str, found: list[FoundDocument]) -> None:
+    screen.heading(title)
+    for document in found:
+        head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
+        screen.document(head, document.text)
 
 
 def _typed() -> Iterator[str]:

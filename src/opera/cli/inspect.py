@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opera.cli.options import (
-    Answer,
+    ColumnsOption,
     DataArgument,
+    DocumentPromptOption,
+    DocumentsOption,
+    EncodingOption,
+    JsonOption,
     ModelOption,
     OverwriteOption,
-    Prompts,
+    PairsOption,
+    QueriesOption,
+    QueryPromptOption,
     RelevantOption,
     SeedOption,
-    Tables,
+    SkipOption,
     load_training_data,
+    number_option,
+    one_source,
     path_option,
+    show,
 )
 from opera.cli.results import labels_sentence
 from opera.cli.screen import Screen, flat, number_of
-from opera.core.arguments import MOST
 from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
@@ -48,9 +56,7 @@ def inspect(
     *,
     data: DataArgument = None,
     model: ModelOption,
-    show: Annotated[
-        int, typer.Option("--show", help="how many pairs and rows to show", min=0, max=MOST)
-    ] = 8,
+    shown: Annotated[int, number_option("--show", "how many pairs and rows to show", 0)] = 8,
     everything: Annotated[
         bool,
         typer.Option(
@@ -66,19 +72,36 @@ def inspect(
     overwrite: OverwriteOption = False,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
-    prompts: Prompts,
-    tables: Tables,
-) -> Answer:
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Look at a data set before training: what is wrong, what to do, the pairs to look at."""
-    loaded = load_training_data(tables(data), model)
+    loaded = load_training_data(
+        one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows), model
+    )
 
     from opera.diagnostics.inspect import inspect as inspect_data
 
-    asked: dict[str, Any] = {"show": show, "seed": seed, "relevant_grade": relevant_grade}
-    asked |= {"train": train, "overwrite": overwrite}
-    seen = inspect_data(loaded, model=model, **asked, **prompts)
-    printed = partial(print_inspection, inspection=seen, everything=everything, listed=train)
-    return Answer(seen.as_dict, printed)
+    seen = inspect_data(
+        loaded,
+        model=model,
+        show=shown,
+        seed=seed,
+        relevant_grade=relevant_grade,
+        train=train,
+        overwrite=overwrite,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    text = partial(print_inspection, inspection=seen, everything=everything, listed=train)
+    show(as_json, seen.as_dict, text)
 
 
 def print_inspection(

@@ -1,4 +1,4 @@
-"""Options that several commands share, what is made of them, and how commands stop."""
+"""Options that several commands share, how they are read, and how commands stop."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.cli.screen import Screen
 from opera.config.training import FLAGS, TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.arguments import MOST, MOST_SEED
+from opera.core.arguments import MOST, MOST_SEED, whole_number
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.settings import leaves
@@ -32,75 +29,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("opera")
 
 
-@dataclass(frozen=True)
-class Made:
-    """Marks a parameter of a command whose value a function makes of options of its own.
-
-    Attributes:
-        by: the function; its parameters are options of the command.
-    """
-
-    by: Callable[..., Any]
-
-    @property
-    def options(self) -> list[Parameter]:
-        """The options that it takes."""
-        return list(signature(self.by, eval_str=True).parameters.values())
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command found out: ``--json`` prints the record, else the text is printed.
-
-    Attributes:
-        record: returns what is printed as JSON.
-        text: prints the text.
-        status: how the command ends.
-    """
-
-    record: Callable[[], Any]
-    text: Callable[[Screen], None]
-    status: int = 0
-
-
-def with_options(command: Callable[..., Answer | Iterator[Answer] | None]) -> Callable[..., None]:
-    """Give a command, in place of the parameters marked :class:`Made`, the options they take, and
-    ``--json`` if it returns an :class:`Answer`, or several one by one.
-    """
-    given = signature(command, eval_str=True).parameters.values()
-    made = {
-        each.name: mark
-        for each in given
-        for mark in get_args(each.annotation)
-        if isinstance(mark, Made)
-    }
-    options = [
-        option
-        for each in given
-        for option in (made[each.name].options if each.name in made else [each])
-    ]
-
-    if "Answer" in str(signature(command).return_annotation):
-        options.append(Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=JSON))
-
-    def run(json: bool = False, **values: Any) -> None:
-        for name, mark in made.items():
-            values[name] = mark.by(**{each.name: values.pop(each.name) for each in mark.options})
-        found = command(**values)
-        for answer in [found] if isinstance(found, Answer) else found or ():
-            if json:
-                say(json_text(answer.record()))
-            else:
-                answer.text(Screen())
-            if answer.status:
-                raise typer.Exit(answer.status)
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {option.name: option.annotation for option in options}
-    run.__signature__ = Signature(  # type: ignore[attr-defined]
-        [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
-    )
-    return run
+def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
+    """Print the result of a command: with ``--json`` its record, else its text."""
+    if as_json:
+        say(json_text(record()))
+    else:
+        text(Screen())
 
 
 def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
@@ -116,6 +50,36 @@ def path_option(name: str, help: str, **more: Any) -> Any:
 def source_option(name: str, help: str) -> Any:
     """Declare an option that takes a path or a name."""
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=parser_of(expand_user, name))
+
+
+def number_option(name: str, help: str, lowest: int, highest: int = MOST) -> Any:
+    """Declare an option that takes a whole number between two bounds."""
+
+    def parse(value: object) -> int:
+        digits = re.fullmatch(r"[+-]?[0-9]{1,30}", str(value))
+        return whole_number(int(digits[0]) if digits else value, name, lowest, highest)
+
+    return typer.Option(name, help=help, metavar="<int>", parser=parse)
+
+
+def decimal_option(name: str, help: str) -> Any:
+    """Declare an option that takes a number."""
+
+    def parse(value: str) -> float:
+        try:
+            return float(value)
+        except ValueError:
+            raise SettingError(f"{name}: must be a number, got {shown(value)}") from None
+
+    return typer.Option(name, help=help, metavar="<float>", parser=parse)
+
+
+def setting_option(name: str) -> Any:
+    """Declare the option of a setting. Its value stays text: the settings check it."""
+    field = TrainSettings.model_fields[name]
+    kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
+    help = f"{field.description} ({name})"
+    return typer.Option(FLAGS[name], help=help, metavar=f"<{kind}>")
 
 
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
@@ -135,14 +99,11 @@ RunOrData = Annotated[
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's own")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
-JSON = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
-    int,
-    typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST),
+    int, number_option("--relevant-grade", "lowest grade that counts as relevant", 1)
 ]
-SeedOption = Annotated[
-    int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)
-]
+SeedOption = Annotated[int, number_option("--seed", "seed of every random draw", 0, MOST_SEED)]
 IndexOption = Annotated[
     str,
     typer.Option(
@@ -164,156 +125,103 @@ SkipOption = Annotated[
 ]
 
 
-def tables(
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pairs",
-            help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
-            "qrels",
-            metavar="FILE",
-        ),
-    ] = None,
-    documents: Annotated[
-        str | None,
-        typer.Option(
-            "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
-        ),
-    ] = None,
-    queries: Annotated[
-        str | None,
-        typer.Option(
-            "--queries", help="table of the queries whose ids are in --pairs", metavar="FILE"
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns",
-            help="which columns to read: query=q,document=doc_id,weight=clicks",
-            metavar="ROLE=COLUMN",
-        ),
-    ] = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
-) -> partial[str]:
-    """Return :func:`one_source` of these tables; it takes DATA."""
-    given: dict[str, Any] = {"pairs": pairs or (), "documents": documents, "queries": queries}
-    how: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    return partial(one_source, **given, **how, columns=columns or ())
+PairsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pairs",
+        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
+        "qrels",
+        metavar="FILE",
+    ),
+]
+DocumentsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
+    ),
+]
+QueriesOption = Annotated[
+    str | None,
+    typer.Option("--queries", help="table of the queries whose ids are in --pairs", metavar="FILE"),
+]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        help="which columns to read: query=q,document=doc_id,weight=clicks",
+        metavar="ROLE=COLUMN",
+    ),
+]
+QueryPromptOption = Annotated[
+    str | None,
+    typer.Option(
+        "--query-prompt", help="text before each query, empty for none; auto: the data's or model's"
+    ),
+]
+DocumentPromptOption = Annotated[
+    str | None,
+    typer.Option(
+        "--document-prompt",
+        help="text before each document, empty for none; auto: the data's or model's",
+    ),
+]
+TrainerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trainer", help="another field of the trainer's arguments, as key=value; repeatable"
+    ),
+]
+ConfigOption = Annotated[
+    list[str] | None,
+    source_option(
+        "--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"
+    ),
+]
 
 
-def other_sources(tables: partial[str], data: list[str]) -> list[str]:
-    """Return one string for each further data set; what is said of tables holds for tables."""
-    from opera.data.loading import table_source
-    from opera.data.sources import kind_of_files
-
-    how = None, tables.keywords["encoding"], tables.keywords["skip_bad_rows"]
-    given = [(each, kind_of_files(each) == "tables") for each in data]
-    return [table_source(each, *how) if table else each for each, table in given]
-
-
-def one_source(data: str | None, **given: Any) -> str:
-    """Return one string for a data set, or for the tables in its place."""
+def one_source(
+    data: str | None,
+    pairs: list[str] | None,
+    documents: str | None,
+    queries: str | None,
+    columns: list[str] | None,
+    encoding: str | None,
+    skip_bad_rows: bool,
+) -> str:
+    """Return one string for a data set, or for the tables that are given instead."""
     from opera.data.loading import data_source
     from opera.data.names import TABLES
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")
-    return data_source(data, **given)
-
-
-Tables = Annotated[partial[str], Made(tables)]
-
-
-def prompts(
-    query_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--query-prompt",
-            help="text before each query, empty for none; auto: the data's or model's",
-        ),
-    ] = None,
-    document_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--document-prompt",
-            help="text before each document, empty for none; auto: the data's or model's",
-        ),
-    ] = None,
-) -> dict[str, str | None]:
-    """Return the prompts by the names of arguments."""
-    return {"query_prompt": query_prompt, "document_prompt": document_prompt}
-
-
-Prompts = Annotated[dict[str, Any], Made(prompts)]
-
-
-@dataclass(frozen=True)
-class GivenSettings:
-    """Settings as a command was given them.
-
-    Attributes:
-        config: recipes.
-        assignments: ``key=value`` of ``--set``.
-        options: by name of the setting.
-    """
-
-    config: list[str]
-    assignments: list[str]
-    options: Mapping[str, Any]
-
-    def values(self, **more: Any) -> dict[str, Any]:
-        """Merge them, with ``more`` that other options gave: see :func:`collect_values`."""
-        return collect_values(self.config, self.assignments, {**self.options, **more})
-
-
-def settings_but(*without: str) -> Made:
-    """Make :class:`GivenSettings` of an option for each setting that has one, with the setting's
-    own help, and of ``--set`` and recipes.
-    """
-
-    def collect(
-        set_: SetOption = None,
-        trainer: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--trainer",
-                help="another field of the trainer's arguments, as key=value; repeatable",
-            ),
-        ] = None,
-        config: Annotated[
-            list[str] | None,
-            source_option(
-                "--config",
-                "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win",
-            ),
-        ] = None,
-        **options: Any,
-    ) -> GivenSettings:
-        return GivenSettings(config or [], set_ or [], {**options, "trainer": trainer})
-
-    *rest, _ = signature(collect, eval_str=True).parameters.values()
-    collect.__signature__ = Signature(  # type: ignore[attr-defined]
-        [_setting_option(name) for name in FLAGS if name not in without] + rest
+    return data_source(
+        data,
+        pairs=pairs or (),
+        documents=documents,
+        queries=queries,
+        columns=columns or (),
+        encoding=encoding,
+        skip_bad_rows=skip_bad_rows,
     )
-    return Made(collect)
 
 
-def _setting_option(name: str) -> Parameter:
-    """The option of a setting; pydantic checks its value, typer its type."""
-    field = TrainSettings.model_fields[name]
-    kind: Any = next((kind for kind in (int, float) if kind in leaves(field.annotation)), str)
-    option = typer.Option(FLAGS[name], help=f"{field.description} ({name})")
-    annotation = Annotated[kind | None, option]
-    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+def other_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:
+    """Return one string for a further data set; the options of tables hold for each table."""
+    from opera.data.loading import table_source
+    from opera.data.sources import kind_of_files
+
+    if kind_of_files(data) != "tables":
+        return data
+    return table_source(data, None, encoding, skip_bad_rows)
 
 
 def collect_values(
-    config: list[str] | None, assignments: list[str] | None, options: Mapping[str, Any]
+    config: list[str] | None,
+    assignments: list[str] | None,
+    trainer: list[str] | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Merge the settings of a command: recipes in their order, then ``--set``, then the options
-    that were given.
+    """Merge the settings of a command: recipes in their order, then ``--set``, then options.
 
     Raises:
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its
@@ -328,9 +236,9 @@ def collect_values(
     )
     from opera.methods import AUTO
 
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    if "trainer" in given:
-        given["trainer"] = parse_assignments(given["trainer"], "--trainer", "adam_beta2=0.98")
+    given = {name: value for name, value in options.items() if value is not None}
+    if trainer:
+        given["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
     if others := [name for name in assigned if name in ADAPT_ARGUMENTS]:
         raise SettingError(*(unknown_name(name, ()) for name in others))
@@ -342,21 +250,6 @@ def collect_values(
     method = str(values.get("method") or recipe(*config or []).get("method", AUTO))
     methods = [label.partition(":")[0] for label in listed(method)]
     return override(recipe(*config or [], methods=methods), values)
-
-
-def as_given(line: str, arguments: list[str]) -> str:
-    """Name settings by the options that gave them, in a line of a message."""
-    options = {word.partition("=")[0] for word in arguments}
-    by_name = {name: flag for name, flag in FLAGS.items() if flag in options}
-    head, colon, rest = line.partition(":")
-
-    def named(names: str, text: str) -> str:
-        return re.sub(names, lambda name: by_name.get(name[0], name[0]), text)
-
-    head = named(r"^\w+(?= )|(?<![-\w'])\w+(?==|$)", head)
-    return (
-        head + colon + named(r"(?<![-\w'/])[a-z]+(?:_[a-z]+)+(?![\w'/])", rest) if colon else line
-    )
 
 
 def listed(text: str | None) -> list[str]:

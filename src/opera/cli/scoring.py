@@ -10,24 +10,30 @@ import typer
 
 from opera.cli.options import (
     MODELS,
+    ColumnsOption,
     DataArgument,
+    DocumentPromptOption,
+    DocumentsOption,
     EncodingOption,
     IndexOption,
     ModelOption,
     OverwriteOption,
-    Prompts,
+    PairsOption,
+    QueriesOption,
+    QueryPromptOption,
     RelevantOption,
     SeedOption,
     SkipOption,
-    Tables,
+    decimal_option,
     load_training_data,
+    number_option,
+    one_source,
     parser_of,
     path_option,
     source_option,
     with_notes_logged,
 )
 from opera.cli.screen import Screen
-from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import place, say
@@ -60,21 +66,23 @@ def score(
     ] = False,
     cbs_pool: Annotated[
         int | None,
-        typer.Option(
-            "--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST
-        ),
+        number_option("--cbs-pool", "how many random documents; default 10,000", 1),
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
-    prompts: Prompts,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     max_length: Annotated[
         int | None,
-        typer.Option(
-            "--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST
-        ),
+        number_option("--max-length", "tokens of a pair that the reranker reads", 8),
     ] = None,
     overwrite: OverwriteOption = False,
-    tables: Tables,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
 ) -> None:
     """Write the untrained similarity and estimated loss of every training pair: what SP ranks by
     and DP starts from.
@@ -87,7 +95,8 @@ def score(
     from opera.methods.selection import CBS_POOL
     from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
 
-    source, pool = tables(data), (cbs_pool or CBS_POOL) if cbs else 0
+    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
+    pool = (cbs_pool or CBS_POOL) if cbs else 0
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
     asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
@@ -110,7 +119,8 @@ def score(
         seed=seed,
         overwrite=overwrite,
         max_length=max_length,
-        **prompts,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
     column, what = "similarity", "similarity of the training"
     if asked.by_teacher:
@@ -130,24 +140,20 @@ def mine(
     range_: Annotated[
         str, typer.Option("--range", help="ranks LO:HI to take negatives from")
     ] = "10:100",
-    keep: Annotated[
-        int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)
-    ] = 15,
+    keep: Annotated[int, number_option("--keep", "maximum negatives per query", 1)] = 15,
     relative_margin: Annotated[
         float | None,
-        typer.Option(
+        decimal_option(
             "--relative-margin",
-            help="leave out what is above (1 - MARGIN) times the positive's similarity",
+            "leave out what is above (1 - MARGIN) times the positive's similarity",
         ),
     ] = None,
     absolute_margin: Annotated[
         float | None,
-        typer.Option(
-            "--absolute-margin", help="leave out what is above that similarity minus MARGIN"
-        ),
+        decimal_option("--absolute-margin", "leave out what is above that similarity minus MARGIN"),
     ] = None,
     max_score: Annotated[
-        float | None, typer.Option("--max-score", help="leave out what is above this similarity")
+        float | None, decimal_option("--max-score", "leave out what is above this similarity")
     ] = None,
     reranker: Annotated[
         str | None,
@@ -158,9 +164,15 @@ def mine(
     index: IndexOption = "exact",
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
-    prompts: Prompts,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     overwrite: OverwriteOption = False,
-    tables: Tables,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the
     .jsonl.
@@ -169,7 +181,7 @@ def mine(
     from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
     from opera.training_set.mining import check_range
 
-    source = tables(data)
+    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     reads = inputs_of(source, model) + [Path(locate_model(each)) for each in [reranker] if each]
     checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
     margins = (relative_margin, absolute_margin, max_score)
@@ -193,7 +205,8 @@ def mine(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        **prompts,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
     say(f"{place(out)}: {table.num_rows:,} negatives")
 

@@ -15,14 +15,24 @@ import typer
 
 from opera.cli.options import (
     MODELS,
-    Answer,
+    ColumnsOption,
+    ConfigOption,
     DataArgument,
-    GivenSettings,
-    Tables,
+    DocumentsOption,
+    EncodingOption,
+    JsonOption,
+    PairsOption,
+    QueriesOption,
+    SetOption,
+    SkipOption,
+    TrainerOption,
+    collect_values,
     interruptible,
-    other_sources,
+    one_source,
+    other_source,
     path_option,
-    settings_but,
+    setting_option,
+    show,
     source_option,
 )
 from opera.cli.results import how_to_use, print_before_after, print_labels, print_parts
@@ -84,7 +94,24 @@ def train(
             "registered",
         ),
     ] = None,
-    settings: Annotated[GivenSettings, settings_but()],
+    epochs: Annotated[str | None, setting_option("epochs")] = None,
+    max_steps: Annotated[str | None, setting_option("max_steps")] = None,
+    learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
+    matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
+    seed: Annotated[str | None, setting_option("seed")] = None,
+    teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
+    batch_size: Annotated[str | None, setting_option("per_device_train_batch_size")] = None,
+    adapter: Annotated[str | None, setting_option("adapter")] = None,
+    query_vectors: Annotated[str | None, setting_option("query_vectors")] = None,
+    document_vectors: Annotated[str | None, setting_option("document_vectors")] = None,
+    lora: Annotated[str | None, setting_option("lora")] = None,
+    negatives: Annotated[str | None, setting_option("negatives")] = None,
+    range_: Annotated[str | None, setting_option("range")] = None,
+    mix: Annotated[str | None, setting_option("mix")] = None,
+    future: Annotated[str | None, setting_option("future")] = None,
+    set_: SetOption = None,
+    trainer: TrainerOption = None,
+    config: ConfigOption = None,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", help="another data set to train on; repeatable", metavar="DATA"),
@@ -129,36 +156,65 @@ def train(
     plan: Annotated[
         bool, typer.Option("--plan", help="print what it will take, then exit; writes nothing")
     ] = False,
-    tables: Tables,
-) -> Answer:
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.runs.guard_words import gained
     from opera.runs.housekeeping import check_reads_survive
     from opera.training.adapt import adapt, foresee
 
-    source, values = tables(data), settings.values(method=method)
+    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
+    values = collect_values(
+        config,
+        set_,
+        trainer,
+        method=method,
+        epochs=epochs,
+        max_steps=max_steps,
+        learning_rate=learning_rate,
+        matryoshka=matryoshka,
+        seed=seed,
+        teacher_scores=teacher_scores,
+        per_device_train_batch_size=batch_size,
+        adapter=adapter,
+        query_vectors=query_vectors,
+        document_vectors=document_vectors,
+        lora=lora,
+        negatives=negatives,
+        range=range_,
+        mix=mix,
+        future=future,
+    )
     _refuse_label(method)
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
         )
     if overwrite:
-        check_reads_survive(out, map(recipe_path, settings.config))
+        check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
         raise SettingError("--plan: is for a run that begins; leave --resume out")
-    sources = [source, *other_sources(tables, also or [])]
+    sources = [source, *(other_source(name, encoding, skip_bad_rows) for name in also or [])]
     call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
     call["drop_pairs"] = drop_pairs
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)
-        return Answer(costs.as_dict, lambda screen: screen.lines(*costs.lines()))
+        show(as_json, costs.as_dict, lambda screen: screen.lines(*costs.lines()))
+        return
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(sources, resume=resume, **call, **values)
-    status = NO_GAIN if require_gain and not gained(run.record.guard) else 0
-    return Answer(partial(_as_dict, run), partial(_print_run, run=run), status)
+    show(as_json, partial(_as_dict, run), partial(_print_run, run=run))
+    if require_gain and not gained(run.record.guard):
+        raise typer.Exit(NO_GAIN)
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
