@@ -100,13 +100,15 @@ def train(
     matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
     seed: Annotated[str | None, setting_option("seed")] = None,
     teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
-    batch_size: Annotated[str | None, setting_option("per_device_train_batch_size")] = None,
+    per_device_train_batch_size: Annotated[
+        str | None, setting_option("per_device_train_batch_size")
+    ] = None,
     adapter: Annotated[str | None, setting_option("adapter")] = None,
     query_vectors: Annotated[str | None, setting_option("query_vectors")] = None,
     document_vectors: Annotated[str | None, setting_option("document_vectors")] = None,
     lora: Annotated[str | None, setting_option("lora")] = None,
     negatives: Annotated[str | None, setting_option("negatives")] = None,
-    range_: Annotated[str | None, setting_option("range")] = None,
+    range: Annotated[str | None, setting_option("range")] = None,
     mix: Annotated[str | None, setting_option("mix")] = None,
     future: Annotated[str | None, setting_option("future")] = None,
     set_: SetOption = None,
@@ -182,13 +184,13 @@ def train(
         matryoshka=matryoshka,
         seed=seed,
         teacher_scores=teacher_scores,
-        per_device_train_batch_size=batch_size,
+        per_device_train_batch_size=per_device_train_batch_size,
         adapter=adapter,
         query_vectors=query_vectors,
         document_vectors=document_vectors,
         lora=lora,
         negatives=negatives,
-        range=range_,
+        range=range,
         mix=mix,
         future=future,
     )
@@ -207,7 +209,7 @@ def train(
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)
-        show(as_json, costs.as_dict, lambda screen: screen.lines(*costs.lines()))
+        show(as_json, costs.as_dict, lambda screen: screen.lines(costs.sentence))
         return
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):

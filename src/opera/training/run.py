@@ -162,8 +162,7 @@ def foresee(session: Session) -> Whole:
             costs = time_run(prepared, session.started, unfinished(session.run.checkpoints))
         except TrainingError:  # the training itself will say what is wrong
             return Whole(work_of(prepared))
-    for line in costs.lines():
-        log.info("%s", line)
+    log.info("%s", costs.sentence)
     return Whole(work_of(prepared), costs.seconds)
 
 
