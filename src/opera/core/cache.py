@@ -22,7 +22,7 @@ from filelock import FileLock
 from opera.core.errors import SettingError
 from opera.core.files import finish_folder, remove, unfinished
 from opera.core.paths import user_path
-from opera.core.storage import writing
+from opera.core.storage import ADVICE, storage_error, writing
 
 log = logging.getLogger("opera")
 
@@ -125,6 +125,8 @@ def _locked(folder: Path) -> Iterator[None]:
         _make_kind(folder.parent)
         lock.acquire()
     except OSError as error:
+        if error.errno in ADVICE:
+            raise storage_error(folder, error, WHERE) from None
         reason = f"{error.filename or path}: {(error.strerror or str(error)).lower()}"
         raise SettingError(
             f"OPERA_CACHE={cache_folder()}: cannot be used as the cache ({reason}); set "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from opera.core.intervals import DIFFERENCE, OF_ONE_QUERY, mean_interval, points
+from opera.runs.names import column
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,9 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
     """
     changes = {}
     for name in measures:
-        if {f"before {name}", f"after {name}"} <= set(
-            per_query.column_names
-        ) and per_query.num_rows:
-            differences = (
-                per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
-            )
+        before, after = column("before", name), column("after", name)
+        if {before, after} <= set(per_query.column_names) and per_query.num_rows:
+            differences = per_query[after].to_numpy() - per_query[before].to_numpy()
             low, high = mean_interval(differences, bounds=DIFFERENCE)
             changes[name] = Change(float(differences.mean()), low, high)
     return changes

@@ -76,15 +76,17 @@ def adapt(
     how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     checked = check(data, how, model, out, values, resume, overwrite, drop_pairs)
     # torch takes seconds to load: what is wrong is said before
-    from opera.training import run
-    from opera.training.train import train_first
+    import torch
 
-    with run.prepare(checked, callbacks) as session:
+    from opera.training import run
+
+    with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
+        session = run.prepare(checked, callbacks)
         if not session.finished:
-            untrained = run.measure(session)
-            trained = train_first(session)
-            chosen = run.choose(session, untrained, trained)
-            run.write(session, untrained, *chosen)
+            with run.in_progress(session, checked):
+                trained = run.train(session)
+                chosen = run.choose(session, trained)
+                run.write(session, trained, *chosen)
     return Run.open(checked.folder)
 
 

@@ -31,6 +31,7 @@ from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.runs.folder import SAMPLER_FILE, RunWriter
+from opera.runs.names import trainer_key
 from opera.training.checkpoint import mark_complete, write_state
 from opera.training.distributed import gather_values
 from opera.training.sampler import PairSampler
@@ -202,8 +203,8 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 class Progress(TrainerCallback):  # type: ignore[misc]
     """The progress of training: steps, time left, loss, and the dev measure where there is one."""
 
-    def __init__(self, metric: str, shown: bool = True) -> None:
-        self._metric, self._postfix = f"eval_{metric}", dict[str, str]()
+    def __init__(self, measure: str, shown: bool = True) -> None:
+        self._measure, self._postfix = measure, dict[str, str]()
         self._shown = shown
         self._bar: Any = None
 
@@ -222,7 +223,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Show the latest loss and dev measure."""
-        for key, label in (("loss", "loss"), (self._metric, self._metric.removeprefix("eval_"))):
+        for key, label in (("loss", "loss"), (trainer_key(self._measure), self._measure)):
             if logs and key in logs:
                 self._postfix[label] = f"{float(logs[key]):.3f}"
         self._bar.show(self._postfix)

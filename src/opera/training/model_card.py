@@ -24,6 +24,7 @@ from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
 from opera.runs.folder import CARD_FILE
 from opera.runs.guard_words import share_sentence, verdict_sentence
+from opera.runs.names import hub_key
 from opera.runs.record import RunRecord, mean_of_sets
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
@@ -167,7 +168,7 @@ def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
             dataset_type=known or re.sub(r"[^\w.-]+", "-", data).strip("-") or "data",
             dataset_name=data,
             dataset_split="test",
-            metric_type=name.lower().replace("@", "_at_"),
+            metric_type=hub_key(name),
             metric_name=name,
             metric_value=round(value, 5),
         )

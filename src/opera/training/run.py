@@ -1,4 +1,4 @@
-"""The steps of a run behind :func:`opera.adapt`: prepare, measure, train, choose, write."""
+"""The steps of a run behind :func:`opera.adapt`: prepare, train, choose, write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
@@ -37,6 +36,7 @@ from opera.runs.housekeeping import (
     clear_run,
     refuse_other_settings,
 )
+from opera.runs.names import column
 from opera.runs.reading import broken
 from opera.runs.record import GuardRecord, SetRecord, SizeRecord
 from opera.training.adapt import Checked
@@ -46,6 +46,7 @@ from opera.training.false_pairs import record_of, suspicious_columns
 from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
 from opera.training.model_card import write_model_card
+from opera.training.refit import choose_training, first_training
 from opera.training.session import Session, announce, log_mean, new_record
 from opera.training.train import Fit
 from opera.training.trainer import check_trainer, training_arguments
@@ -56,76 +57,75 @@ log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
-class Untrained:
-    """The model before training: its values on test, columns that describe the test queries, and
-    the guard."""
+class Trained:
+    """What training gave.
 
-    test: Evaluation
+    Attributes:
+        base: the base model on test.
+        columns: columns that describe the test queries.
+        guard: the guard, with the base model's weights; ``None`` without one.
+        first: the training, the first one if all pairs train again; ``None`` if a resumed run has
+            settled on the second.
+    """
+
+    base: Evaluation
     columns: dict[str, Any]
     guard: Guard | None
+    first: Fit | None
+
+
+def prepare(
+    checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
+) -> Session:
+    """Load the model, and check it with data, settings and the run that is resumed. Writes
+    nothing."""
+    user_callbacks = checked_callbacks(callbacks)
+    processes = join_processes()
+    prepared = load_and_check(
+        checked.data, checked.model, checked.recipe, processes.num_processes, checked.dropped
+    )
+    run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
+    arguments = training_arguments(prepared.settings, model, run.checkpoints)
+    check_trainer(prepared.settings, arguments, model)
+    record = new_record(prepared)
+    if checked.resume:
+        refuse_other_settings(checked.folder, prepared.identity)
+        earlier = Run.open(checked.folder)
+        prepared = _as_before(earlier, prepared)
+        names = ("started", "guard", "seconds")
+        continued = {name: getattr(earlier.record, name) for name in names}
+        record = new_record(prepared).model_copy(update=continued)
+        if earlier.finished:
+            record = earlier.record
+            log.info("%s is already finished: nothing to do", checked.folder)
+    names_of_services = service_names(prepared.settings.of_trainer("report_to"))
+    processes.wait_for_everyone()  # every process has looked at the folder
+    services = Services(names_of_services if record.status != "finished" else [], arguments, model)
+    return Session(prepared, run, checked.started, checked.resume, user_callbacks, services, record)
 
 
 @contextmanager
-def prepare(
-    checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
-) -> Iterator[Session]:
-    """Load the model, check it with data and settings, and hold the run folder for the block.
-
-    An error in the block marks the run as failed; where not even that can be written, it stays as
-    it is.
-    """
-    folder, resume = checked.folder, checked.resume
-    own = checked_callbacks(callbacks)
-    processes = join_processes()
-    main = processes.is_main_process
-    with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
-        prepared = load_and_check(
-            checked.data, checked.model, checked.recipe, processes.num_processes, checked.dropped
-        )
-        arguments = training_arguments(
-            prepared.settings, prepared.model.trained, RunWriter(folder).checkpoints
-        )
-        check_trainer(prepared.settings, arguments, prepared.model.trained)
-        record = new_record(prepared)
-        if resume:
-            refuse_other_settings(folder, prepared.identity)
-            earlier = Run.open(folder)
-            prepared = _as_before(earlier, prepared)
-            kept = {name: getattr(earlier.record, name) for name in ("started", "guard", "seconds")}
-            record = new_record(prepared).model_copy(update=kept)
-            if earlier.finished:
-                record = earlier.record
-        done = record.status == "finished"
-        names = [] if done else service_names(prepared.settings.of_trainer("report_to"))
-        processes.wait_for_everyone()  # every process has looked at the folder
-        services = Services(names, arguments, prepared.model.trained)
-        run = RunWriter(folder, main)
-        session = Session(prepared, run, checked.started, resume, own, services, record)
-        if done:
-            log.info("%s is already finished: nothing to do", folder)
-            yield session
-            return
-        with _held(checked) if main else nullcontext():
-            processes.wait_for_everyone()
-            try:
-                session.add_seconds("load", time.perf_counter() - checked.started)
+def in_progress(session: Session, checked: Checked) -> Iterator[None]:
+    """Hold the run folder for the block, and record in ``run.json`` how the block ends."""
+    with _held(checked) if session.run.writes else nullcontext():
+        PartialState().wait_for_everyone()
+        try:
+            session.add_seconds("load", time.perf_counter() - checked.started)
+            session.update()
+            session.run.write_skipped([part.skipped for part in each_set(checked.data)])
+            yield
+        except KeyboardInterrupt:
+            with suppress(OSError, OperaError):
                 session.update()
-                run.write_skipped([own.skipped for own in each_set(checked.data)])
-                yield session
-            except KeyboardInterrupt:
-                with suppress(OSError, OperaError):
-                    session.update()
-                raise
-            except Exception as error:
-                with suppress(OSError, OperaError):
-                    session.update(status="failed")
-                if isinstance(error, StorageError):
-                    raise StorageError(
-                        f"{error}; with --resume it goes on from where it is"
-                    ) from error
-                raise
-            finally:
-                services.close()
+            raise
+        except Exception as error:
+            with suppress(OSError, OperaError):
+                session.update(status="failed")
+            if isinstance(error, StorageError):
+                raise StorageError(f"{error}; with --resume it goes on from where it is") from error
+            raise
+        finally:
+            session.services.close()
 
 
 def _as_before(earlier: Run, prepared: Prepared) -> Prepared:
@@ -166,8 +166,8 @@ def foresee(session: Session) -> Whole:
     return Whole(work_of(prepared), costs.seconds)
 
 
-def measure(session: Session) -> Untrained:
-    """Measure the untrained model on test and, for the guard, on dev."""
+def train(session: Session) -> Trained:
+    """Measure the base model on test and, for the guard, on dev; then train it."""
     prepared, data = session.prepared, session.prepared.data.drawn
     encoder = prepared.model.served
     announce(prepared)
@@ -177,42 +177,39 @@ def measure(session: Session) -> Untrained:
             prepared.encode()
     guard = Guard(session) if prepared.settings.guard else None
     with session.phase("evaluate_before", "measuring the untrained model on test"):
-        test = _on_test(encoder, prepared)
+        base = _on_test(encoder, prepared)
         corpus_text = prepared.settings.corpus_text
         columns = {
-            "query_id": test.query_ids,
+            "query_id": base.query_ids,
             "relevant": relevant_ids(data, "test"),
             "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
-    log_mean("test", PRIMARY, test.per_query[PRIMARY])
-    return Untrained(test, columns, guard)
+    log_mean("test", PRIMARY, base.per_query[PRIMARY])
+    return Trained(base, columns, guard, first_training(session))
 
 
-def choose(
-    session: Session, untrained: Untrained, first: Fit | None
-) -> tuple[Fit, GuardRecord | None]:
-    """Choose by the guard what of which training is handed over, whose weights the model then
-    holds; without it, all of the only one."""
-    if untrained.guard is not None:
-        return untrained.guard.choose(first)
-    assert first is not None
-    return first, None
+def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]:
+    """Choose the training and the λ of the final model; the model then holds the training's
+    weights."""
+    if trained.guard is not None:
+        return choose_training(session, trained.guard, trained.first)
+    assert trained.first is not None
+    return trained.first, None
 
 
-def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord | None) -> None:
-    """Save the model that is handed over, measure it as the user will load it, and write all
-    evidence."""
-    run, before = session.run, untrained.test
+def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | None) -> None:
+    """Save the final model, measure it as the user will load it, and write all evidence."""
+    run, before = session.run, trained.base
     session.services.log({} if guard is None else {f"{PREFIX}lambda": guard.share})
-    fine_tuned, after = _hand_over(session, untrained, 1.0 if guard is None else guard.share)
+    fine_tuned, after = _save_and_measure(session, trained, 1.0 if guard is None else guard.share)
     if run.writes:
         moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
         measures = {when: result.measures for when, result in moments.items()}
-        columns = dict(untrained.columns)
+        columns = dict(trained.columns)
         for when, result in moments.items():
-            columns |= {f"{when} {name}": values for name, values in result.per_query.items()}
+            columns |= {column(when, name): values for name, values in result.per_query.items()}
         for when in ("before", "after"):
-            columns[f"{when} documents"] = moments[when].top_documents
+            columns[column(when, "documents")] = moments[when].top_documents
         run.write_pairs(fit.pair_columns())
         false, visits = fit.false_pairs, fit.visits
         if false is not None:
@@ -241,8 +238,8 @@ def write(session: Session, untrained: Untrained, fit: Fit, guard: GuardRecord |
     PartialState().wait_for_everyone()
 
 
-def _hand_over(
-    session: Session, untrained: Untrained, share: float
+def _save_and_measure(
+    session: Session, trained: Trained, share: float
 ) -> tuple[Evaluation, Evaluation]:
     """Save the model that is handed over, as the share of the guard makes it.
 
@@ -250,15 +247,15 @@ def _hand_over(
         The fine-tuned model on test; and the one handed over, loaded as the user will load it.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
-    if untrained.guard is not None and share < 1:
+    if trained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             encoder = encoder_of(model, prepared.settings, kept=session.kept)
             fine_tuned = _on_test(encoder, prepared)
-        mix(untrained.guard.untrained, Weights.of(model), share).put_into(model)
+        mix(trained.guard.untrained, Weights.of(model), share).put_into(model)
     # what fails in the main process fails everywhere, and all may read it from then on
     save = partial(prepared.save_model, keeps_base=share == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
-    after = untrained.test
+    after = trained.base
     if share > 0:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on

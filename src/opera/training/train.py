@@ -33,11 +33,11 @@ from opera.runs.folder import (
     NOT_FINITE_FILE,
     SAMPLER_FILE,
     TRACE_FILE,
-    TRIAL_FOLDER,
     Run,
     RunWriter,
 )
 from opera.runs.housekeeping import last_complete_checkpoint
+from opera.runs.names import trainer_key
 from opera.runs.reading import broken
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
@@ -107,22 +107,6 @@ class Fit:
             **visit_columns(self.false_pairs, self.visits),
             **{name: values for name, values in optional.items() if values is not None},
         }
-
-
-def train_first(session: Session) -> Fit | None:
-    """Train on what the dev split leaves; ``None`` where a resumed run has settled on its second
-    training."""
-    prepared, run, chosen = session.prepared, session.run, session.record.guard
-    if chosen is not None and chosen.refit and chosen.second is not None:
-        return None
-    data = prepared.data.drawn
-    if not prepared.settings.guard:
-        return fit(session, data, run, "train", "training")
-    queries = data.split("dev").n_queries
-    what = f"training without the {queries:,} queries of the dev split"
-    if prepared.refits:
-        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", what)
-    return fit(session, data, run, "train", what)
 
 
 def fit(
@@ -246,7 +230,7 @@ def train(
         raise everywhere(partial(with_pairs, error, training_set, run, newest))[0] from None
     finally:
         stopper.close()
-    state, metric = trainer.state, f"eval_{measure}"
+    state, metric = trainer.state, trainer_key(measure)
     check_weights(model, state.global_step)
     trace.write(run)
     run.write_draws(np.concatenate(sampler.drawn), method.plan.batch_size)

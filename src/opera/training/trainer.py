@@ -33,6 +33,7 @@ from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
+from opera.runs.names import trainer_key
 from opera.training.dataset import column_roles
 from opera.training.sampler import ADVICE, NotFiniteError
 
@@ -160,7 +161,7 @@ def training_arguments(
 def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
     """The fields that OPERA decides, or has settings for."""
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
-    on_dev, metric = settings.evaluates_on_dev, f"eval_{settings.metric_for_best_model}"
+    on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)
     roles = column_roles(settings)
     prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
     return {

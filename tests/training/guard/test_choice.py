@@ -25,7 +25,7 @@ from opera.data import RetrievalData
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run
-from opera.training import train
+from opera.training import refit
 from opera.training.guard import choice, dev_corpus
 from opera.training.guard.choice import Weights, mix
 from opera.training_set.prepare import load_and_check
@@ -199,7 +199,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
 ) -> None:
     """Cut off before the second training, or after it; neither the trial nor the choice is made again."""
     settings = {**REFIT, "metric_for_best_model": "P@7"}
-    fit, fits = choice.fit, []
+    fit, fits = refit.fit, []
 
     def cut(*arguments: Any) -> Any:
         fits.append(arguments)
@@ -211,8 +211,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
         return done
 
     with monkeypatch.context() as patch:
-        for module in (train, choice):
-            patch.setattr(module, "fit", cut)
+        patch.setattr(refit, "fit", cut)
         with pytest.raises(KeyboardInterrupt):
             opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     chosen = Run.open(tmp_path / "cut").record.guard
@@ -221,7 +220,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
     def never(*arguments: Any) -> Any:
         raise AssertionError("chosen twice")
 
-    monkeypatch.setattr(choice.Guard, "_choose", never)
+    monkeypatch.setattr(choice.Guard, "choose", never)
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert guarded.record.guard is not None
     assert resumed.record.guard == guarded.record.guard
@@ -425,7 +424,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
 ) -> None:
     data = world(share=0)
     first = opera.adapt(data, model=popular_model, out=tmp_path / "first", refit=False, **POPULAR_RUN)
-    fit = choice.fit
+    fit = refit.fit
 
     def spoilt(session: Any, data: Any, run: Any, phase: str, *more: Any) -> Any:
         done = fit(session, data, run, phase, *more)
@@ -436,7 +435,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(choice, "fit", spoilt)
+        patch.setattr(refit, "fit", spoilt)
         run = opera.adapt(data, model=popular_model, out=tmp_path / "run", **POPULAR_RUN)
     guard = run.record.guard
     assert guard is not None

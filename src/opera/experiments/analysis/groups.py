@@ -33,6 +33,7 @@ from opera.runs.folder import (
     Run,
     run_in,
 )
+from opera.runs.names import column
 from opera.runs.reading import NUMBER, TEXT, broken, check_columns
 
 RECALL = "R@20"
@@ -182,7 +183,7 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
             raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
     queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
     measured = [n for n in queries.column_names if MEASURED.match(n)]
-    needed = dict.fromkeys([*measured, *(f"after {name}" for name in measures)], NUMBER)
+    needed = dict.fromkeys([*measured, *(column("after", name) for name in measures)], NUMBER)
     with_similarity = {"doc_id": TEXT, "similarity": NUMBER}
     in_pairs = with_similarity if "similarity" in pairs.column_names else {}
     for file, table, kinds in (

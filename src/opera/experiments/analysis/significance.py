@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp
 
 from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval
 from opera.experiments.analysis.groups import Group
+from opera.runs.names import column
 
 LEVEL = 0.05
 """Significance level of the corrected t-test."""
@@ -105,9 +106,9 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
     All are on the same data with the same steps. Groups that share fewer than two queries and seeds
     with the baseline are left out.
     """
-    column = f"after {measure}"
-    theirs = query_values(baseline, column)
-    return corrected_tests({g.method: differences(query_values(g, column), theirs) for g in groups})
+    after = column("after", measure)
+    theirs = query_values(baseline, after)
+    return corrected_tests({g.method: differences(query_values(g, after), theirs) for g in groups})
 
 
 def paired_tests_within(
@@ -121,7 +122,7 @@ def paired_tests_within(
     return corrected_tests(
         {
             group.method: differences(
-                *(query_values(group, f"{when} {measure}") for when in (later, earlier))
+                *(query_values(group, column(when, measure)) for when in (later, earlier))
             )
             for group in groups
         }

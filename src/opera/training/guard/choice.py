@@ -1,5 +1,5 @@
-"""The guard in a run: mixtures of the untrained and the fine-tuned weights measured on dev, λ
-chosen, trained again."""
+"""The guard in a run: λ is chosen by measuring mixtures of the untrained and the fine-tuned weights
+on dev."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.core.errors import TrainingError
-from opera.core.files import remove
 from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, seen_share
-from opera.runs.folder import TRIAL_FOLDER
-from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord, SecondTraining, ShareMean
 from opera.training.guard.dev_corpus import (
     DevCorpus,
@@ -40,7 +37,6 @@ from opera.training.guard.rule import (
     verdict_of,
 )
 from opera.training.session import Session, log_mean
-from opera.training.train import Fit, fit
 from opera.training_set.prepare import Prepared
 from opera.training_set.prepare_model import encoder_of
 
@@ -108,8 +104,8 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
 
 
 class Guard:
-    """Chooses how much of which training is handed over; made while the model holds its untrained
-    weights.
+    """Chooses how much of a training the final model takes; made while the model holds its
+    untrained weights.
 
     Attributes:
         untrained: the weights before training.
@@ -129,79 +125,33 @@ class Guard:
         session.kept = {} if all_ranked and not prepared.is_static else None
         self._dev = whole if all_ranked else None
 
-    def choose(self, first: Fit | None) -> tuple[Fit, GuardRecord]:
-        """Choose λ on dev, and train again on everything where the run says so; the model holds
-        what is returned.
-
-        What is handed over was measured on dev: the second training at its λ too, beside the first
-        (issue 23). Choice and comparison are written as soon as they are made; a resumed run goes
-        on from there.
-
-        Args:
-            first: the training on what dev leaves, whose weights the model holds; ``None`` where a
-                resumed run has settled on the second.
-        """
-        session, prepared, run = self.session, self.session.prepared, self.session.run
-        tuned, chosen = Weights.of(prepared.model.trained), session.record.guard
-        if chosen is None:
-            chosen = self._choose(tuned)
-            session.update(guard=chosen)
-        curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
-        what = (
-            "share %g chosen on dev: %s %s (choosing flatters them: the verdict measures each half "
-            "of dev at the share that the other half chose)"
-        )
-        log.info(what, chosen.share, chosen.measure, curve)
-        if chosen.refit:
-            self.untrained.put_into(prepared.model.trained)
-            what = "training again, with the dev split back in train"
-            second = fit(session, prepared.data.again, run, "train", what, first)
-            if chosen.second is None:
-                chosen = self._compare(tuned, chosen)
-                session.update(guard=chosen)
-            if chosen.refit:
-                if run.writes:
-                    drop_checkpoints(run.path / TRIAL_FOLDER)
-                return second, chosen
-            tuned.put_into(prepared.model.trained)
-            if run.writes:
-                remove(run.checkpoints)
-        assert first is not None, "nothing else is handed over"
-        if prepared.refits:
-            run.adopt(TRIAL_FOLDER)
-        session.update(**first.facts)
-        return first, chosen
-
-    def _choose(self, tuned: Weights) -> GuardRecord:
-        """Choose λ; all processes share the measuring, and the main one's choice counts."""
+    def choose(self, tuned: Weights) -> GuardRecord:
+        """Choose λ on dev; all processes share the measuring, and the main one's choice counts."""
         prepared = self.session.prepared
         what = "measuring mixtures of untrained and fine-tuned weights on dev"
         with self.session.phase("choose_share", what):
             dev = self._dev_corpus(tuned)
             documents = len(dev.data.corpus) if self._best else None
             for share in shares_to_try(prepared.is_static)[1:]:
-                self._values[share] = self._measured(tuned, share)
+                self.measured(tuned, share)
             tuned.put_into(prepared.model.trained)
             return from_main(decide(self._values, prepared, documents))
 
-    def _compare(self, tuned: Weights, chosen: GuardRecord) -> GuardRecord:
-        """Choose between the second training, which the model holds, and the first by dev at λ.
+    def compare(self, first: Weights, second: Weights, share: float) -> SecondTraining:
+        """Compare two trainings by dev at λ; the model holds the weights of the second.
 
         The second has seen the dev queries, so its values are too high: they only show a training
-        that went wrong. Where even they are below the first's by more than the standard error of
-        the difference, the first is handed over.
+        that went wrong. It is kept unless its mean is below the first's by more than the standard
+        error of the difference.
         """
-        model, share = self.session.prepared.model.trained, chosen.share
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
-            second = Weights.of(model)
-            self._dev_corpus(tuned)
-            trial = self._values.get(share)
-            trial = self._measured(tuned, share) if trial is None else trial
-            values = self._measured(second, share)
-            second.put_into(model)
+            self._dev_corpus(first)
+            trial = self.measured(first, share)
+            values = self._measure(second, share)
+            second.put_into(self.session.prepared.model.trained)
         difference = values - trial
         error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
-        compared = from_main(
+        return from_main(
             SecondTraining(
                 trial=float(trial.mean()),
                 second=float(values.mean()),
@@ -209,13 +159,6 @@ class Guard:
                 kept=bool(difference.mean() >= -error),
             )
         )
-        if not compared.kept:
-            log.info(
-                "the second training is behind the first on dev (%.4f beside %.4f): the first is "
-                "handed over",
-                *(compared.second, compared.trial),
-            )
-        return chosen.model_copy(update={"second": compared, "refit": compared.kept})
 
     def _dev_corpus(self, tuned: Weights) -> DevCorpus:
         """What dev queries are ranked among: all documents, or the best of the untrained and of the
@@ -234,9 +177,15 @@ class Guard:
             log.info("dev queries are ranked among %s documents", among)
         return self._dev
 
-    def _measured(self, tuned: Weights, share: float) -> Values:
-        """Put a mixture into the model and return the deciding measure of each dev query: float64
+    def measured(self, tuned: Weights, share: float) -> Values:
+        """Return the deciding measure of each dev query for the first training at λ: float64
         ``[n]``."""
+        if share not in self._values:
+            self._values[share] = self._measure(tuned, share)
+        return self._values[share]
+
+    def _measure(self, tuned: Weights, share: float) -> Values:
+        """Put a mixture into the model, and measure it on dev."""
         assert self._dev is not None, "made before anything is measured on it"
         prepared, model = self.session.prepared, self.session.prepared.model.trained
         mix(self.untrained, tuned, share).put_into(model)
