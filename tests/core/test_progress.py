@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.core import progress as module
-from opera.core.progress import ProgressLines, Whole, counted, duration, progress
+from opera.core.progress import Whole, counted, duration, progress
 from small_runs import SMALL
 
 
@@ -67,14 +67,26 @@ def test_bytes_and_unknown_totals(clock: list[float], lines: pytest.LogCaptureFi
     assert lines.messages == ["reading: 10.0 MB of 40.0 MB, 90 s left", "reading: 10,000,000 documents"]
 
 
-def test_a_terminal_shows_a_bar_and_hidden_ones_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(progress("x", 1, "steps"), ProgressLines)
-    hidden = progress("x", 1, "steps", hidden=True)
-    assert not isinstance(hidden, ProgressLines)
-    assert hidden.disable
+def test_a_terminal_shows_a_bar_and_hidden_ones_nothing(
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def count(hidden: bool) -> str:
+        with progress("x", 2, "steps", hidden=hidden) as bar:
+            clock[0] += 30
+            bar.update(1)
+            bar.refresh()
+        return capsys.readouterr().err
+
+    assert count(hidden=True) == ""
+    assert lines.messages == []
+    assert count(hidden=False) == ""
+    assert lines.messages == ["x: 1 of 2 steps, 30 s left"]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with progress("x", 1, "steps") as bar:
-        assert not isinstance(bar, ProgressLines)
+    assert "x:  50%" in count(hidden=False)
+    assert len(lines.messages) == 1
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (140, "2 min"), (11_000, "3.1 h")])

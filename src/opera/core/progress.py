@@ -10,9 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 log = logging.getLogger("opera")
 
@@ -77,111 +77,70 @@ class Whole:
         return total
 
 
-class _Paced:
-    """Tells the job at work what a bar counts."""
+class Bar(tqdm):  # type: ignore[misc]
+    """tqdm's bar, which goes when it is done.
 
-    def __init__(self, unit: str, done: int) -> None:
-        self._unit, self._told = unit, time.monotonic()
-        if done and Whole.current is not None:
-            Whole.current.count(unit, done)
+    If standard error is not a terminal, the log gets a line at most every :data:`SECONDS_BETWEEN`
+    seconds instead: ``training: 120 of 500 steps, loss 0.430, 2 min left``.
+    """
 
-    def count(self, number: int) -> str | None:
-        """Count, and return how much is left in all, where that is known."""
-        now, whole = time.monotonic(), Whole.current
-        seconds, self._told = now - self._told, now
-        if whole is None:
-            return None
-        whole.count(self._unit, number, seconds)
-        left = whole.seconds_left()
-        return None if left is None else f"{duration(left)} left in all"
+    last_line = -SECONDS_BETWEEN
+    """When any bar logged a line, or the wait for one began."""
 
-
-class _Bar(tqdm):  # type: ignore[misc]
-    """tqdm's bar, which goes when it is done and says how much is left in all."""
-
-    def __init__(self, *given: Any, unit: str, initial: int, **more: Any) -> None:
-        self._paced, self._values = _Paced(unit.strip(), initial), ""
-        super().__init__(*given, unit=unit, initial=initial, leave=False, **more)
+    def __init__(
+        self, doing: str, total: int | None, unit: str, hidden: bool, initial: int, rate: bool
+    ) -> None:
+        self._to_log, self._rate, self._values = not (hidden or sys.stderr.isatty()), rate, ""
+        self._counted, self._start = unit, time.monotonic()
+        self._told = self._start
+        if initial and Whole.current is not None:
+            Whole.current.count(unit, initial)
+        if not 0 <= self._start - Bar.last_line < SECONDS_BETWEEN:
+            Bar.last_line = self._start
+        scaled = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit}"}
+        super().__init__(
+            desc=doing, total=total, initial=initial, leave=False, disable=hidden, **scaled
+        )
 
     def update(self, n: float = 1) -> Any:
         """Count what was done."""
-        if not self.disable:
-            left = self._paced.count(int(n))
-            self.set_postfix_str(", ".join(filter(None, (self._values, left))), refresh=False)
-        return super().update(n)
+        now, whole = time.monotonic(), Whole.current
+        seconds, self._told = now - self._told, now
+        in_all = None
+        if whole is not None and not self.disable:
+            whole.count(self._counted, n, seconds)
+            left = whole.seconds_left()
+            in_all = None if left is None else f"{duration(left)} left in all"
+        if not self._to_log:
+            self.set_postfix_str(", ".join(filter(None, (self._values, in_all))), refresh=False)
+        result = super().update(n)
+        if self._to_log and n and now - Bar.last_line >= SECONDS_BETWEEN:
+            Bar.last_line = now
+            log.info("%s", self._line(now, in_all))
+        return result
 
     def show(self, values: Mapping[str, str]) -> None:
         """Set what the bar also says, such as the latest loss."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())
 
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Draw the bar, but not into a log."""
+        if not self._to_log:
+            super().display(msg, pos)
 
-class ProgressLines:
-    """Logs ``training: 120 of 500 steps, loss 0.430, 2 min left in all``, at most every
-    :data:`SECONDS_BETWEEN` seconds.
+    def _line(self, now: float, left: str | None) -> str:
+        """Say how far it is, for the log."""
+        done, seconds = self.n - self.initial, now - self._start
+        if left is None and self.total is not None:
+            left = f"{duration(seconds / done * max(0, self.total - self.n))} left"
+        of = "" if self.total is None else f" of {self._amount(self.total)}"
+        unit = "" if self._counted == "B" else f" {self._counted}"
+        pace = f"{done / seconds:,.0f} per second" if self._rate else ""
+        said = f"{self.desc}: {self._amount(self.n)}{of}{unit}"
+        return ", ".join(filter(None, (said, pace, self._values, left)))
 
-    It has the methods of the bar that OPERA uses, and is used where standard error is no terminal.
-
-    Attributes:
-        n: how many are done.
-    """
-
-    _last = -SECONDS_BETWEEN
-    """When a line was logged, or a wait for one began, by whichever."""
-
-    def __init__(
-        self, doing: str, total: int | None, unit: str, initial: int = 0, rate: bool = False
-    ) -> None:
-        self.doing, self.total, self.unit, self.n, self.rate = doing, total, unit, initial, rate
-        self._first, self._more = initial, ""
-        self._start, self._paced = time.monotonic(), _Paced(unit, initial)
-        if not 0 <= self._start - ProgressLines._last < SECONDS_BETWEEN:
-            ProgressLines._last = self._start
-
-    def update(self, count: int) -> None:
-        """Count what was done, and log a line if it is time for one."""
-        self.n += count
-        now, left = time.monotonic(), self._paced.count(count)
-        if count and now - ProgressLines._last >= SECONDS_BETWEEN:
-            ProgressLines._last = now
-            of = "" if self.total is None else f" of {self._amount(self.total)}"
-            unit = "" if self.unit == "B" else f" {self.unit}"
-            rate = (
-                f", {(self.n - self._first) / (now - self._start):,.0f} per second"
-                if self.rate
-                else ""
-            )
-            log.info(
-                "%s: %s%s%s%s%s%s",
-                self.doing,
-                self._amount(self.n),
-                of,
-                unit,
-                rate,
-                self._more,
-                self._left(now) if left is None else f", {left}",
-            )
-
-    def show(self, values: Mapping[str, str]) -> None:
-        """Set what every line also says, such as the latest loss."""
-        self._more = "".join(f", {name} {value}" for name, value in values.items())
-
-    def close(self) -> None:
-        """Do nothing; a bar is removed here."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _amount(self, count: int) -> str:
-        return f"{count / 1e6:,.1f} MB" if self.unit == "B" else f"{count:,}"
-
-    def _left(self, now: float) -> str:
-        done = self.n - self._first
-        if self.total is None or done <= 0:
-            return ""
-        return f", {duration((now - self._start) / done * max(0, self.total - self.n))} left"
+    def _amount(self, count: float) -> str:
+        return f"{count / 1e6:,.1f} MB" if self._counted == "B" else f"{count:,.0f}"
 
 
 def progress(
@@ -192,22 +151,18 @@ def progress(
     hidden: bool = False,
     initial: int = 0,
     rate: bool = False,
-) -> Any:
-    """Return a progress bar, or :class:`ProgressLines` where standard error is no terminal; close
-    it at the end.
+) -> Bar:
+    """Return a progress bar; close it at the end.
 
     Args:
         doing: what is done, such as ``encoding documents``.
-        total: how many there are; ``None`` where nobody knows.
+        total: how many there are; ``None`` if nobody knows.
         unit: what is counted, in the plural; ``B`` for bytes.
         hidden: show nothing, as in all processes but one.
         initial: how many were done before.
         rate: whether lines say how many are done per second, as a bar does.
     """
-    if not hidden and not sys.stderr.isatty():
-        return ProgressLines(doing, total, unit, initial, rate)
-    scaled = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit}"}
-    return _Bar(total=total, desc=doing, initial=initial, disable=hidden, **scaled)
+    return Bar(doing, total, unit, hidden, initial, rate)
 
 
 def counted(
