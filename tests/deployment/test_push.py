@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
-from huggingface_hub.utils import get_session
+from huggingface_hub.utils import filter_repo_objects, get_session
 
 import opera
 from commands import Opera
@@ -37,10 +37,15 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     got: Sent = {}
     monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: got.update(name=name, **options) or name)
 
-    def commit(self: HfApi, name: str, operations: list[Any], **options: Any) -> None:
-        got["files"] = {each.path_in_repo: each.path_or_fileobj for each in operations}
+    def upload_folder(self: HfApi, folder_path: Path, allow_patterns: list[str], **options: Any) -> None:
+        names = [str(path.relative_to(folder_path)) for path in folder_path.rglob("*") if path.is_file()]
+        got["files"] = dict.fromkeys(filter_repo_objects(names, allow_patterns=allow_patterns))
 
-    monkeypatch.setattr(HfApi, "create_commit", commit)
+    def upload_file(self: HfApi, path_or_fileobj: bytes, path_in_repo: str, **options: Any) -> None:
+        got["files"][path_in_repo] = path_or_fileobj
+
+    monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
+    monkeypatch.setattr(HfApi, "upload_file", upload_file)
     return got
 
 
@@ -108,13 +113,13 @@ def test_a_public_repository_is_asked_for(run: Run, sent: Sent, run_opera: Opera
         (
             LocalTokenNotFoundError("x"),
             SettingError,
-            "no token was found; log in",
+            "no token was found; log in with 'hf auth login'",
         ),
         (refusal(401), SettingError, r"the hub refuses this token \(401\)"),
         (refusal(403), SettingError, r"the hub refuses this token \(403\)"),
-        (refusal(500), StorageError, "cannot be written on the hub"),
-        (OfflineModeIsEnabled("offline\nmode"), StorageError, "the hub cannot be reached: offline$"),
-        (HTTP.ConnectError("no route"), StorageError, "the hub cannot be reached: no route"),
+        (refusal(500), StorageError, "cannot be uploaded to the hub"),
+        (OfflineModeIsEnabled("offline\nmode"), StorageError, "cannot be uploaded to the hub: offline$"),
+        (HTTP.ConnectError("no route"), StorageError, "cannot be uploaded to the hub: no route"),
     ],
 )
 def test_a_failure_is_one_line(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+from huggingface_hub import HfApi, ModelCard
+from huggingface_hub.errors import LocalTokenNotFoundError
 
 from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
@@ -27,8 +28,6 @@ log = logging.getLogger("opera")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """A code of ISO 639, with a script or a region after it."""
 REFUSED = (401, 403)
-TRANSPORTS = ("httpx", "httpx2", "requests")
-"""Libraries by which versions of huggingface_hub connect."""
 EXAMPLE_FOLDER = "path/to/this/folder"
 """What the card of a run calls its own folder."""
 
@@ -36,8 +35,7 @@ EXAMPLE_FOLDER = "path/to/this/folder"
 def push(
     model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()
 ) -> str:
-    """Upload a model to the Hugging Face Hub, in one commit; a repository that is not there is
-    made.
+    """Upload a model to the Hugging Face Hub; a repository that does not exist is created.
 
     The token is the one of ``hf auth login``, or of ``HF_TOKEN``.
 
@@ -64,44 +62,38 @@ def push(
         raise ModelError(f"{folder}: must be a folder to push, such as a run's")
     files = _files_to_push(folder)
     _refuse_local_base(files)
-    operations = [
-        CommitOperationAdd(str(path.relative_to(folder)), path)
-        for path in files
-        if path != folder / CARD_FILE
-    ]
-    if folder / CARD_FILE in files:
-        operations.append(
-            CommitOperationAdd(CARD_FILE, _card(folder / CARD_FILE, repository, languages))
-        )
+    card = folder / CARD_FILE
+    described = _card(card, repository, languages) if card in files else None
+    names = [str(path.relative_to(folder)) for path in files if path != card]
     size = sum(path.stat().st_size for path in files) / 1e6
-    log.info("uploading %d files, %.1f MB, to %s", len(operations), size, repository)
-    api = HfApi(library_name="opera")
+    log.info("uploading %d files, %.1f MB, to %s", len(files), size, repository)
+    api, what = HfApi(library_name="opera"), "A model adapted with OPERA"
     try:
         made = api.create_repo(repository, private=private, exist_ok=True)
-        api.create_commit(repository, operations, commit_message="A model adapted with OPERA")
-    except LocalTokenNotFoundError:
-        raise SettingError(
-            f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN"
-        ) from None
-    except HFValidationError as error:
-        raise SettingError(f"{repository}: {first_line(error)}") from None
-    except HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", None)
-        if status in REFUSED:
+        api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            allow_patterns=[escape(name) for name in names],
+            commit_message=what,
+        )
+        if described is not None:
+            api.upload_file(
+                path_or_fileobj=described,
+                path_in_repo=CARD_FILE,
+                repo_id=repository,
+                commit_message=f"{what}: its card",
+            )
+    except Exception as error:  # the hub's library raises errors of several others
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(error, LocalTokenNotFoundError) or status in REFUSED:
+            reason = f"the hub refuses this token ({status})" if status else "no token was found"
             raise SettingError(
-                f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' "
-                "as someone who may "
-                "write there, or set HF_TOKEN"
-            ) from None
+                f"{repository}: {reason}; log in with 'hf auth login' as someone who may write "
+                "there, or set HF_TOKEN"
+            ) from error
         raise StorageError(
-            f"{repository}: cannot be written on the hub: {first_line(error)}"
-        ) from None
-    except Exception as error:
-        if not _is_of_the_network(error):
-            raise
-        raise StorageError(
-            f"{repository}: the hub cannot be reached: {first_line(error)}"
-        ) from None
+            f"{repository}: cannot be uploaded to the hub: {first_line(error)}"
+        ) from error
     return str(made)
 
 
@@ -161,13 +153,6 @@ def _refuse_local_base(files: Sequence[Path]) -> None:
                 "else has; train with "
                 "merge=true, or from a model of the hub"
             )
-
-
-def _is_of_the_network(error: Exception) -> bool:
-    """Whether a connection failed: the hub's library has changed the one it connects with twice."""
-    return (
-        isinstance(error, ConnectionError) or type(error).__module__.partition(".")[0] in TRANSPORTS
-    )
 
 
 def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
