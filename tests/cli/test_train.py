@@ -91,7 +91,7 @@ def test_require_gain_and_the_verdict_first(
 ) -> None:
     from opera.training.guard import choice
 
-    monkeypatch.setattr("opera.runs.guard_words.LEAST_QUERIES", 10)
+    monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
     for verdict, status in (("better", 0), ("kept", 3)):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, found=verdict: found)
         words = ["train", beir, "--model", static_model, "--out", verdict, *QUICK, "--require-gain"]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 
 import opera
-from opera.cli.options import collect_values
-from opera.config.recipe import make_recipe
+from opera.config.recipe import make_recipe, recipe
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import Run
 from opera.training.model_card import hub_id, metadata, repeat_command
@@ -58,17 +56,16 @@ def test_it_holds_no_place_of_this_machine(run: Run) -> None:
     assert run.path.parent.name not in text
 
 
-def test_its_command_asks_for_the_same_settings(run: Run) -> None:
+def test_its_recipe_asks_for_the_same_settings(run: Run) -> None:
     words = shlex.split(repeat_command(run.record).replace("\\\n", ""))
-    assert words[:5] == ["opera", "train", "my words", "--model", Path(run.record.model.source).name]
-    assert words[-2:] == ["--out", "run"]
-    given = [value for option, value in pairwise(words) if option == "--set"]
-    recipe = make_recipe(collect_values(None, given, {"method": words[words.index("--method") + 1]})).flat()
+    model = Path(run.record.model.source).name
+    assert words == ["opera", "train", "my words", "--model", model, "--config", "recipe.yaml", "--out", "run"]
+    again = make_recipe(recipe(run.model_path / "recipe.yaml")).flat()
     identity = run.record.identity
-    assert {name: identity[name] for name in recipe if name in identity} == {
-        name: value for name, value in recipe.items() if name in identity
+    assert {name: again[name] for name in identity if name in again} == {
+        name: value for name, value in identity.items() if name in again
     }
-    assert {"k=0.75", "max_steps=8"} <= set(given)
+    assert again["k"] == 0.75
 
 
 @pytest.mark.parametrize(

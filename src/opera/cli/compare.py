@@ -251,7 +251,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     from opera.experiments.analysis import PRIMARY, UNTRAINED, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
-    from opera.runs.guard_words import dev_sentence
+    from opera.runs.verdict import dev_sentence
 
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")

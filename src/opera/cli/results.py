@@ -25,7 +25,7 @@ def print_before_after(screen: Screen, run: Run) -> None:
     """
     from opera.retrieval.measures import DEFAULT_MEASURES
     from opera.runs.changes import changes_on_test
-    from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
+    from opera.runs.verdict import dev_sentence, share_sentence, verdict_sentence, warnings_of
 
     measures, per_query, guard = run.measures, run.per_query(), run.record.guard
     names = list(DEFAULT_MEASURES)

@@ -168,8 +168,8 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
-    from opera.runs.guard_words import gained
     from opera.runs.housekeeping import check_reads_survive
+    from opera.runs.verdict import gained
     from opera.training.adapt import adapt, foresee
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
@@ -257,7 +257,7 @@ def _print_run(screen: Screen, run: Run) -> None:
 
 def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.changes import changes_on_test
-    from opera.runs.guard_words import verdict_words
+    from opera.runs.verdict import verdict_words
 
     guard, false, measures = run.record.guard, run.record.false_pairs, run.measures
     changes = changes_on_test(run.per_query(), measures["after"])

@@ -41,9 +41,9 @@ from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
-from opera.runs.guard_words import verdict_words
 from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
+from opera.runs.verdict import verdict_words
 
 log = logging.getLogger("opera")
 
@@ -56,7 +56,7 @@ TRACE_FILE = "trace.parquet"
 DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
 MODEL_FOLDER = "model"
-CARD_FILE = "README.md"
+CARD_FILE, RECIPE_FILE = "README.md", "recipe.yaml"
 ADAPTER_FILE = "adapter.npz"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
@@ -84,7 +84,7 @@ RUN_NAMES = (
 MODEL_FILES = (
     *("*.safetensors", "*.safetensors.index.json", "*modules.json", "*config*.json"),
     *("*tokenizer.json", "*_map.json", "*tokens.json", "*vocab*", "*merges.txt", "*.model"),
-    *("*.jinja", f"*{CARD_FILE}", ADAPTER_FILE, "adapter.py"),
+    *("*.jinja", f"*{CARD_FILE}", RECIPE_FILE, ADAPTER_FILE, "adapter.py"),
     *("*.onnx", "*.onnx.data", "*export.json"),
 )
 """Files of models: what ``--overwrite`` replaces in a model's folder, and what ``opera push``

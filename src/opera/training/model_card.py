@@ -1,6 +1,6 @@
-"""The README.md in a trained model's folder: the card that the Hugging Face Hub shows.
+"""The README.md in a trained model's folder, which the Hugging Face Hub shows, and its recipe.
 
-Its header leaves out what is not known, and its command names files without their folders.
+Both name files without their folders.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
+from ruamel.yaml import YAML
 
 from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
@@ -22,18 +23,15 @@ from opera.data.tables.files import TableSource
 from opera.retrieval.locate import MINILM
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
-from opera.runs.folder import CARD_FILE
-from opera.runs.guard_words import share_sentence, verdict_sentence
+from opera.runs.folder import CARD_FILE, RECIPE_FILE
 from opera.runs.names import hub_key
 from opera.runs.record import RunRecord, mean_of_sets
+from opera.runs.verdict import share_sentence, verdict_sentence
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 HUB_NAMES = {MINILM: "sentence-transformers/all-MiniLM-L6-v2"}
 """Models that have another name on the hub."""
-PLAIN = re.compile(r"(?!(true|false|null|auto)$)[A-Za-z_][\w.+-]*", re.IGNORECASE)
-"""Texts that YAML reads as themselves."""
-
 MODEL_CARD = """---
 {metadata}
 ---
@@ -67,8 +65,7 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 {command}
 ```
 
-Files and folders stand by their names; put your own paths. {versions}.
-All settings, with the automatic ones filled in, are in the run's `run.json`.
+`recipe.yaml` is in this folder. Replace the names of files and folders by your paths. {versions}.
 """
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
@@ -113,7 +110,7 @@ Measured = Mapping[str, Mapping[str, float]]
 def write_model_card(
     folder: Path, record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> None:
-    """Write the README.md of a run's model.
+    """Write the README.md of a run's model, and the recipe that it names.
 
     Args:
         folder: the model's folder.
@@ -154,6 +151,7 @@ def write_model_card(
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
     replace_file(folder / CARD_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_recipe(folder, record)
 
 
 def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
@@ -200,28 +198,39 @@ def is_place(text: str) -> bool:
 
 
 def repeat_command(record: RunRecord) -> str:
-    """Return the ``opera train`` command of a run, one option per line; defaults are left out, data
-    in memory are ``DATA``."""
-    given, words = record.identity, ["opera train"]
-    for number, source in enumerate(_sources(record)):
-        data = "DATA" if source.startswith(MEMORY) else _short(source)
-        quoted = shlex.quote(data)
-        if source.startswith(TABLES):
-            tables = TableSource.parse(source)
-            alone = shlex.quote(str(tables.without_folders()))
-            quoted = alone if number else shlex.join(tables.options())
-        words.append(f"--also {quoted}" if number else quoted)
-    words[:2] = [" ".join(words[:2])]
-    words.append(f"--model {shlex.quote(_short(record.model.source))}")
-    words.append(f"--method {shlex.quote(str(given['method']))}")
-    for name, default in make_recipe({"method": given["method"]}).flat().items():
-        if name != "method" and given.get(name, default) != default:
-            value = given[name]
-            text = _short(value) if isinstance(value, str) and os.sep in value else value
-            plain = isinstance(text, str) and PLAIN.fullmatch(text)
-            written = text if plain else json.dumps(text, ensure_ascii=False)
-            words.append(f"--set {shlex.quote(f'{name}={written}')}")
-    return " \\\n  ".join([*words, "--out run"])
+    """Return the ``opera train`` command that repeats a run; data in memory are ``DATA``."""
+    first, *others = _sources(record)
+    if first.startswith(TABLES):
+        data = shlex.join(TableSource.parse(first).options())
+    else:
+        data = "DATA" if first.startswith(MEMORY) else shlex.quote(_short(first))
+    also = [
+        str(TableSource.parse(source).without_folders())
+        if source.startswith(TABLES)
+        else _short(source)
+        for source in others
+    ]
+    words = [
+        f"opera train {data}",
+        *(f"--also {shlex.quote(source)}" for source in also),
+        f"--model {shlex.quote(_short(record.model.source))}",
+        f"--config {RECIPE_FILE}",
+        "--out run",
+    ]
+    return " \\\n  ".join(words)
+
+
+def write_recipe(folder: Path, record: RunRecord) -> None:
+    """Write the settings that are not at their defaults as a recipe."""
+    method = record.identity["method"]
+    values = {"method": method}
+    for name, default in make_recipe({"method": method}).flat().items():
+        value = record.identity.get(name, default)
+        if value != default:
+            values[name] = _short(value) if isinstance(value, str) and os.sep in value else value
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False
+    replace_file(folder / RECIPE_FILE, lambda temporary: yaml.dump(values, temporary))
 
 
 def _short(source: str) -> str:

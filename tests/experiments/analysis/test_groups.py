@@ -16,8 +16,8 @@ from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, analyse_runs, short_name
 from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
-from opera.runs.guard_words import dev_sentence
 from opera.runs.record import GridRecord
+from opera.runs.verdict import dev_sentence
 
 
 def change_record(path: Path, **changes: Any) -> None:
@@ -227,7 +227,7 @@ class TestGuard:
         newer, few = guard.warnings
         assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
         assert "40 dev queries are few" in few
-        assert "had seen 80% of dev's documents, so dev" in dev_sentence(guard.typical)
+        assert "Training pairs name 80% of dev's documents" in dev_sentence(guard.typical)
 
     def test_tests_are_corrected_over_the_guarded_methods(self, folder: RunsFolder) -> None:
         for method, mean in (("ft", 0.4), ("dp", 0.45)):

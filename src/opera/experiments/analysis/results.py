@@ -26,8 +26,8 @@ from opera.experiments.analysis.groups import (
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import Run
-from opera.runs.guard_words import verdict_sentence, warnings_of
 from opera.runs.record import GuardRecord, grid_in
+from opera.runs.verdict import verdict_sentence, warnings_of
 
 TESTED = (PRIMARY, RECALL)
 UNTRAINED = "untrained"

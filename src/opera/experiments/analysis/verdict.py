@@ -9,7 +9,7 @@ from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
-from opera.runs.guard_words import mixture
+from opera.runs.verdict import mixture
 
 MAX_LISTED = 4
 """Above this number methods are counted, not named."""
@@ -109,8 +109,10 @@ def _guard(table: ResultsTable) -> list[str]:
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
         of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
         found = f"verdicts of {len(shares)} runs on dev: {of_all}"
-    made = mixture(low) if low == high else f"from {100 * low:g}% to {100 * high:g}% fine-tuned"
-    bullet = f"Guard: {found}; handed over: {made}"
+    made = mixture(low)
+    if low < high:
+        made = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"
+    bullet = f"Guard: {found}; final model: {made}"
     tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
         bullet += f"; against the fine-tuned model: {_summary(tests)}"

@@ -31,7 +31,7 @@ from opera.experiments.report.charts import (
 )
 from opera.experiments.report.tables import ranks_table, tables_of
 from opera.runs.folder import REPORT_FILE, is_report
-from opera.runs.guard_words import dev_sentence
+from opera.runs.verdict import dev_sentence
 
 MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""

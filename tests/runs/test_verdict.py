@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grids import guard_record
-from opera.runs.guard_words import dev_sentence, gained, share_sentence, verdict_sentence, warnings_of
 from opera.runs.record import GuardedMeasure, GuardRecord, SecondTraining
+from opera.runs.verdict import dev_sentence, gained, share_sentence, verdict_sentence, warnings_of
 
 
 def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:
@@ -61,10 +61,9 @@ def test_of_few_queries_no_interval_is_printed() -> None:
 @pytest.mark.parametrize(
     ("share", "words"),
     [
-        (0, "is the untrained one (share 0)."),
-        (1, "is the fine-tuned one (share 1)."),
-        (0.25, "is a quarter fine-tuned, three quarters as it came (share 0.25), which is safer on new documents."),
-        (0.3, "is 30.0% fine-tuned, 70.0% as it came (share 0.3), which"),
+        (0, "is the base model (λ = 0)."),
+        (1, "is the fine-tuned model (λ = 1)."),
+        (0.25, "is 25% fine-tuned and 75% base weights (λ = 0.25)."),
     ],
 )
 def test_the_share(share: float, words: str) -> None:
@@ -73,33 +72,26 @@ def test_the_share(share: float, words: str) -> None:
 
 def test_the_dev_split_and_what_was_read_of_test() -> None:
     assert dev_sentence(record()) == (
-        "The share was chosen on 120 dev queries (drawn from train), for queries about documents as new as those of "
-        "test (--future like-test, assumed). The models measured had seen 50% of dev's documents, so dev shows what to "
-        "expect where as many are known; train has 45% of test's, which is all that was read of test."
+        "λ was chosen on 120 dev queries (drawn from train) for --future like-test, assumed. Training pairs name 50% "
+        "of dev's documents and 45% of test's."
     )
     blind = record(dev_given=True, dev_documents=10_000, future="same-documents", future_given=True, test_seen=None)
     assert dev_sentence(blind) == (
-        "The share was chosen on 120 dev queries (given with the data; ranked among 10,000 documents), for queries "
-        "about the documents of the training pairs (--future same-documents). The models measured had seen 50% of "
-        "dev's documents, so dev shows what to expect where as many are known; nothing was read of test."
+        "λ was chosen on 120 dev queries (given with the data; ranked among 10,000 documents) for --future "
+        "same-documents. Training pairs name 50% of dev's documents."
     )
-    assert "what to expect of new documents;" in dev_sentence(record(dev_seen=0.0))
-    assert "what to expect of known documents;" in dev_sentence(record(dev_seen=1.0))
 
 
 def test_which_of_two_trainings_is_handed_over() -> None:
-    second = SecondTraining(trial=0.5, second=0.7, error=0.01, kept=True)
-    assert "has seen all of dev's documents (0.700 on dev, which it knows; the first 0.500)." in dev_sentence(
-        record(second=second)
-    )
-    behind = record(second=SecondTraining(trial=0.5, second=0.3, error=0.01, kept=False), refit=False)
-    assert "fell behind (0.300 on dev, which it knows; the first 0.500), so the first" in dev_sentence(behind)
+    for kept, training in ((True, "a second training on train and dev ("), (False, "the first training, because")):
+        second = SecondTraining(trial=0.5, second=0.7, error=0.01, kept=kept)
+        assert f"The final model comes from {training}" in dev_sentence(record(second=second))
 
 
 def test_two_kinds_of_queries() -> None:
     part = {"queries": 60, "before": 0.3, "fine_tuned": 0.4, "after": 0.35}
     both = record(future="both", test_seen=None, dev_parts={"same documents": part, "new documents": part})
-    expected = "Of the dev queries: +5.0 points on 60 about same documents, +5.0 points on 60 about new documents."
+    expected = "+5.0 points (60 about same documents), +5.0 points (60 about new documents)."
     assert expected in dev_sentence(both)
     assert warnings_of(both) == []
     (one,) = warnings_of(record(future="both", test_seen=None, dev_parts={"new documents": part}))
