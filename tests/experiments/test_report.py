@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,21 +21,7 @@ from grids import RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Chart,
-    Line,
-    drawn_by_similarity,
-    forest_plots,
-    nice_ticks,
-    sampling_charts,
-    steps_charts,
-)
+from opera.experiments.report.charts import drawn_by_similarity, forest_plots, sampling_charts, steps_charts
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.runs.folder import RunWriter
@@ -103,19 +89,14 @@ class TestCharts:
         (ratio,) = drawn_by_similarity(folder.groups()).values()
         assert ratio[0] == pytest.approx([1, 1, 1, 1])
         assert ratio[2] == pytest.approx([0, 1, 2, 0])
-        start, halfway, end = sampling_charts(folder.groups())
-        assert start.lines[0].y == pytest.approx([1, 1, 1, 1])
-        assert halfway.lines[0].y == end.lines[0].y
-        assert (end.lines[0].x, end.lines[0].y) == ([12.5, 37.5, 62.5, 87.5], ratio[2].tolist())
+        assert len(sampling_charts(folder.groups())) == 3
 
     def test_quality_has_a_point_per_number_of_steps(self, grid: Path) -> None:
         comparison = analyse_runs(grid)
         (final,) = comparison.final_tables()
         ndcg, recall = steps_charts(comparison.groups, final.untrained)
-        assert (ndcg.y_label, recall.y_label) == ("nDCG@10", "R@20")
-        assert [line.method for line in ndcg.lines] == ["ft", "sp", "dp"]
-        assert (ndcg.lines[2].x, ndcg.untrained) == ([4, 16], pytest.approx(0.3))
-        assert (ndcg.lines[2].y[1], ndcg.lines[2].spread[1]) == pytest.approx((0.5, np.std([0.49, 0.51], ddof=1)))
+        assert all(name in ndcg.svg for name in (">nDCG@10<", ">4<", ">16<", ">untrained<"))
+        assert ">R@20<" in recall.svg
         assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
 
     def test_with_one_length_of_training_each_method_has_its_interval(self, folder: RunsFolder) -> None:
@@ -124,54 +105,20 @@ class TestCharts:
         comparison = analyse_runs(folder.home)
         (table,) = comparison.tables
         quality, difference = forest_plots(table, "ft")
-        assert [(row.method, row.shown) for row in quality.rows] == [
-            ("untrained", "0.300"), ("ft", "0.400"), ("dp", "0.500"),
-        ]  # fmt: skip
-        assert (quality.reference, quality.rows[0].interval) == (pytest.approx(0.3), ())
-        gains = [row.gain for row in table.rows]
-        for row, gain in zip(quality.rows[1:], gains, strict=True):
-            assert gain is not None
-            assert row.interval == pytest.approx((0.3 + gain.low, 0.3 + gain.high))
-        test = table.rows[1].tests["nDCG@10"]
-        assert [(row.method, row.shown) for row in difference.rows] == [("ft", "0"), ("dp", "+10.0")]
-        assert difference.rows[1].interval == pytest.approx((100 * test.low, 100 * test.high))
-        assert difference.reference == 0
-        for plot in (quality, difference):
-            ends = [place for row in plot.rows for place in (row.value, *row.interval)]
-            assert plot.left <= plot.x_of(min(ends)) < plot.x_of(max(ends)) <= plot.right
+        assert all(name in quality.svg for name in ("untrained   0.300", "ft   0.400", "dp   0.500"))
+        assert all(name in difference.svg for name in ("ft   0", "dp   +10.0", "points of nDCG@10"))
         (alone,) = forest_plots(table, None)
         head = render(comparison).split("<nav>")[0]
         assert html.escape(quality.caption) in head
         assert alone.caption == quality.caption
 
-    def test_places_lie_within_the_margins_and_steps_are_equally_far(self) -> None:
-        line = Line("dp", [100, 200, 800], [0.3, 0.34, 0.33], [0.01, 0, 0])
-        chart = Chart("", "steps", "nDCG@10", [line], untrained=0.2)
-        assert [chart.x_of(x) for x in (100, 800)] == [LEFT, WIDTH - RIGHT]
-        assert chart.x_of(200) - LEFT == pytest.approx((WIDTH - RIGHT - LEFT) / 2, abs=0.1)
-        assert TOP <= chart.y_of(0.34) < chart.y_of(0.33) < chart.y_of(0.29) < chart.y_of(0.2) <= HEIGHT - BOTTOM
-        lines = [Line(label, [0], [1]) for label in ("sp:k=0.5", "dp", "sp:k=0.25")]
-        assert len({Chart("", "", "", lines).dash(line) for line in lines[::2]}) == 2
-
-    @pytest.mark.parametrize("values", [(0.3, 0.34), (0.5, 0.5), (0, 1), (0.0421, 0.0433, 0.0502)])
-    def test_ticks_are_round_and_enclose_the_values(self, values: tuple[float, ...]) -> None:
-        ticks = nice_ticks(values)
-        assert ticks[0] <= min(values) <= max(values) <= ticks[-1]
-        assert 2 <= len(ticks) <= 7
-        assert {round(high - low, 9) for low, high in pairwise(ticks)} <= {0.001, 0.005, 0.01, 0.5, 0.002}
-
     def test_every_chart_of_the_page_is_a_whole_svg(self, page: str) -> None:
         drawn = re.findall(r"<svg.*?</svg>", page, re.S)
-        charts = list(map(ElementTree.fromstring, drawn))
-        assert len(charts) == 5
-        saved = [ElementTree.fromstring(unquote(text)) for text in re.findall(rf'href="{re.escape(SAVED)}(.*?)"', page)]
-        for one, other in zip(saved, charts, strict=True):
-            assert [text.text for text in one.findall(".//{*}text")] == [text.text for text in other.iter("text")]
-        for svg in charts:
-            assert len(list(svg.iter("g"))) == 3 + 3, "lines and legend"
-            points = " ".join(line.get("points", "").strip() for line in svg.iter("polyline"))
-            places = [float(value) for value in re.split("[ ,]+", points)]
-            assert 0 <= min(places) <= max(places) <= WIDTH
+        assert len(drawn) == 5
+        for svg in drawn:
+            assert {"ft", "sp", "dp"} <= {text.text for text in ElementTree.fromstring(svg).iter() if text.text}
+        saved = [unquote(text) for text in re.findall(rf'href="{re.escape(SAVED)}(.*?)"', page)]
+        assert [text.strip() for text in saved] == drawn
 
 
 class TestTables:

@@ -1,13 +1,15 @@
-"""The report's pictures: a forest plot, and lines, each a static SVG that the template draws."""
+"""The report's pictures, each an SVG by matplotlib: the same runs give the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from opera.core.intervals import points
@@ -21,6 +23,9 @@ from opera.experiments.analysis import (
     ResultsTable,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 COLOURS = {
     "ft": "#7d8590",
     "rp": "#b07a4a",
@@ -32,15 +37,28 @@ COLOURS = {
     "denoise": "#7a5fd0",
 }
 """By method; they can be told apart on white and on black."""
-DASHES = ("none", "7 3", "2 3", "9 3 2 3")
-WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 14, 44
-"""Margins of lines."""
-ROW, LETTER, LONGEST = 26, 7.5, 32
-"""Of a forest plot: the height of a row, the width of a letter, and how many a label has."""
-LEGEND = 18
-"""The height of two labels of a legend, side by side."""
-MAX_TICKS = 6
+DASHES = ("-", "--", ":", "-.")
+INK, LINES = "#7b838e", "#8a919b55"
+"""Colours of text and of the grid, on white and on black."""
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "opera",
+    "text.parse_math": False,  # labels come from runs
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.edgecolor": LINES,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINES,
+    "legend.frameon": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
+}
+WIDTH, HEIGHT, ROW, LONGEST = 6.4, 3.6, 0.34, 32
+"""Inches: of a picture, and of a row of a forest plot or legend. The most letters of a label."""
+MAX_TICKS, MAX_POINTS = 6, 20
+"""With more values of x, ticks are round numbers, and points are not marked."""
 BANDS = 20
 """Number of bands by similarity, with equally many pairs each."""
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
@@ -49,81 +67,16 @@ WINDOW = 0.2
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A row of a forest plot.
-
-    Attributes:
-        method: its label, or ``untrained``.
-        value: where its point lies.
-        interval: the ends of its line; empty where there is none.
-        shown: the value as text.
-    """
-
-    method: str
-    value: float
-    interval: tuple[float, ...]
-    shown: str
-
-    @property
-    def label(self) -> str:
-        """The method as it is shown."""
-        return shortened(self.method, LONGEST)
-
-
-@dataclass(frozen=True)
-class Forest:
-    """A forest plot: a row per method with its interval.
-
-    Attributes:
-        caption: what it shows.
-        x_label: what x is.
-        rows: from the top.
-        reference: the value that intervals are compared with, a line down.
-    """
+class Picture:
+    """A picture: its caption and its SVG."""
 
     caption: str
-    x_label: str
-    rows: Sequence[Estimate]
-    reference: float
-
-    width, top, right = WIDTH, 8, WIDTH - 52
-
-    @property
-    def left(self) -> int:
-        """Where the axis begins, right of the labels."""
-        return round(24 + LETTER * max(len(row.label) for row in self.rows))
-
-    @property
-    def bottom(self) -> int:
-        """Where the rows end."""
-        return self.top + ROW * len(self.rows)
-
-    @property
-    def height(self) -> int:
-        """The rows', the ticks' and the label's."""
-        return self.bottom + BOTTOM
-
-    @cached_property
-    def x_ticks(self) -> list[float]:
-        """Round numbers around all values and intervals."""
-        ends = [end for row in self.rows for end in (row.value, *row.interval)]
-        return nice_ticks([self.reference, *ends])
-
-    def x_of(self, value: float) -> float:
-        """The place of a value."""
-        return _place(value, self.x_ticks, self.left, self.right)
+    svg: Markup
 
 
 @dataclass(frozen=True)
 class Line:
-    """A method's line.
-
-    Attributes:
-        method: its label.
-        x: ascending.
-        y: a value for each x.
-        spread: ± at each point, or empty.
-    """
+    """A method's line: its label, values of y by x, and ± at each point if there is any."""
 
     method: str
     x: Sequence[float]
@@ -132,75 +85,80 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart, with the places of its values in the SVG.
+class Estimate:
+    """A row of a forest plot: a value, the ends of its interval if it has one, and its text."""
 
-    Attributes:
-        caption: what it shows.
-        x_label: what x is.
-        y_label: what y is.
-        lines: one per method.
-        untrained: the untrained model's y, a line across.
-    """
+    method: str
+    value: float
+    interval: tuple[float, ...]
+    shown: str
 
-    caption: str
-    x_label: str
-    y_label: str
-    lines: Sequence[Line]
-    untrained: float | None = None
 
-    width, left, right, bottom = WIDTH, LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM
+def _picture(caption: str, height: float, draw: Callable[[Axes], None]) -> Picture:
+    from matplotlib import rc_context, rcdefaults
+    from matplotlib.figure import Figure
 
-    @property
-    def height(self) -> int:
-        """The lines' and the legend's."""
-        return HEIGHT + LEGEND * ((len(self.lines) + 1) // 2)
+    with rc_context():
+        rcdefaults()  # no settings of the user or of the current folder
+        with rc_context(STYLE):
+            figure, text = Figure((WIDTH, height), layout="constrained"), StringIO()
+            draw(axes := figure.add_subplot())
+            for artist in axes.findobj():
+                artist.set_clip_on(False)  # so no picture refers to anything by url()
+            figure.savefig(text, format="svg", metadata={"Date": None})
+    svg = text.getvalue()
+    return Picture(caption, Markup(svg[svg.index("<svg") :]))
 
-    @cached_property
-    def legend(self) -> list[tuple[Line, str, int, int]]:
-        """Each line with its label and the place of that, two side by side."""
-        return [
-            (
-                line,
-                shortened(line.method, LONGEST),
-                LEFT + (WIDTH - LEFT) // 2 * (number % 2),
-                HEIGHT + LEGEND * (number // 2) + LEGEND // 2,
+
+def forest(caption: str, label: str, rows: Sequence[Estimate], reference: float) -> Picture:
+    """Draw a row per method with its interval, and a line down at the reference."""
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(reference, color=INK, linestyle=":")
+        for number, row in enumerate(rows):
+            line, shade = [number] * len(row.interval), colour(row.method)
+            axes.plot(row.interval, line, color=shade, linewidth=2)
+            axes.plot(row.value, number, "o", color=shade)
+        names = [f"{shortened(row.method, LONGEST)}   {row.shown}" for row in rows]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(label)
+
+    return _picture(caption, 0.7 + ROW * len(rows), draw)
+
+
+def chart(
+    caption: str,
+    x_label: str,
+    y_label: str,
+    lines: Sequence[Line],
+    untrained: float | None = None,
+) -> Picture:
+    """Draw a line per method, a line across for the untrained model, and a legend."""
+
+    def draw(axes: Axes) -> None:
+        if untrained is not None:
+            axes.axhline(untrained, color=INK, linestyle=":", label=UNTRAINED)
+        for line in lines:
+            alike = [other.method for other in lines if colour(other.method) == colour(line.method)]
+            axes.errorbar(
+                line.x,
+                line.y,
+                yerr=line.spread or None,
+                color=colour(line.method),
+                linestyle=DASHES[alike.index(line.method) % len(DASHES)],
+                marker="o" if len(line.x) <= MAX_POINTS else None,
+                markersize=3,
+                label=shortened(line.method, LONGEST),
             )
-            for number, line in enumerate(self.lines)
-        ]
+        values = sorted({value for line in lines for value in line.x})
+        if len(values) <= MAX_TICKS:
+            axes.set_xticks(values, [f"{value:,g}" for value in values])
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.figure.legend(loc="outside lower center", ncols=2)
 
-    @cached_property
-    def x_ticks(self) -> list[float]:
-        """The values of x if they are few, else round numbers around them."""
-        values = sorted({value for line in self.lines for value in line.x})
-        return values if len(values) <= MAX_TICKS else nice_ticks(values)
-
-    @cached_property
-    def y_ticks(self) -> list[float]:
-        """Round numbers around the values of y and their spreads."""
-        values = [] if self.untrained is None else [self.untrained]
-        for line in self.lines:
-            y, spread = np.array(line.y), np.array(line.spread or 0.0)
-            values += [*(y - spread).tolist(), *(y + spread).tolist()]
-        return nice_ticks(values)
-
-    def x_of(self, value: float) -> float:
-        """The place of a value of x; its ticks are equally far from each other."""
-        return _place(value, self.x_ticks, LEFT, WIDTH - RIGHT)
-
-    def y_of(self, value: float) -> float:
-        """The place of a value of y."""
-        return _place(value, self.y_ticks, HEIGHT - BOTTOM, TOP)
-
-    def dash(self, line: Line) -> str:
-        """The dashes of a line, by its place among those of its colour."""
-        own = colour(line.method)
-        alike = [other.method for other in self.lines if colour(other.method) == own]
-        return DASHES[alike.index(line.method) % len(DASHES)]
-
-
-def _place(value: float, ticks: Sequence[float], first: int, last: int) -> float:
-    return round(float(np.interp(value, ticks, np.linspace(first, last, len(ticks)))), 1)
+    return _picture(caption, HEIGHT + ROW * ((len(lines) + 1) // 2), draw)
 
 
 def colour(method: str) -> str:
@@ -208,17 +166,7 @@ def colour(method: str) -> str:
     return COLOURS.get(method.partition(":")[0], "#888888")
 
 
-def nice_ticks(values: Sequence[float], intervals: int = 4) -> list[float]:
-    """Round numbers at equal distances that enclose the values: 1, 2 or 5 times a power of ten."""
-    low, high = min(values), max(values)
-    rough = max(high - low, 0.004) / intervals
-    power = 10.0 ** np.floor(np.log10(rough))
-    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    first, last = int(np.floor(low / step + 1e-9)), int(np.ceil(high / step - 1e-9))
-    return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
-
-
-def forest_plots(table: ResultsTable, baseline: str | None) -> list[Forest]:
+def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
     """Draw each method's quality beside the untrained model's, and its difference from the
     baseline."""
     untrained = table.untrained[PRIMARY]
@@ -229,7 +177,7 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Forest]:
     of_all = " (corrected by Holm)" if len(table.rows) > 1 else ""
     after = f"after {table.steps:,} steps"
     caption = f"{PRIMARY} {after}, with the 95% interval{of_all} of its change by training"
-    plots = [Forest(caption, PRIMARY, rows, untrained)]
+    plots = [forest(caption, PRIMARY, rows, untrained)]
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     if baseline is not None and tests:
         rows = [Estimate(baseline, 0, (), "0")]
@@ -238,7 +186,7 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Forest]:
             ends = _ends(test, value, 100)
             rows.append(Estimate(method, value, ends, points(test.difference)))
         caption = f"difference from {baseline} {after}, with its 95% interval, corrected by Holm"
-        plots.append(Forest(caption, f"points of {PRIMARY}", rows, 0))
+        plots.append(forest(caption, f"points of {PRIMARY}", rows, 0))
     return plots
 
 
@@ -249,7 +197,7 @@ def _ends(test: PairedTest | None, value: float, scale: int) -> tuple[float, ...
     return tuple(value + scale * (end - test.difference) for end in (test.low, test.high))
 
 
-def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[Chart]:
+def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[Picture]:
     """Draw quality by number of steps; nothing where all runs of a data set have the same."""
     if len({group.steps for group in groups}) < 2:
         return []
@@ -267,11 +215,11 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[C
             f"{measure} by number of steps, each point from its own runs; ± one standard deviation "
             "over the seeds"
         )
-        charts.append(Chart(caption, "steps", measure, lines, untrained[measure]))
+        charts.append(chart(caption, "steps", measure, lines, untrained[measure]))
     return charts
 
 
-def labels_chart(groups: Sequence[Group]) -> list[Chart]:
+def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     """Draw the ranks at first visit of the first run, and the part of them that false pairs make
     up: a straight line, since theirs are uniform (Schweder and Spjøtvoll 1982).
     """
@@ -286,7 +234,7 @@ def labels_chart(groups: Sequence[Group]) -> list[Chart]:
         Line("false pairs, above the true ones", (0, 1), (1 - found.share, 1)),
     ]
     share = "share of a batch's documents above the pair's, at first visit"
-    return [Chart(found.sentence, share, "share of the pairs", lines)]
+    return [chart(found.sentence, share, "share of the pairs", lines)]
 
 
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
@@ -327,7 +275,7 @@ def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
     return "doc_id" in table.column_names and other.select(names).equals(table.select(names))
 
 
-def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
+def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
     """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
     ratios = drawn_by_similarity(groups)
     charts = []
@@ -338,5 +286,5 @@ def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
             percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
             lines.append(Line(label, percentiles, ratio))
         caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
-        charts.append(Chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
+        charts.append(chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
     return charts

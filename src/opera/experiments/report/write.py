@@ -93,11 +93,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    assets = files("opera.experiments.report") / "assets"
-    styles = {
-        name: Markup((assets / f"{name}.css").read_text(encoding="utf-8"))
-        for name in ("page", "picture")
-    }
+    style = files("opera.experiments.report") / "assets" / "page.css"
     record = comparison.groups[0].runs[0].record
     page = environment.get_template("page.html").render(
         title=_title(comparison),
@@ -113,7 +109,7 @@ def render(comparison: Comparison) -> str:
             for table, found in zip(comparison.final_tables(), verdict(comparison), strict=True)
         ],
         colour=colour,
-        styles=styles,
+        style=Markup(style.read_text(encoding="utf-8")),
     )
     return str(page)
 
