@@ -18,6 +18,7 @@ import numpy as np
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.runs.folder import Run, RunWriter
+from opera.training.run_pruning import RunPruning
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
@@ -41,8 +42,7 @@ def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder))
-        method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
-        train(prepared.model.trained, training_set, method, prepared.settings, writer)
+        train(RunPruning(prepared.model.trained, training_set, prepared.recipe), writer)
         steps = Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]
     return encoded - start, time.perf_counter() - encoded, float(np.median(steps))
 

@@ -43,21 +43,22 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.retrieval.models import load_model
     from opera.training.dataset import text_dataset
     from opera.training.loss import InfoNCELoss
-    from opera.training.sampler import PairSampler
-    from opera.training_set.documents import DocumentPool, KnownPositives
-    from opera.training_set.negatives import RandomNegatives
+    from opera.training.pruning import Pruning
+    from opera.training.sampler import PairSampler, SetDraws
+    from opera.training_set.documents import KnownPositives
 
     data, model = load_data(source), load_model(model_source, "cpu").train()
     model.max_seq_length = tokens
     training, size = data.training_split(), batch or 64
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
-    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool.of(data, "title_text")), 0, size)
-    items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(sampler)))
+    pruning = Pruning()
+    pruning.samplers = [PairSampler([SetDraws(method)], pairs, method.plan, size)]
+    items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(pruning.samplers[0])))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
     known = KnownPositives.of(data, training.query_rows, pairs)
-    loss = InfoNCELoss(model, sampler, 0.05, known, lambda *_: None, gradient_cache=texts or None)
+    loss = pruning.watch(InfoNCELoss(model, 0.05, known, gradient_cache=texts or None))
     start = time.perf_counter()
     if batch:
         loss(features, labels).backward()

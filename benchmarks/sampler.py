@@ -33,7 +33,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
-from opera.training.sampler import PairSampler
+from opera.training.sampler import PairSampler, SetDraws
 from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 
@@ -92,13 +92,8 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
     cls = METHODS["dp"]
     method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
     assert isinstance(method, DynamicPruning)
-    sampler = PairSampler(
-        method,
-        pairs,
-        RandomNegatives(DocumentPool(np.arange(DOCUMENTS))),
-        1,
-        BATCH,
-    )
+    negatives = RandomNegatives(DocumentPool(np.arange(DOCUMENTS)))
+    sampler = PairSampler([SetDraws(method, negatives)], pairs, method.plan, BATCH, n_negatives=1)
     rng, seen = np.random.default_rng(1), None
     direct, other = Direct(pairs, scores, method), np.ones(64 * 2**20 // 8)
     both = 10 if n_pairs < 50_000_000 else 4
@@ -120,8 +115,7 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         ids = np.unique(drawn.pair_ids)
         seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
         again = np.searchsorted(ids, drawn.pair_ids)
-        sampler.observe(step, drawn.pair_ids, seen[1][again], seen[2][again], rng.random(len(again)))
-        sampler.finish(step)
+        sampler.observe(drawn.pair_ids, seen[1][again], seen[2][again], rng.random(len(again)))
     median = {kind: float(np.median(values[1:])) * 1e3 for kind, values in times.items()}
     return {
         "pairs": n_pairs,
@@ -152,7 +146,7 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
 
         setattr(PairSampler, name, wrapper)
 
-    for name in ("draw_step", "observe", "finish"):
+    for name in ("draw_step", "batch", "observe"):
         timed(name)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("ft", {}),

@@ -17,7 +17,6 @@ from sentence_transformers.sentence_transformer import losses
 
 import opera
 from opera.retrieval.models import set_dropout
-from opera.training.pair_pruning import PairPruning
 
 ROWS = 48
 
@@ -34,18 +33,25 @@ def pairs_of(data: opera.RetrievalData, rows: int = ROWS) -> Dataset:
 
 MakeLoss = Callable[[SentenceTransformer, SentenceTransformer], torch.nn.Module]
 
+SYMMETRIC: Any = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 LOSSES: dict[str, MakeLoss] = {
     "mnrl": lambda model, guide: losses.MultipleNegativesRankingLoss(model),
+    "symmetric": lambda model, guide: losses.MultipleNegativesRankingLoss(model, **SYMMETRIC),
     "cached": lambda model, guide: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=3),
+    "cached symmetric": lambda model, guide: losses.CachedMultipleNegativesRankingLoss(
+        model, mini_batch_size=3, **SYMMETRIC
+    ),
     "gist": lambda model, guide: losses.GISTEmbedLoss(model, guide, temperature=0.05),
     "cached gist": lambda model, guide: losses.CachedGISTEmbedLoss(model, guide, temperature=0.05, mini_batch_size=3),
-    "matryoshka": lambda model, guide: losses.MatryoshkaLoss(
-        model, losses.MultipleNegativesRankingLoss(model), [32, 8, 4]
-    ),
-    "cached matryoshka": lambda model, guide: losses.MatryoshkaLoss(
-        model, losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=3), [32, 8, 4]
-    ),
 }
+WEIGHABLE = ("mnrl", "cached")
+"""Those whose pairs can be weighed."""
+
+
+def make_loss(kind: str, model: SentenceTransformer, guide: SentenceTransformer, sizes: bool = False) -> Any:
+    """Make a loss, in a Matryoshka loss if it is of several sizes."""
+    loss = LOSSES[kind](model, guide)
+    return losses.MatryoshkaLoss(model, loss, [32, 8, 4]) if sizes else loss
 
 
 def arguments(out: Path, **changed: Any) -> SentenceTransformerTrainingArguments:
@@ -72,12 +78,7 @@ def open_model(folder: Path) -> SentenceTransformer:
     return model
 
 
-def trainer_of(
-    pruning: PairPruning, args: Any, dataset: Any, loss: Any, callback: bool = True, **more: Any
-) -> SentenceTransformerTrainer:
+def trainer_of(pruning: opera.PairPruning, args: Any, loss: Any, **more: Any) -> SentenceTransformerTrainer:
     """Put the trainer together as the documentation says."""
-    args.batch_sampler = pruning.sampler
-    callbacks = [pruning.callback] if callback else []
-    return SentenceTransformerTrainer(
-        model=pruning.model, args=args, train_dataset=dataset, loss=pruning.watch(loss), callbacks=callbacks, **more
-    )
+    values = {"train_dataset": pruning.dataset, "loss": pruning.watch(loss), "callbacks": [pruning.callback], **more}
+    return SentenceTransformerTrainer(model=pruning.model, args=args, **values)

@@ -26,7 +26,7 @@ from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
 from opera.training.callbacks import Services
-from opera.training.sampler import PairSampler
+from opera.training.run_pruning import RunPruning
 from opera.training.session import Session, new_record
 from opera.training.train import fit
 from opera.training.trainer import training_arguments
@@ -113,8 +113,8 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
     ready = prepared({**work, "method": "ft"})
     built = build_training_set(ready)
-    method = ready.recipe.make_method(built.pairs, built.scores, 1, built.mixture)
-    sampler = PairSampler(method, built.pairs, built.negatives, 1, work["batch_size"], lag=work["steps"])
+    sampler = RunPruning(ready.model.trained, built, ready.recipe).sampler
+    sampler.lag = work["steps"]  # nothing is observed
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):
             drawn = sampler.draw_step(step)

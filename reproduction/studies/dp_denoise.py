@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
+from opera.labels.estimate import probability_false
 from opera.methods import Draw, Probabilities, register_method
 from opera.methods.denoise import LEAST, UPDATES
 from opera.methods.draws import draw_weighted_documents
 from opera.methods.dynamic import DynamicPruning
-from opera.methods.first_visits import probability_false
 
 
 @register_method

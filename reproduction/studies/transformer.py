@@ -39,6 +39,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import Run as RunFolder
 from opera.runs.folder import RunWriter
 from opera.training.guard.choice import Weights
+from opera.training.run_pruning import RunPruning
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
@@ -197,7 +198,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     prepared = load_and_check(data, "minilm", make_recipe(settings))
     model, base = prepared.model.trained, Weights.of(prepared.model.trained)
     training_set = build_training_set(prepared)
-    method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
+    pruning = RunPruning(model, training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
         found = measured(encoder_of(model, prepared.settings, show_progress=False, kept={}), data)
@@ -207,7 +208,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     every_tenth = EveryTenth(lambda step: results.add_measured(asdict(run), measure(), step=step))
     callbacks = [every_tenth] if run.steps >= LONG else []
     fit = train(
-        model, training_set, method, prepared.settings, RunWriter(folder), resume=True, callbacks=callbacks,
+        pruning, RunWriter(folder), resume=True, callbacks=callbacks,
         show_progress=False,
     )  # fmt: skip
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]

@@ -19,9 +19,9 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
-from opera.methods.first_visits import FirstVisits
 from opera.training.distillation import DistillationLoss, divergences
 from opera.training.loss import info_nce_losses
+from opera.training.pruning import Pruning
 from opera.training.sampler import Batch
 from small_runs import SMALL
 
@@ -34,23 +34,21 @@ SCORED = [(0, 0), (0, 5), (0, 6), (0, 4), (2, 2), (2, 7), (1, 5), (1, 9)]  # 2 l
 
 def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values: Any) -> DistillationLoss:
     """Make the loss of one batch of four pairs; a process computes ``own`` of them."""
-    batch = Batch(DRAWN, ROWS, np.ones(4, dtype=np.float32), own)
+    sets = np.zeros(4, dtype=np.int64)
+    batch = Batch(0, DRAWN, ROWS, np.ones(4, dtype=np.float32), PAIRS.pair_query[DRAWN], sets, {}, own)
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
-    method = SimpleNamespace(visits=FirstVisits.none(PAIRS.n_pairs))
-    sampler: Any = SimpleNamespace(pairs=PAIRS, method=method, batch_at=lambda step, position: batch)
     model: Any = None
-    known = known_of(PAIRS)
-    loss = DistillationLoss(
-        model, sampler, 0.1, known, lambda *found: seen is not None and seen.append(found), masks=False
-    )
+    loss, pruning = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), Pruning()
+    pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
+    pruning.observe = lambda *found: seen is not None and seen.append(found)  # type: ignore[method-assign]
+    pruning.watch(loss)
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),
         query_rows=QUERIES,
         pairs=PAIRS,
-        listed=None,
-        negatives_kind="random",
+        negatives=SimpleNamespace(lists=None, kind="random"),
     )
     loss.use(training_set, TrainSettings.parse({"temperature": 0.1, **values}))
     loss.teacher_temperature = 2
@@ -118,9 +116,9 @@ def test_the_loss_is_the_weighted_sum_and_infonce_is_observed() -> None:
     assert usable.tolist() == [True, True, False, True]
     expected = torch.where(usable, 0.25 * kl + 0.75 * info_nce, info_nce)
     torch.testing.assert_close(mean, expected.mean())
-    assert np.allclose(seen[0][3], info_nce.detach().numpy(), rtol=1e-6)
+    assert np.allclose(seen[0][2].numpy(), info_nce.detach().numpy(), rtol=1e-6)
     half = make_loss(own=slice(2, 4))  # what a process of several computes
-    every, own = (each.batch_losses(similarity[rows], None, each.sampler.batch_at(0, 0)) for each, rows in (
+    every, own = (each.batch_losses(similarity[rows], None, each.pruning.batch(None)) for each, rows in (
         (make_loss(), slice(0, 4)), (half, slice(2, 4))))  # fmt: skip
     torch.testing.assert_close(own, every[2:])
 

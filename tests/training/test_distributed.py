@@ -89,7 +89,8 @@ from opera.methods import METHODS, Plan
 from opera.training_set.negatives import RandomNegatives
 from distinct import known_of, pool_of
 from opera.retrieval.models import load_model
-from opera.training.sampler import PairSampler
+from opera.training.pruning import Pruning
+from opera.training.sampler import PairSampler, SetDraws
 from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss
 
@@ -101,15 +102,19 @@ data, model = load_data(folder), load_model(model_folder, "cpu").eval().double()
 training = data.training_split()
 pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
-sampler = PairSampler(method, pairs, RandomNegatives(pool_of(len(data.corpus))), 2, 12 // world, 1, rank, world)
+sets = [SetDraws(method, RandomNegatives(pool_of(len(data.corpus))))]
+sampler = PairSampler(sets, pairs, method.plan, 12 // world, n_negatives=2, rank=rank, world_size=world)
+pruning, seen = Pruning(), []
+pruning.samplers = [sampler]
+observe = sampler.observe
+sampler.observe = lambda *values: seen.append(values) or observe(*values)
 rows = next(iter(sampler))
 items = text_dataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
 columns = [name for name in items[0] if name != "label"]
 features = [model.preprocess([item[name] for item in items]) for name in columns]
 labels = torch.tensor([item["label"] for item in items])
-seen = []
 known, cache = known_of(pairs), int(os.environ.get("CACHE", 0)) or None
-loss = InfoNCELoss(model, sampler, 0.05, known, lambda *a: seen.append(a), gradient_cache=cache, sizes=(8,))
+loss = pruning.watch(InfoNCELoss(model, 0.05, known, gradient_cache=cache, sizes=(8,)))
 value = loss(features, labels)
 value.backward()
 parts = [value.detach().reshape(1), *(p.grad.flatten() for p in model.parameters() if p.grad is not None)]
@@ -118,7 +123,8 @@ if world > 1:  # what DDP does: the mean over the processes
     dist.all_reduce(flat)
     flat /= world
 if rank == 0:
-    np.savez(out, gradient=flat.numpy(), pairs=seen[0][1], similarity=seen[0][2], loss=seen[0][3])
+    pairs, similarity, losses, _ = (np.concatenate(parts) for parts in zip(*seen))
+    np.savez(out, gradient=flat.numpy(), pairs=pairs, similarity=similarity, loss=losses)
 if world > 1:
     dist.barrier()
     dist.destroy_process_group()

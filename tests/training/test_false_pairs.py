@@ -16,8 +16,8 @@ import opera
 from opera.cli.compare import print_results
 from opera.cli.screen import Screen
 from opera.experiments.analysis import analyse_runs
+from opera.labels.visits import FirstVisits
 from opera.runs.record import FalsePairsRecord
-from opera.training.false_pairs import take_visits
 from small_runs import assert_same_run
 from tiny_world import write_beir
 
@@ -113,14 +113,14 @@ def test_a_resumed_run_says_the_same(
 def test_a_second_training_takes_over_the_first_visits_of_the_pairs_that_both_have(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    made = []
+    made, take_over = [], FirstVisits.take_over
 
-    def keep(*args: Any) -> None:
-        take_visits(*args)
-        made.append((args[0].pairs.n_pairs, args[1].visited.sum(), args[3].visited.sum()))
+    def keep(visits: FirstVisits, keys: Any, earlier: FirstVisits, earlier_keys: Any) -> None:
+        take_over(visits, keys, earlier, earlier_keys)
+        made.append((len(visits.p), visits.visited.sum(), earlier.visited.sum()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opera.training.train.take_visits", keep)
+        patch.setattr(FirstVisits, "take_over", keep)
         run = opera.adapt(beir, model=static_model, out=tmp_path / "run", max_steps=30)
     assert run.record.guard is not None
     assert run.record.guard.second is not None

@@ -20,7 +20,8 @@ from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
-from opera.training.sampler import PairSampler
+from opera.training.pruning import Pruning
+from opera.training.sampler import PairSampler, SetDraws
 from opera.training_set.negatives import RandomNegatives
 from small_runs import SMALL
 
@@ -38,7 +39,11 @@ class Step:
         self.known = known_of(self.pairs)
         method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
         negatives = RandomNegatives(pool_of(len(data.corpus)))
-        self.sampler = PairSampler(method, self.pairs, negatives, n_negatives, BATCH)
+        sets = [SetDraws(method, negatives)]
+        self.sampler = PairSampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
+        self.pruning = Pruning()
+        self.pruning.samplers = [self.sampler]
+        self.pruning.observe = self.observe  # type: ignore[method-assign]
         dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
         items = dataset.__getitems__(next(iter(self.sampler)))
         columns = [name for name in items[0] if name != "label"]
@@ -48,7 +53,11 @@ class Step:
 
     def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
         more |= {"masks": masked}
-        return InfoNCELoss(self.model, self.sampler, 0.05, self.known, lambda *values: self.seen.append(values), **more)
+        return self.pruning.watch(InfoNCELoss(self.model, 0.05, self.known, **more))  # type: ignore[return-value]
+
+    def observe(self, pair_ids: Tensor, *values: Tensor) -> None:
+        """Keep what is observed: ids, similarity, losses and p-values; the step is trained again."""
+        self.seen.append([pair_ids.numpy(), *(part.float().numpy() for part in values)])
 
     def value(self, loss: Any, seed: int = 1) -> Tensor:
         """The loss of the batch, with the dropout of a seed."""
@@ -90,10 +99,8 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     # Sums of at most 1,000 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
     torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
-    number, ids, similarity, losses, _ = step.seen[0]
-    assert number == 0
-    assert ids.tolist() == step.sampler.batch_at(0, 0).pair_ids.tolist()
-    assert step.labels.tolist() == [[0, position] for position in range(BATCH)]
+    ids, similarity, losses, _ = step.seen[0]
+    assert ids.tolist() == step.labels.tolist() == step.sampler.pairs_of(0).tolist()
     assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
     assert (np.abs(similarity) <= 1.0001).all()
 
@@ -105,14 +112,14 @@ def test_masked_columns_have_no_say(step: Step) -> None:
     embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
     queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
     step.model.train()
-    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch_at(0, 0), step.pairs
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.pairs_of(0)), step.pairs
     columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
     for row in range(BATCH):
         positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
         keep = [column for column, doc in enumerate(columns) if column == row or doc not in positives]
         masked += len(columns) - len(keep)
         expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
-        assert step.seen[0][3][row] == pytest.approx(expected.item(), rel=4 * ROUNDED)
+        assert step.seen[0][2][row] == pytest.approx(expected.item(), rel=4 * ROUNDED)
     assert masked > 0
 
 
@@ -123,16 +130,16 @@ def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
     drawn[:] = weights
     mixed = step.value(step.loss())
     drawn[:] = 1
-    assert np.array_equal(step.seen[0][3], step.seen[1][3])
-    losses = step.seen[0][3].astype(np.float64)
+    assert np.array_equal(step.seen[0][2], step.seen[1][2])
+    losses = step.seen[0][2].astype(np.float64)
     assert plain.item() == pytest.approx(losses.mean(), rel=ROUNDED)
     assert mixed.item() == pytest.approx((losses * weights).mean(), rel=ROUNDED)
 
 
 def test_a_loss_that_is_no_number_ends_training(step: Step) -> None:
-    embeddings = [torch.full((BATCH, 4), torch.nan) for _ in range(4)]
+    values = [torch.full((BATCH,), torch.nan)] * 3
     with pytest.raises(TrainingError, match="step 0: the loss is not a finite number; lower learning_rate"):
-        step.loss().loss_of(step.labels, embeddings)
+        Pruning.observe(step.pruning, step.labels, *values)
 
 
 @pytest.mark.parametrize(("texts", "sizes"), [(5, ()), (1, (8, 4)), (BATCH, ())])

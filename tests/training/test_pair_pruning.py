@@ -1,4 +1,4 @@
-"""``opera.PairPruning`` under sentence-transformers' own trainer; what cannot work is refused in a line."""
+"""``opera.PairPruning`` under sentence-transformers' own trainer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pickle
 import weakref
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,15 @@ from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    GISTEmbedLoss,
-    MatryoshkaLoss,
+    MarginMSELoss,
     MultipleNegativesRankingLoss,
     TripletLoss,
 )
 
 import opera
-from opera.methods import METHODS
-from opera.training.pair_losses import chain_of
 from opera.training.pair_pruning import PairPruning
-from own_scripts import arguments, open_model, pairs_of, trainer_of
+from opera.training.pruned_loss import chain_of
+from own_scripts import LOSSES, WEIGHABLE, arguments, make_loss, open_model, pairs_of, trainer_of
 from processes import DEADLINE, torchrun
 
 
@@ -47,39 +45,100 @@ def model(static_model: Path) -> SentenceTransformer:
     return open_model(static_model)
 
 
-@pytest.mark.parametrize("method", [*METHODS])
-def test_what_is_observed_is_what_was_drawn(method: str, dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    """At the first step the model is untrained: similarity and loss of each pair can be computed from its texts."""
-    args, (queries, documents) = (
-        arguments(tmp_path, max_steps=6),
-        (model.encode(dataset[c]) for c in ("question", "answer")),
-    )
-    pruning = PairPruning(model, dataset, method, args=args)
-    trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model))
-    (part,) = pruning._sets
-    seen, plain = [], part.train
-    part.train = lambda *given: (seen.append(given[1:]), plain(*given))[1]  # type: ignore[method-assign]
+class Observed:
+    """Keeps what a ``PairPruning`` observes: the rows of each batch, similarity, loss and p-value of its pairs."""
+
+    def __init__(self, pruning: PairPruning) -> None:
+        self.batches: list[list[Any]] = []
+        self._observe, self._pruning = pruning._observe, pruning
+        pruning._observe = self.observe  # type: ignore[method-assign]
+
+    def observe(self, number: int, pair_ids: Any, *values: Any) -> None:
+        self.batches.append([self._pruning.batches[number].rows.rows(pair_ids), *values])
+        self._observe(number, pair_ids, *values)
+
+
+def weights_of(model: SentenceTransformer) -> list[bytes]:
+    return [value.detach().numpy().tobytes() for value in model.state_dict().values()]
+
+
+def drawn(pruning: PairPruning) -> list[list[Any]]:
+    """The draws of each data set that were trained."""
+    return [np.array(sampler.drawn[: sampler.trained_steps]).tolist() for sampler in pruning.samplers]
+
+
+@pytest.mark.parametrize("sizes", [False, True], ids=["", "matryoshka"])
+@pytest.mark.parametrize("kind", [*LOSSES])
+def test_every_loss_trains_on_what_is_drawn_and_reports_it(
+    kind: str, sizes: bool, dataset: Dataset, bert_model: Path, tmp_path: Path
+) -> None:
+    """At the first step the model is untrained: what is observed can be computed from the texts."""
+    model, args = open_model(bert_model), arguments(tmp_path, max_steps=2)
+    queries, documents = (model.encode(dataset[column]) for column in ("question", "answer"))
+    pruning = PairPruning(model, dataset, "dp", args=args)
+    loss, seen = make_loss(kind, model, open_model(bert_model), sizes), Observed(pruning)
+    trainer = trainer_of(pruning, args, loss)
+    before = weights_of(model)
     trainer.train()
-    assert len(seen) == part.sampler.method.plan.max_steps == 6
-    rows, (_, similarity, loss, _) = part.rows.rows(seen[0][0]), seen[0]
-    cosines = torch.from_numpy(queries[rows] @ documents[rows].T)
-    np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-6)
+    assert pruning.samplers[0].trained_steps == len(seen.batches) == 2
+    assert weights_of(model) != before
+    rows, similarity, losses, _ = seen.batches[0]
+    assert rows == pruning.batches[0].rows.rows(pruning.samplers[0].pairs_of(0))
+    cosines = torch.nn.functional.normalize(torch.from_numpy(queries[rows])) @ (
+        torch.nn.functional.normalize(torch.from_numpy(documents[rows])).T
+    )
+    np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-5)
     expected = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)), reduction="none")
-    np.testing.assert_allclose(loss, expected, atol=1e-4)
+    np.testing.assert_allclose(losses, expected, atol=1e-3)
+    if kind in WEIGHABLE:
+        assert pruning.watch(loss).loss is loss
+        PairPruning(model, dataset, "infobatch").watch(loss)
+    else:
+        with pytest.raises(opera.SettingError, match="method=infobatch: weighs each pair's loss, and "):
+            PairPruning(model, dataset, "infobatch").watch(loss)
+
+
+@pytest.mark.parametrize("sizes", [False, True], ids=["", "matryoshka"])
+@pytest.mark.parametrize("kind", WEIGHABLE)
+def test_weights_multiply_each_pairs_loss(
+    kind: str, sizes: bool, dataset: Dataset, bert_model: Path, tmp_path: Path
+) -> None:
+    """The gradient of a batch is that of the mean of loss times weight."""
+    model, factors = open_model(bert_model).train(), torch.linspace(0.5, 3, 8)
+    pruning = PairPruning(model, dataset, "infobatch", args=arguments(tmp_path))
+    loss = pruning.watch(make_loss(kind, model, model, sizes))
+    rows = pruning.dataset[:8]
+    features = [model.preprocess(rows[column]) for column in ("question", "answer")]
+    ids = torch.tensor(rows["label"])
+    batch = type("Batch", (), {"weights": factors.numpy(), "own": slice(None)})
+    pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
+    pruning.observe = lambda *values: None  # type: ignore[method-assign]
+    value = loss([dict(part) for part in features], ids)
+    value.backward()
+    gradient = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
+    model.zero_grad()
+    queries, documents = (model(dict(part))["sentence_embedding"] for part in features)
+    total = torch.zeros(())
+    for size in [32, 8, 4] if sizes else [32]:
+        short = [torch.nn.functional.normalize(part[:, :size]) for part in (queries, documents)]
+        logits = short[0] @ short[1].T * 20
+        total = total + (torch.nn.functional.cross_entropy(logits, torch.arange(8), reduction="none") * factors).mean()
+    total.backward()
+    expected = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
+    assert value.item() == pytest.approx(total.item(), rel=1e-5)
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_schedule_and_coverage_are_logged(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    args = arguments(tmp_path, max_steps=6)
+    pruning = PairPruning(model, dataset, "dp", args=args)
+    seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
+    trainer.train()
     log = trainer.state.log_history
-    assert log[0]["coverage"] == len(set(rows)) / len(dataset)
-    assert pruning.curves()["coverage"] == log[-2]["coverage"]
-    if method == "dp":
-        alphas = [5 - 3 * (1 + np.cos(np.pi * step / 6)) / 2 for step in range(6)]
-        assert [row["alpha"] for row in log[:-1]] == pytest.approx(alphas)
-
-
-def test_a_loss_is_watched_once_and_auto_is_a_method(dataset: Dataset, model: Any) -> None:
-    pruning, loss = PairPruning(model, dataset, "auto", temperature=0.1), MultipleNegativesRankingLoss(model)
-    assert pruning.method.name == "denoise"
-    assert pruning.watch(pruning.watch(loss)) is loss
-    (watch,) = pruning._watches.values()
-    assert watch.temperature == 0.1
+    assert log[0]["opera/coverage_pairs"] == len(set(seen.batches[0][0])) / len(dataset)
+    assert pruning.curves()["coverage_queries"] == log[-2]["opera/coverage_queries"]
+    alphas = [5 - 3 * (1 + np.cos(np.pi * step / 6)) / 2 for step in range(6)]
+    assert [row["opera/alpha"] for row in log[:-1]] == pytest.approx(alphas)
 
 
 @pytest.mark.parametrize("column", ["label", "score"])
@@ -88,31 +147,54 @@ def test_rows_with_label_0_do_not_train(
     column: str, kind: type, dataset: Dataset, model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     labels = [kind(row % 3 > 0) for row in range(len(dataset))]
-    rows = dataset.add_column(column, labels)
     args = arguments(tmp_path, per_device_train_batch_size=4, num_train_epochs=3)
-    pruning = PairPruning(model, rows, "ft", args=args)
-    trainer = trainer_of(pruning, args, rows, MultipleNegativesRankingLoss(model))
+    pruning = PairPruning(model, dataset.add_column(column, labels), "ft", args=args)
     assert caplog.messages == ["dataset: 16 of 48 rows are not relevant, by their label 0, and do not train"]
+    seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
-    (part,) = pruning._sets
     assert trainer.state.max_steps == 3 * 32 / 4
-    assert set(part.rows.row_of_pair) == {row for row, label in enumerate(labels) if label}
-    assert part.sampler.trained.shape == (32,)
+    assert set(pruning.batches[0].rows.row_of_pair) == {row for row in range(48) if row % 3}
+    assert {row for batch in seen.batches for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
-@pytest.mark.parametrize("labels", [[0] * 48, [1] * 48, [0.0, 0.5] * 24, [None, "no"] * 24, [[0.0, 1.0]] * 48])
-def test_other_labels_leave_no_row_out(labels: list[Any], dataset: Dataset, model: Any) -> None:
-    (part,) = PairPruning(model, dataset.add_column("label", labels), "ft")._sets
-    assert sorted(part.rows.row_of_pair) == list(range(48))
+@pytest.mark.parametrize("labels", [[0] * 48, [1] * 48, [0.0, 0.5] * 24, [[0.0, 1.0]] * 48])
+def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(
+    labels: list[Any], dataset: Dataset, model: Any, tmp_path: Path
+) -> None:
+    """Those with fractions, and lists, are scores; labels that are all alike say nothing."""
+    texts, given = dataset["answer"], list[Any]()
+    rows = dataset.add_column("other", [*texts[5:], *texts[:5]]).add_column("label", labels)
+    args = arguments(tmp_path, num_train_epochs=1)
+    pruning = PairPruning(model, rows, "ft", args=args, temperature=0.05)
+    loss, seen = MarginMSELoss(model), Observed(pruning)
+    loss.register_forward_pre_hook(lambda module, inputs: given.append(inputs[1]))
+    trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
+    assert set(pruning.batches[0].rows.row_of_pair) == set(range(48))
+    for batch, of_batch in zip(seen.batches, given, strict=False):
+        torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
+    assert len(given) == (6 if labels[1] == 0.5 else 0)
 
 
-def test_a_wrong_row_behind_rows_left_out_is_named(dataset: Dataset, model: Any) -> None:
-    rows = {"query": ["a", "b", "c"], "document": ["d", "e", " "], "negatives": [["x"], ["y", "z"], ["x"]]}
-    with pytest.raises(opera.DataError, match=r"^dataset: row 2, column 'document': must be a text that is not empty"):
-        PairPruning(model, Dataset.from_dict({**rows, "label": [0, 1, 1]}), "ft")
-    rows["document"][2], rows["negatives"][2] = "f", [None]
-    with pytest.raises(opera.DataError, match=r"^dataset: row 2, column 'negatives': must be a text, got None"):
-        PairPruning(model, Dataset.from_dict({**rows, "label": [0, 1, 1]}), "ft")
+def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    """As many as the shortest list has; with the prompt of their column, and several data sets in a dictionary."""
+    texts = dataset["answer"]
+    negatives = [[texts[row - at] for at in range(1, 3 + row % 2)] for row in range(len(texts))]
+    columns = {f"neg_{at + 1}": [own[at] for own in negatives] for at in range(2)}
+    given = dataset.add_column("neg", negatives), Dataset.from_dict({**dataset.to_dict(), **columns})
+    weights = []
+    for rows, names in zip(given, (["neg"], columns), strict=True):
+        prompts, model = dict.fromkeys(names, "t3w1: "), open_model(static_model)
+        args = arguments(tmp_path, max_steps=6, prompts={"a": prompts, "b": prompts})
+        sets = {"a": rows.select(range(28)), "b": rows.select(range(20, 48))}
+        pruning = PairPruning(model, sets, args=args)
+        trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
+        weights.append(weights_of(model))
+    assert weights[0] == weights[1] != weights_of(open_model(static_model))
+
+
+def test_a_users_transform_is_kept(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    rows = dataset.with_transform(lambda batch: {name: [f"t1w1 {x}" for x in batch[name]] for name in batch})
+    assert PairPruning(model, rows).dataset[3]["answer"] == f"t1w1 {dataset[3]['answer']}"
 
 
 def train(dataset: Any, model: Path, out: Path, stop: int | None = None, resume: bool = False, **changed: Any) -> Any:
@@ -120,7 +202,7 @@ def train(dataset: Any, model: Path, out: Path, stop: int | None = None, resume:
     args = arguments(out, **{"save_strategy": "steps", "save_steps": 5, **changed})
     own = open_model(model)
     pruning = PairPruning(own, dataset, "dp", args=args)
-    trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(own))
+    trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(own))
     save = pruning.callback.on_save
 
     def broken(args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -166,13 +248,8 @@ def test_a_resumed_training_ends_the_same(
     train(own, model, tmp_path / "cut", stop=stop, **changed)
     resumed, again = train(own, model, tmp_path / "cut", resume=True, **changed)
     assert again.state.global_step == trainer.state.global_step > stop
-    for first, second in zip(whole._sets, resumed._sets, strict=True):
-        assert first.sampler.trained_steps == second.sampler.trained_steps
-        trained = first.sampler.trained_steps * first.sampler.batch_size
-        draws = [np.concatenate(part.sampler.drawn)[:trained] for part in (first, second)]
-        np.testing.assert_array_equal(*draws)
-    weights = zip(trainer.model.state_dict().values(), again.model.state_dict().values(), strict=True)
-    assert all((one == other).all() for one, other in weights)
+    assert drawn(whole) == drawn(resumed)
+    assert weights_of(trainer.model) == weights_of(again.model)
     # the epoch starts again where nothing is skipped
     logs = [[{**row, "epoch": 0} for row in each.state.log_history[:-1]] for each in (trainer, again)]
     assert logs[0] == logs[1]
@@ -183,34 +260,31 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
     for name, rate in (("one", 0.05), ("other", 0.01)):
         train(dataset, static_model, tmp_path / name, save_steps=4, learning_rate=rate)
     cut, other = (tmp_path / name / "checkpoint-4" for name in ("one", "other"))
-    whole = (cut / "opera_pruning.npz").read_bytes()
+    whole = (cut / "sampler.npz").read_bytes()
 
     def resume(rows: Dataset, checkpoint: Path, out: str, method: str = "dp") -> None:
         args, own = arguments(tmp_path / out), open_model(static_model)
-        loss = MultipleNegativesRankingLoss(own)
-        trainer_of(PairPruning(own, rows, method, args=args), args, rows, loss).train(
-            resume_from_checkpoint=str(checkpoint)
-        )
+        pruning = PairPruning(own, rows, method, args=args)
+        trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(own))
+        trainer.train(resume_from_checkpoint=str(checkpoint))
 
     with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are of another training"):
         resume(dataset, other, "one")
-    with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: cannot be resumed .* with the same data set"):
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: cannot be resumed .* with the same data set"):
         resume(dataset.select(range(41)), other, "other")
-    with pytest.raises(
-        opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\); .* method and arg"
-    ):
+    with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\)"):
         resume(dataset, other, "other", "ft")
-    (cut / "opera_pruning.npz").write_bytes(whole[:-100])
-    with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: "):
+    (cut / "sampler.npz").write_bytes(whole[:-100])
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: "):
         resume(dataset, cut, "one")
-    (cut / "opera_pruning.npz").unlink()
-    with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: does not exist"):
+    (cut / "sampler.npz").unlink()
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: does not exist"):
         resume(dataset, cut, "one")
 
 
 def test_evaluations_are_left_alone(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
-    """Losses over an evaluation's data set and an evaluator change no draw and no weight."""
-    kept = []
+    """Losses over the user's own data set and an evaluator change no draw and no weight."""
+    found = []
     for evaluates in (False, True):
         model, more = open_model(static_model), dict[str, Any]()
         args = arguments(tmp_path / str(evaluates), max_steps=4)
@@ -219,14 +293,13 @@ def test_evaluations_are_left_alone(dataset: Dataset, static_model: Path, tmp_pa
             texts = {str(at): text for at, text in enumerate(dataset["answer"])}
             questions = {str(at): text for at, text in enumerate(dataset["question"][:6])}
             evaluator = InformationRetrievalEvaluator(questions, texts, {str(at): {str(at)} for at in range(6)})
-            more = {"eval_dataset": dataset.select(range(20)), "evaluator": evaluator}
+            more = {"eval_dataset": dataset, "evaluator": evaluator}
         pruning = PairPruning(model, dataset, "dp", args=args)
-        trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model), **more)
+        trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(model), **more)
         trainer.train()
         assert any("eval_loss" in row for row in trainer.state.log_history) == evaluates
-        kept.append((np.concatenate(pruning._sets[0].sampler.drawn), trainer.model.state_dict()))
-    np.testing.assert_array_equal(kept[0][0], kept[1][0])
-    assert all((kept[0][1][name] == value).all() for name, value in kept[1][1].items())
+        found.append((drawn(pruning), weights_of(trainer.model)))
+    assert found[0] == found[1]
 
 
 def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
@@ -236,27 +309,27 @@ def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, static
     args = arguments(tmp_path, per_device_train_batch_size=4, prompts=prompts)
     pruning = PairPruning(model, several, "dp", args=args)
     losses = {"small": MultipleNegativesRankingLoss(model, scale=10), "large": MultipleNegativesRankingLoss}
-    trainer = trainer_of(pruning, args, several, losses)
-    assert {name: watch.temperature for name, watch in pruning._watches.items()} == {"small": 0.1, "large": 0.05}
+    trainer = trainer_of(pruning, args, losses)
+    assert {name: loss.temperature for name, loss in trainer.loss.items()} == {"small": 0.1, "large": 0.05}
     trainer.train()
-    assert [part.sampler.trained_steps for part in pruning._sets] == [2 * 4, 2 * 10]
-    assert [part.sampler.method.plan.max_steps for part in pruning._sets] == [2 * 4, 2 * 10]
+    assert [sampler.trained_steps for sampler in pruning.samplers] == [2 * 4, 2 * 10]
+    assert [sampler.plan.max_steps for sampler in pruning.samplers] == [2 * 4, 2 * 10]
     last = trainer.state.log_history[-2]
-    assert (last["small_alpha"], last["large_alpha"]) == pytest.approx((5, 5), abs=0.2)
+    assert (last["opera/small_alpha"], last["opera/large_alpha"]) == pytest.approx((5, 5), abs=0.2)
 
 
-def test_a_loss_without_temperature_negatives_a_label_and_lora(
-    dataset: Dataset, bert_model: Path, tmp_path: Path
-) -> None:
+def test_a_loss_without_temperature_and_lora(dataset: Dataset, bert_model: Path, tmp_path: Path) -> None:
     texts, model = dataset["answer"], open_model(bert_model)
-    rows = dataset.add_column("other", [*texts[5:], *texts[:5]]).add_column("label", [0] * len(texts))
-    if peft := pytest.importorskip("peft"):
-        model.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION"))
+    rows = dataset.add_column("other", [*texts[5:], *texts[:5]])
+    peft = pytest.importorskip("peft")
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION"))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     args = arguments(tmp_path, max_steps=2)
+    with pytest.raises(opera.SettingError, match=r"^temperature: 'TripletLoss' has neither scale nor temp"):
+        PairPruning(model, rows).watch(TripletLoss(model))
     pruning = PairPruning(model, rows, "dp", args=args, temperature=0.05)
-    trainer_of(pruning, args, rows, TripletLoss(model)).train()
-    assert pruning._sets[0].sampler.trained_steps == 2
+    trainer_of(pruning, args, TripletLoss(model)).train()
+    assert pruning.samplers[0].trained_steps == 2
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert changed
     assert all("lora" in name for name in changed)
@@ -276,115 +349,17 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 
         def begin_with_less(*given: Any) -> None:
             begin(*given)
-            pruning._sets[0].sampler.lag -= less
+            pruning.samplers[0].lag -= less
 
         pruning.begin = begin_with_less  # type: ignore[method-assign]
-        trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model)).train()
+        trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
         return pruning
 
-    sampler = pruned(0)._sets[0].sampler
+    sampler = pruned(0).samplers[0]
     assert sampler.lag == lag
-    assert sampler.trained_steps == sampler.method.plan.max_steps == 18
-    with pytest.raises(opera.TrainingError, match="read further ahead of training than the lag"):
+    assert sampler.trained_steps == sampler.plan.max_steps == 18
+    with pytest.raises(opera.TrainingError, match="reads further ahead of training than the lag"):
         pruned(1)
-
-
-def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
-    """As many as the shortest list has; with the prompt of their column, and several data sets in a dictionary."""
-    texts = dataset["answer"]
-    negatives = [[texts[row - at] for at in range(1, 3 + row % 2)] for row in range(len(texts))]
-    columns = {f"neg_{at + 1}": [own[at] for own in negatives] for at in range(2)}
-    given = (
-        dataset.add_column("neg", negatives),
-        Dataset.from_dict({**dataset.to_dict(), **columns}),
-    )
-    weights = []
-    for rows, names in zip(given, (["neg"], columns), strict=True):
-        prompts, model = dict.fromkeys(names, "t3w1: "), open_model(static_model)
-        args = arguments(tmp_path, max_steps=6, prompts={"a": prompts, "b": prompts})
-        sets = {"a": rows.select(range(28)), "b": rows.select(range(20, 48))}
-        pruning = PairPruning(model, sets, args=args)
-        trainer_of(pruning, args, sets, MultipleNegativesRankingLoss(model)).train()
-        assert [part.rows.n_documents for part in pruning._sets] == [3, 3]
-        weights.append(model[0].embedding.weight.detach().clone())
-    torch.testing.assert_close(*weights)
-    assert not torch.equal(weights[0], open_model(static_model)[0].embedding.weight)
-
-
-def column(values: list[Any]) -> Dataset:
-    return Dataset.from_dict({"q": values, "d": ["x"] * len(values)})
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: methods draw"),
-        (lambda d: [("a", "b")], "dataset: must be a datasets.Dataset or DatasetDict, got <class 'list'>"),
-        (lambda d: {"x": [1]}, r"dataset\['x'\]: must be a datasets.Dataset or"),
-        (lambda d: DatasetDict(), "dataset: holds no data set"),
-        (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
-        (lambda d: d.select([]), "dataset: has no row: nothing to train on"),
-        (
-            lambda d: column(["a", None]),
-            r"dataset: row 1, column 'q': must be a text that is not empty, got None; dataset.filter\(lambda row: ",
-        ),
-        (
-            lambda d: Dataset.from_dict({"q": ["a"], "d": [["x"]]}),
-            r"dataset: row 0, column 'd': must be a text that is not empty, got \['x'\]; make a row of each text",
-        ),
-        (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
-        (lambda d: column([1, 2]), "dataset: row 0, column 'q': must be a text that is not empty, got 1"),
-        (
-            lambda d: d.add_column("n", [["a"]] * (len(d) - 1) + [[]]),
-            "dataset: row 47, column 'n': must be a list of",
-        ),
-        (lambda d: d.add_column("year", [1999] * len(d)), "dataset: row 0, column 'year': must be a text, got 1999; "),
-    ],
-)
-def test_data_that_are_no_pairs(make: Callable[[Dataset], Any], message: str, dataset: Dataset, model: Any) -> None:
-    with pytest.raises(opera.DataError, match=f"^{message}"):
-        PairPruning(model, make(dataset))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'"),
-        ({"method": "dp", "alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
-        ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
-        ({"temperature": 0}, "temperature: must be a number above 0, got 0"),
-        (
-            {"method": {}},
-            "method: must be a name such as 'denoise', got 'dict'; the trainer's arguments are .* args=args",
-        ),
-        ({"temperature": "warm"}, "temperature: must be a number above 0, got 'warm'"),
-        ({"args": {}}, "args: must be SentenceTransformerTrainingArguments, got {}"),
-        (
-            {"args": {"report_to": "mlflow"}},
-            "args.report_to=mlflow: its package is not installed; install it",
-        ),
-        ({"args": {"auto_find_batch_size": True}}, "args.auto_find_batch_size=True: .* leave it out"),
-        ({"args": {"accelerator_config": {"split_batches": True}}}, "args.accelerator_config.split_batches=True"),
-        ({"args": {"accelerator_config": {"dispatch_batches": True}}}, "args.accelerator_config.dispatch_batches"),
-    ],
-)
-def test_settings(settings: dict[str, Any], message: str, dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    if settings.get("args"):
-        settings = {"args": arguments(tmp_path, **settings["args"])}
-    with pytest.raises(opera.SettingError, match=f"^{message}"):
-        PairPruning(model, dataset, **settings)
-
-
-def test_models_and_losses_that_do_not_fit(dataset: Dataset, model: Any, static_model: Path, bert_model: Path) -> None:
-    with pytest.raises(opera.ModelError, match=r"^model: must be a SentenceTransformer, got 'Linear'"):
-        PairPruning(torch.nn.Linear(2, 2), dataset)
-    with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
-        PairPruning(model, dataset).watch(MultipleNegativesRankingLoss(open_model(static_model)))
-    with pytest.raises(opera.SettingError, match=r"^loss: must be a loss or its class, got None"):
-        PairPruning(model, dataset, temperature=np.float32(0.1)).watch(None)
-    bert = open_model(bert_model)
-    with pytest.raises(opera.SettingError, match=r"^method=infobatch: weighs each pair's loss, and GISTEmbedLoss"):
-        PairPruning(bert, dataset, "infobatch").watch(GISTEmbedLoss(bert, bert))
 
 
 class Swapping(SentenceTransformerTrainer):  # type: ignore[misc]
@@ -396,77 +371,81 @@ class Swapping(SentenceTransformerTrainer):  # type: ignore[misc]
         return batches[::-1], items
 
 
+def test_batches_say_themselves_which_they_are(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    """What is observed in another order is of the pairs that were trained."""
+    args = arguments(tmp_path, gradient_accumulation_steps=2, max_steps=3)
+    pruning = PairPruning(model, dataset, "ft", args=args)
+    seen = Observed(pruning)
+    loss = pruning.watch(MultipleNegativesRankingLoss(model))
+    Swapping(model, args, train_dataset=pruning.dataset, loss=loss, callbacks=[pruning.callback]).train()
+    order = [pruning.batches[0].rows.rows(pruning.samplers[0].pairs_of(step)) for step in (1, 0, 3, 2, 5, 4)]
+    assert [batch[0] for batch in seen.batches] == order
+    assert pruning.samplers[0].trained_steps == 6
+
+
 @pytest.mark.parametrize(
     ("changed", "more", "message"),
     [
         ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: more than the .* distinct queries"),
-        ({}, {"watched": False}, "PairPruning: no loss is watched"),
-        ({}, {"rows": 20}, "PairPruning: the trainer's train_dataset is another object than .* filter"),
-        ({"batch_sampler": "no_duplicates"}, {"sampler": False}, "args.batch_sampler: must be pruning.sampler, got "),
-        ({"batch_sampler": "no_duplicates"}, {"sampler": False, "callback": False}, "PairPruning: the loss got a batch "
-         "that was not drawn"),
-        ({}, {"callback": False}, "PairPruning: a training .* callback does not know of; pass callbacks"),
-        ({"gradient_accumulation_steps": 2}, {"trainer": Swapping}, "PairPruning: the loss got other queries"),
-        ({"prompts": {"question": "common1 "}}, {"args": False}, "args.prompts=.*: the pairs were scored with None"),
-        ({"eval_strategy": "steps", "eval_steps": 2}, {"evaluates": True}, "PairPruning: dataset is read again, by"),
-        ({"eval_strategy": "steps", "eval_on_start": True}, {"evaluates": True}, "PairPruning: dataset is read again"),
+        ({}, {"loss": None}, "PairPruning: no loss is watched"),
+        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on the rows that are drawn; pass train"),
+        ({"callback": False}, {"train_dataset": None}, "PairPruning: the rows of the batch have no pair ids; pass trai"),
+        ({"batch_sampler": "no_duplicates"}, {}, "args.batch_sampler=.*: PairPruning draws the batches itself"),
+        ({"callback": False}, {}, "PairPruning: a training .* callback does not know of; pass callbacks"),
+        ({"prompts": {"question": "common1 "}}, {"args": None}, "args.prompts=.*: the pairs were scored with None"),
+        ({"eval_strategy": "steps", "eval_on_start": True}, {"eval_dataset": None}, "PairPruning: dataset is read aga"),
     ],
 )  # fmt: skip
-def test_trainings_that_are_not_on_what_was_drawn(
+def test_scripts_that_do_not_train_on_what_is_drawn(
     changed: dict[str, Any], more: dict[str, Any], message: str, dataset: Dataset, model: Any, tmp_path: Path
 ) -> None:
+    calls = changed.pop("callback", True)
     args, loss = arguments(tmp_path, **changed), MultipleNegativesRankingLoss(model)
-    pruning = PairPruning(model, dataset, "dp", args=args if more.get("args", True) else None)
-    if more.get("sampler", True):
-        args.batch_sampler = pruning.sampler
-    trainer = more.get("trainer", SentenceTransformerTrainer)(
-        model=model,
-        args=args,
-        train_dataset=dataset.select(range(20)) if "rows" in more else dataset,
-        eval_dataset=dataset if "evaluates" in more else None,
-        loss=pruning.watch(loss) if more.get("watched", True) else loss,
-        callbacks=[pruning.callback] if more.get("callback", True) else [],
-    )
     with pytest.raises((opera.SettingError, opera.TrainingError), match=f"^{message}"):
-        trainer.train()
-
-
-def interrupt(*given: Any) -> None:
-    raise KeyboardInterrupt
+        pruning = PairPruning(model, dataset, "dp", args=None if "args" in more else args)
+        args.batch_sampler = pruning.sampler
+        SentenceTransformerTrainer(
+            model=model,
+            args=args,
+            train_dataset=dataset if "train_dataset" in more else pruning.dataset,
+            eval_dataset=pruning.dataset if "eval_dataset" in more else None,
+            loss=loss if "loss" in more else pruning.watch(loss),
+            callbacks=[pruning.callback] if calls else [],
+        ).train()
 
 
 def test_a_second_training(dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    """It needs another PairPruning, but may have the same loss, and the same arguments."""
+    """It needs another PairPruning, but may have the same loss, and the same arguments; also after an interruption."""
     args, loss = arguments(tmp_path, max_steps=2), MultipleNegativesRankingLoss(model)
+    before = set(vars(loss))
     for breaks in (False, True, False):
-        pruning = PairPruning(model, dataset)
-        trainer = trainer_of(pruning, args, dataset, loss)
+        pruning = PairPruning(model, dataset, args=args)
+        watched = pruning.watch(loss)
+        trainer = trainer_of(pruning, args, watched)
         if breaks:
-            pruning._sets[0].train = interrupt  # type: ignore[method-assign]
+            pruning._observe = lambda *given: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
             with pytest.raises(KeyboardInterrupt):
                 trainer.train()
         else:
             trainer.train()
-    plain = SentenceTransformerTrainer(
-        model, arguments(tmp_path, max_steps=2), train_dataset=dataset, loss=loss, callbacks=[]
-    )
-    plain.train()
-    assert pruning._sets[0].sampler.trained_steps == plain.state.global_step == 2
+    for again in (loss, watched):
+        plain = arguments(tmp_path, max_steps=2)
+        SentenceTransformerTrainer(model, plain, train_dataset=dataset, loss=again, callbacks=[]).train()
+    assert set(vars(loss)) == before
     with pytest.raises(opera.TrainingError, match=r"^PairPruning: dataset is read again, by a second training"):
         trainer.train()
 
 
-@pytest.mark.parametrize("loss_class", [MultipleNegativesRankingLoss, CachedMultipleNegativesRankingLoss])
+@pytest.mark.parametrize("kind", WEIGHABLE)
 def test_after_training_the_loss_is_as_before_and_freed(
-    loss_class: Any, dataset: Dataset, bert_model: Path, tmp_path: Path
+    kind: str, dataset: Dataset, bert_model: Path, tmp_path: Path
 ) -> None:
     """It holds the distributed model, whose process group ends a process with SIGABRT if the interpreter ends first."""
     model = open_model(bert_model)
-    args, loss = arguments(tmp_path, max_steps=2), MatryoshkaLoss(model, loss_class(model), [8, 4])
+    args, loss = arguments(tmp_path, max_steps=8, num_train_epochs=4), make_loss(kind, model, model, sizes=True)
     before = [set(vars(part)) for part in chain_of(loss)]
-    pruning = PairPruning(model, dataset, "infobatch")
-    trainer = trainer_of(pruning, args, dataset, loss)
-    assert [set(vars(part)) for part in chain_of(loss)] != before
+    pruning = PairPruning(model, dataset, "infobatch", args=args)
+    trainer = trainer_of(pruning, args, loss)
     trainer.train()
     assert [set(vars(part)) for part in chain_of(loss)] == before
     alive = weakref.ref(loss)
@@ -477,14 +456,78 @@ def test_after_training_the_loss_is_as_before_and_freed(
         assert alive() is None
     finally:
         gc.enable()
-    assert pruning.curves()["coverage"] > 0
+    assert pruning.curves()["coverage_pairs"] > 0
 
 
-def test_saved_arguments_hold_no_model(dataset: Dataset, model: Any) -> None:
-    saved = pickle.dumps(PairPruning(model, dataset).sampler)
-    assert len(saved) < 200
-    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler: was a PairPruning"):
-        pickle.loads(saved)(dataset, batch_size=2, drop_last=False)
+def test_saved_and_copied_arguments_hold_no_model(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    args = arguments(tmp_path)
+    pruning = PairPruning(model, dataset, args=args)
+    assert len(pickle.dumps(pickle.loads(pickle.dumps(args.batch_sampler)))) < 200
+    assert deepcopy(args).batch_sampler == pruning.sampler
+
+
+def column(values: list[Any]) -> Dataset:
+    return Dataset.from_dict({"q": values, "d": ["x"] * len(values)})
+
+
+LABELLED = {"query": ["a", "b", "c"], "label": [0, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: methods draw"),
+        (lambda d: [("a", "b")], "dataset: must be a datasets.Dataset or DatasetDict, got <class 'list'>"),
+        (lambda d: {"x": [1]}, r"dataset\['x'\]: must be a datasets.Dataset or"),
+        (lambda d: DatasetDict(), "dataset: holds no data set"),
+        (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
+        (lambda d: d.select([]), "dataset: has no row: nothing to train on"),
+        (lambda d: column(["a", None]), "dataset: row 1, column 'q': must be a text that is not empty, got None; data"),
+        (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
+        (lambda d: column([1, 2]), "dataset: row 0, column 'q': must be a text that is not empty, got 1"),
+        (lambda d: Dataset.from_dict({"q": ["a"], "d": [["x"]]}), "dataset: row 0, column 'd': .*make a row of each"),
+        (lambda d: d.add_column("n", [["a"]] * 47 + [[]]), "dataset: row 47, column 'n': must be a list of one text"),
+        (lambda d: d.add_column("year", [1999] * 48), "dataset: row 0, column 'year': must be a text, got 1999; "),
+        (lambda d: Dataset.from_dict({**LABELLED, "d": ["d", "e", " "]}), "dataset: row 2, column 'd': must be a text"),
+        (
+            lambda d: Dataset.from_dict({**LABELLED, "d": ["d", "e", "f"], "n": [["x"], ["y", "z"], [None]]}),
+            "dataset: row 2, column 'n': must be a list of one text or more",
+        ),
+    ],
+)
+def test_data_that_are_no_pairs(make: Callable[[Dataset], Any], message: str, dataset: Dataset, model: Any) -> None:
+    """Rows are counted in the user's data set, also behind rows that are left out."""
+    with pytest.raises(opera.DataError, match=f"^{message}"):
+        PairPruning(model, make(dataset))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'"),
+        ({"method": "dp", "alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
+        ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
+        ({"temperature": 0}, "temperature: must be a number above 0, got 0"),
+        ({"method": {}}, "method: must be a name such as 'denoise', got 'dict'; the trainer's arguments are .* args="),
+        ({"temperature": "warm"}, "temperature: must be a number above 0, got 'warm'"),
+        ({"args": {}}, "args: must be SentenceTransformerTrainingArguments, got {}"),
+    ],
+)
+def test_settings(settings: dict[str, Any], message: str, dataset: Dataset, model: Any) -> None:
+    with pytest.raises(opera.SettingError, match=f"^{message}"):
+        PairPruning(model, dataset, **settings)
+
+
+def test_models_and_losses_that_do_not_fit(dataset: Dataset, model: Any, static_model: Path) -> None:
+    with pytest.raises(opera.ModelError, match=r"^model: must be a SentenceTransformer, got 'Linear'"):
+        PairPruning(torch.nn.Linear(2, 2), dataset)
+    pruning = PairPruning(model, dataset, "auto", temperature=np.float32(0.1))
+    assert pruning.method.name == "denoise"
+    with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
+        pruning.watch(MultipleNegativesRankingLoss(open_model(static_model)))
+    with pytest.raises(opera.SettingError, match=r"^loss: must be a loss or its class, got None"):
+        pruning.watch(None)
+    assert pruning.watch(MultipleNegativesRankingLoss).temperature == pytest.approx(0.1)
 
 
 SCRIPT = """
@@ -496,7 +539,6 @@ import torch.distributed as dist
 from datasets import DatasetDict
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 import opera
-from opera.training.pair_pruning import PairPruning
 from own_scripts import arguments, open_model, pairs_of, trainer_of
 
 data, model_folder, out = sys.argv[2], sys.argv[3], Path(sys.argv[4])
@@ -504,16 +546,13 @@ whole = pairs_of(opera.load_data(data))
 several = DatasetDict({"a": whole.select(range(30)), "b": whole.select(range(18, 48))})
 
 
-def train(name, dataset, stop=None, resume=None, **changed):
-    args = arguments(
-        out / name, ddp_backend="gloo", per_device_train_batch_size=6, num_train_epochs=3, save_strategy="steps",
-        save_steps=stop or 4, **changed,
-    )
+def train(name, dataset, stop=None, resume=None, method="dp", **changed):
+    values = {"per_device_train_batch_size": 6, "num_train_epochs": 3, **changed}
+    args = arguments(out / name, ddp_backend="gloo", save_strategy="steps", save_steps=stop or 4, **values)
     model = open_model(model_folder)
-    pruning = PairPruning(model, dataset, "dp", args=args)
-    across = name.startswith("across")
-    loss = MultipleNegativesRankingLoss(model, gather_across_devices=across)
-    trainer = trainer_of(pruning, args, dataset, loss)
+    pruning = opera.PairPruning(model, dataset, method, args=args)
+    loss = MultipleNegativesRankingLoss(model, gather_across_devices=name.startswith("across"))
+    trainer = trainer_of(pruning, args, loss)
     if stop:
         saved = pruning.callback.on_save
 
@@ -523,8 +562,9 @@ def train(name, dataset, stop=None, resume=None, **changed):
 
         pruning.callback.on_save = stopping
     trainer.train(resume_from_checkpoint=resume)
-    drawn = [np.concatenate(part.sampler.drawn)[: part.sampler.trained_steps * 6].tolist() for part in pruning._sets]
-    scores = [part.sampler.method.scores.similarity.tolist() for part in pruning._sets]
+    samplers = pruning.samplers
+    drawn = [np.concatenate(part.drawn[: part.trained_steps]).tolist() for part in samplers]
+    scores = [getattr(part.sets[0].method.scores, "similarity", np.zeros(1)).tolist() for part in samplers]
     weights = float(sum(p.detach().double().abs().sum() for p in trainer.model.parameters()))
     return {"steps": trainer.state.global_step, "drawn": drawn, "scores": scores, "weights": weights}
 
@@ -532,6 +572,7 @@ def train(name, dataset, stop=None, resume=None, **changed):
 found = {
     "one": train("one", whole),
     "across": train("across", whole, max_steps=3),
+    "across, weighed": train("across", whole, method="infobatch", num_train_epochs=5),
     "several": train("several", several, multi_dataset_batch_sampler="round_robin"),
     "cut": train("cut", several, stop=5, multi_dataset_batch_sampler="round_robin"),
     "resumed": train("cut", several, resume=True, multi_dataset_batch_sampler="round_robin"),
@@ -553,9 +594,8 @@ def test_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
     assert first == second
     assert first["one"]["steps"] == 12  # 4 per epoch, as two processes with 6 rows of 48 each take
     assert len(first["one"]["drawn"][0]) == 12 * 2 * 6
-    assert (
-        first["several"]["steps"] == 12
-    )  # 2 batches of each data set per epoch and process: the trainer drops the rest
+    # 2 batches of each data set per epoch and process: the trainer drops the rest
+    assert first["several"]["steps"] == 12
     assert first["resumed"] == first["several"]
     assert first["cut"]["steps"] == 5
     assert len(set(np.round(first["one"]["scores"][0], 3))) > 5
@@ -579,12 +619,11 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
         pruning.false_pairs()
     with pytest.raises(opera.SettingError, match=r"^false_pairs: name must be of \[''\], got 'a'"):
         pruning.false_pairs("a")
-    trainer_of(pruning, args, data, MultipleNegativesRankingLoss(own)).train()
+    trainer_of(pruning, args, MultipleNegativesRankingLoss(own)).train()
     found = pruning.false_pairs()
     assert found is not None
     assert found.low < found.share < found.high
     assert str(found).startswith("FalsePairs(share=0.")
-    assert "array" not in str(found)
     listed = found.probability[found.suspicious]
     assert (np.diff(listed) <= 0).all()
     assert len(listed) == (found.probability > 0.5).sum() > 100
@@ -602,26 +641,18 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
     model = open_model(static_model)
     args = arguments(tmp_path, num_train_epochs=3, per_device_train_batch_size=4)
     pruning = PairPruning(model, rows, "ft", args=args)
-    trainer = trainer_of(pruning, args, rows, MultipleNegativesRankingLoss(model))
-    (part,), seen, ranked = pruning._sets, set[str](), set[int]()
-    plain = part.train
-
-    def train(step: int, pairs: Any, similarity: Any, loss: Any, p: Any) -> None:
-        own = part.rows.rows(pairs)
+    observed = Observed(pruning)
+    trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
+    seen, trained, ranked = set[str](), set[int](), set[int]()
+    for own, _, _, p in observed.batches:
         before = [rows[row]["d"] in seen for row in own]
-        for value, own_before in zip(p, before, strict=True):
+        for row, value, own_before in zip(own, p, before, strict=True):
             others = before.count(own_before) - 1
             assert np.isnan(value) == (others == 0)
             if others:  # (a + 1/2) / (b + 1), a a whole number: nothing scores the same
                 assert value * (others + 1) % 1 == pytest.approx(0.5, abs=1e-5)
-        new = [row for row in own if row not in trained]
-        ranked.update(row for row, value in zip(own, p, strict=True) if row in new and not np.isnan(value))
+                ranked |= {row} - trained
         trained.update(own)
         seen.update(rows[row]["d"] for row in own)
-        plain(step, pairs, similarity, loss, p)
-
-    trained = set[int]()
-    part.train = train  # type: ignore[method-assign]
-    trainer.train()
-    visited = set(part.rows.rows(np.flatnonzero(part.sampler.visits().visited)))
+    visited = set(pruning.batches[0].rows.rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
     assert visited == ranked < trained

@@ -1,160 +1,198 @@
-"""The sampler: steps, batches, lag and state; and the probabilities that it records."""
+"""The sampler: steps, batches, lag, quotas and state."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from distinct import pool_of
-from opera.data import load_data
+from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
-from opera.training.dataset import text_dataset
-from opera.training.sampler import NotObservedError, PairSampler, Row
+from opera.training.sampler import Batch, NotObservedError, PairSampler, SetDraws
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
+from opera.training_set.quotas import Quotas
+from worlds import make_pairs, make_scores
+
+PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
-@pytest.fixture
-def pairs() -> TrainingPairs:
-    return TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
-
-
-def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
+def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
     scores, _ = pretrained_scores(
-        pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
+        PAIRS, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
     )
-    method = METHODS["dp"]
-    made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
-    return PairSampler(made, pairs, RandomNegatives(pool_of(12)), 2, micro, lag, rank, world)
+    plan = Plan(0, 20, 4)
+    method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)
+    sets = [SetDraws(method, RandomNegatives(pool_of(12)))]
+    return PairSampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
 
 
-def trained(sampler: PairSampler) -> list[list[Row]]:
-    """Take every batch, observing each step's whole when its last batch is taken, as processes together would."""
-    batches = []
-    for batch in sampler:
-        batches.append(batch)
-        step, size = batch[0].step, sampler.method.plan.batch_size
-        if sum(b[0].step == step for b in batches) * len(batch) * sampler.world_size == size:
-            pair_ids = np.concatenate(
-                [sampler.batch_at(step, b[0].position).pair_ids for b in batches if b[0].step == step]
-            )
-            sampler.observe(step, pair_ids, np.full(size, 0.5), np.full(size, 1.0), np.full(size, 0.1))
-            sampler.finish(step)
-    return batches
+def train(sampler: PairSampler, step: int, seed: int = 0) -> None:
+    """Observe a step as all processes together would."""
+    ids = sampler.pairs_of(step)
+    values = np.random.default_rng([seed, step]).random((3, len(ids)))
+    for part in np.split(np.arange(len(ids)), len(ids) // sampler.batch_size):
+        sampler.observe(ids[part], *values[:, part])
 
 
-def test_a_step_and_a_position_say_everything_about_a_row(pairs: TrainingPairs) -> None:
-    sampler = make_sampler(pairs)
-    rows = list(itertools.islice(sampler, 2))  # both batches of the first step
-    assert [row.position for batch in rows for row in batch] == [0, 1, 2, 3]
-    for batch in rows:
-        drawn = sampler.batch_at(0, batch[0].position)
-        assert pairs.pair_query[drawn.pair_ids].tolist() == [row.query for row in batch]
-        assert pairs.pair_doc[drawn.pair_ids].tolist() == [row.doc_rows[0] for row in batch]
-        assert drawn.doc_rows.tolist() == [list(row.doc_rows) for row in batch]
-        assert drawn.doc_rows.shape == (2, 3)
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world: int) -> None:
+    samplers = [make_sampler(micro=4 // world, rank=rank, world=world) for rank in range(world)]
+    readers = [iter(sampler) for sampler in samplers]
+    alone = make_sampler(micro=4)
+    for step, whole in enumerate(alone):
+        parts = [next(reader) for reader in readers]
+        assert np.concatenate([part.pair_ids for part in parts]).tolist() == whole.pair_ids.tolist()
+        assert np.concatenate([part.doc_rows for part in parts]).tolist() == whole.doc_rows.tolist()
+        assert (PAIRS.pair_query[whole.pair_ids] == whole.queries).all()
+        assert (PAIRS.pair_doc[whole.pair_ids] == whole.doc_rows[:, 0]).all()
+        for sampler, part in zip(samplers, parts, strict=True):
+            batch = sampler.batch(part.pair_ids)
+            assert batch.step == step
+            assert batch.doc_rows.tolist() == whole.doc_rows.tolist()
+            assert batch.pair_ids[batch.own].tolist() == part.pair_ids.tolist()
+        for sampler in (*samplers, alone):
+            train(sampler, step)
+    assert alone.trained_steps == len(alone) == len(samplers[0]) == 20
+
+
+def test_batches_that_were_not_drawn_are_refused() -> None:
+    sampler = make_sampler()
+    first = next(iter(sampler)).pair_ids
+    with pytest.raises(TrainingError, match="a batch that was not drawn"):
+        sampler.batch(np.array([6, 6]))
+    train(sampler, 0)
+    with pytest.raises(TrainingError, match="a batch that was not drawn"):
+        sampler.batch(first)
 
 
 @pytest.mark.parametrize("lag", [1, 2, 5])
-def test_a_step_uses_observations_up_to_the_lag_and_no_later(pairs: TrainingPairs, lag: int) -> None:
-    sampler = make_sampler(pairs, lag)
-    seen: list[int] = []
-    sampler.method.observe = lambda ids, *_: seen.append(int(ids[0]))  # type: ignore[method-assign]
+def test_a_step_uses_observations_up_to_the_lag_and_no_later(lag: int) -> None:
+    sampler, seen = make_sampler(lag, micro=4), list[int]()
+    sampler.sets[0].method.observe = lambda ids, *_: seen.append(ids.tolist())  # type: ignore[method-assign]
+    drawn = []
     for step in range(7):
-        sampler.draw_step(step)
-        assert seen == list(range(step - lag + 1))
-        sampler.observe(step, np.full(4, step), *np.full((3, 4), 0.5))
+        drawn.append(sampler.draw_step(step).pair_ids.tolist())
+        assert seen == drawn[: max(0, step - lag + 1)]
+        train(sampler, step)
 
 
-def test_reading_further_ahead_than_the_lag_is_refused(pairs: TrainingPairs) -> None:
-    sampler = make_sampler(pairs, lag=2)
+def test_reading_further_ahead_than_the_lag_is_refused() -> None:
+    sampler = make_sampler(lag=2)
     sampler.draw_step(0)
     sampler.draw_step(1)
     with pytest.raises(NotObservedError, match="step 0 is not observed in full, and with lag=2 a draw needs it"):
         sampler.draw_step(2)
-    sampler.observe(0, np.arange(2), *np.full((3, 2), 0.5))  # one of its two batches
+    sampler.observe(sampler.pairs_of(0)[:2], *np.full((3, 2), 0.5))  # one of its two batches
     with pytest.raises(NotObservedError, match="not observed in full"):
         sampler.draw_step(2)
 
 
-@pytest.mark.parametrize("world", [1, 2, 4])
-def test_processes_share_each_batch_out(pairs: TrainingPairs, world: int) -> None:
-    parts = []
-    for rank in range(world):
-        sampler = make_sampler(pairs, micro=4 // world, rank=rank, world=world)
-        parts.append(trained(sampler))
-        assert len(sampler) == 20
-        assert [[row.step for row in batch] for batch in parts[-1]] == [[step] * (4 // world) for step in range(20)]
-    together = [[row for part in step for row in part] for step in zip(*parts, strict=True)]
-    assert together == trained(make_sampler(pairs, micro=4))
+def in_two_sets(name: str, quotas: Quotas, steps: int = 40) -> PairSampler:
+    """The first third of the queries is one set, the rest another."""
+    parts = [make_pairs([1, 2, 3, 4]), make_pairs([5, 6, 7, 8, 1, 1, 2, 9])]
+    plan, method = Plan(0, steps, 8), METHODS[name]
+    sets = [
+        SetDraws(
+            method(part, its_plan, method.settings_class(), make_scores(part)), RandomNegatives(pool_of(50)), 1000 * at
+        )
+        for at, (part, its_plan) in enumerate(zip(parts, quotas.plans(plan), strict=True))
+    ]
+    pairs = TrainingPairs.from_arrays(
+        np.concatenate([parts[0].pair_query, parts[1].pair_query + parts[0].n_queries]),
+        np.concatenate([part.pair_doc for part in parts]),
+    )
+    return PairSampler(sets, pairs, plan, 4, quotas=quotas, n_negatives=2)
 
 
-def test_state_round_trips_through_flat_arrays(pairs: TrainingPairs, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    observed = [rng.random((3, 4)) for _ in range(20)]
-
-    def run(sampler: PairSampler, until: int, ahead: int) -> list[list[Row]]:
-        """Train up to a step as a loader that reads ahead would."""
-        batches, read = iter(sampler), []
-        while sampler.trained_steps < until:
-            while len(read) <= sampler.trained_steps - first_step + ahead and (batch := next(batches, None)):
-                read.append(batch)
-            step = sampler.trained_steps
-            rows = read[step - first_step]
-            sampler.observe(step, sampler.batch_at(step, rows[0].position).pair_ids, *observed[step])
-            sampler.finish(step)
-        return read[: until - first_step]
-
-    first_step = 0
-    sampler_of_whole = make_sampler(pairs, lag=3, micro=4)
-    whole = run(sampler_of_whole, 20, ahead=2)
-    first = make_sampler(pairs, lag=3, micro=4)
-    run(first, 9, ahead=2)
-    assert first.next_step == 11
+@pytest.mark.parametrize("one_set", [False, True], ids=["mixed", "one set per step"])
+@pytest.mark.parametrize("name", ["ft", "infobatch", "dp", "denoise"])
+def test_a_sampler_of_several_sets_resumes_to_the_same_draws(name: str, one_set: bool, tmp_path: Path) -> None:
+    quotas = Quotas(np.array([0.3, 0.7]), one_set)
+    whole, first, second = (in_two_sets(name, quotas) for _ in range(3))
+    for step in range(40):
+        batch = whole.draw_step(step)
+        assert (batch.sets == (batch.pair_ids >= 10)).all()
+        assert not one_set or len(set(batch.sets.tolist())) == 1
+        assert (batch.doc_rows[batch.sets == 0, 1:] < 50).all()
+        assert (batch.doc_rows[batch.sets == 1, 1:] >= 1000).all()
+        train(whole, step)
+    for step in range(23):
+        first.draw_step(step)
+        train(first, step)
+    first.draw_step(23)
     np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-    second = make_sampler(pairs, lag=3, micro=4)
     with np.load(tmp_path / "state.npz") as arrays:
         second.load_state_dict(nest(dict(arrays)))
-    assert (second.trained_steps, second.next_step) == (9, 11)
-    first_step = 9
-    assert run(second, 20, ahead=2) == whole[9:]
-    assert second.times_drawn().sum() == 80
-    assert second.schedule == sampler_of_whole.schedule
-    assert np.array_equal(second.trained, sampler_of_whole.trained)
+    for step in second.upcoming(40):
+        train(second, step)
+    assert np.array_equal(np.concatenate(second.drawn), np.concatenate(whole.drawn))
+    assert np.array_equal(second.trained, whole.trained)
+    assert np.array_equal(second.all_visits().p, whole.all_visits().p, equal_nan=True)
+    assert second.schedule == pytest.approx(whole.schedule, nan_ok=True)
+    assert (second.trained_steps, second.times_drawn().sum()) == (40, 320)
+    assert not whole.schedule or sorted(whole.schedule)[0].endswith("_1")
 
 
-def test_bad_lag_and_batch(pairs: TrainingPairs) -> None:
+@pytest.mark.parametrize("one_set", [False, True])
+@pytest.mark.parametrize("probabilities", [(0.5, 0.5), (0.9, 0.1), (0.999, 0.001), (0.2, 0.3, 0.5)])
+def test_sets_give_their_quotas(probabilities: tuple[float, ...], one_set: bool) -> None:
+    quotas, batch = Quotas(np.array(probabilities), one_set), 16
+    counts = np.zeros(len(probabilities))
+    plans = quotas.plans(Plan(0, 400, batch))
+    for step in range(400):
+        given = quotas.of_step(step, batch)
+        assert given.sum() == batch
+        assert (given <= [plan.batch_size for plan in plans]).all()
+        counts += given
+        off = np.abs(counts - np.array(probabilities) * (step + 1) * batch)
+        assert off.max() <= (batch if one_set else 1) * len(probabilities)
+    assert all(plan.max_steps * plan.batch_size >= count for plan, count in zip(plans, counts, strict=True))
+
+
+def test_a_loader_that_reads_ahead_resumes_to_the_same_draws(tmp_path: Path) -> None:
+    """Steps that are read and not trained are in the state, and come again."""
+
+    def run(sampler: PairSampler, until: int, ahead: int) -> None:
+        steps, read = sampler.upcoming(20), list[int]()
+        while sampler.trained_steps < until:
+            while len(read) <= ahead and (step := next(steps, None)) is not None:
+                read.append(step)
+            train(sampler, read.pop(0))
+
+    whole, first, second = (make_sampler(lag=3, micro=4) for _ in range(3))
+    run(whole, 20, ahead=2)
+    run(first, 9, ahead=2)
+    assert (first.trained_steps, first.next_step) == (9, 11)
+    np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
+    with np.load(tmp_path / "state.npz") as arrays:
+        second.load_state_dict(nest(dict(arrays)))
+    run(second, 20, ahead=2)
+    assert np.array_equal(second.drawn, whole.drawn)
+    assert second.schedule == whole.schedule
+
+
+def test_bad_lag_and_batch() -> None:
     with pytest.raises(ValueError, match="lag"):
-        make_sampler(pairs, lag=0)
+        make_sampler(lag=0)
     with pytest.raises(ValueError, match="multiple"):
-        make_sampler(pairs, micro=3)
+        make_sampler(micro=3)
 
 
-def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
-    """From a method's draw through rows and labels to what the loss asks the sampler for."""
-    data = load_data(beir)
-    training = data.training_split()
-    pairs = training.pairs()
-    method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
-    method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
-    sampler = PairSampler(method, pairs, RandomNegatives(pool_of(len(data.corpus))), 1, 16)
-    dataset = text_dataset(data, training.query_rows, 1, "title_text")
-    seen = set()
+def test_weights_are_those_of_the_draw_times_those_of_the_pairs() -> None:
+    """Queries whose loss is below the mean are learned: InfoBatch weighs them up."""
+    pairs = make_pairs([2] * 40)
+    method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class())
+    method.observe(np.arange(80), np.zeros(80), pairs.pair_query.astype(float))
+    of_pairs, seen = np.linspace(0.5, 1.5, 80).astype(np.float32), set[float]()
+    sampler = PairSampler([SetDraws(method)], pairs, method.plan, 16, pair_weights=of_pairs)
     for step in range(4):
-        sampler.draw_step(step)
-        (rows,) = sampler._batches(step)
-        labels = [item["label"] for item in dataset.__getitems__(rows)]
-        assert labels == [[step, position] for position in range(16)]
-        drawn = sampler.batch_at(*labels[0])
-        weights, queries = drawn.weights, pairs.pair_query[drawn.pair_ids]
-        learned = method.state_dict()["learned"][queries]
-        if step < 2:  # the first pruned pass has 20 queries above the mean and 15 of the 20 below
-            assert np.array_equal(weights, np.where(learned, np.float32(1 / 0.75), np.float32(1)))
-        seen |= set(weights.tolist())
-        sampler.observe(step, drawn.pair_ids, np.zeros(16), queries.astype(float), np.zeros(16))
-    assert seen == {1.0, float(np.float32(1 / 0.75))}
+        batch: Batch = sampler.draw_step(step)
+        factors = batch.weights / of_pairs[batch.pair_ids]
+        seen |= set(np.round(factors, 5).tolist())
+        sampler.observe(batch.pair_ids, np.zeros(16), batch.queries.astype(float), np.zeros(16))
+    assert sorted(seen) == pytest.approx([1, 1 / 0.75], abs=1e-4)

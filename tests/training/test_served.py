@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.folder import Run
 from opera.training.guard.dev_corpus import best_documents, reduced_corpus, untrained_values
-from opera.training.pair_batches import read_all
+from opera.training.pair_rows import read_all
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 

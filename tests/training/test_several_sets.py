@@ -18,6 +18,7 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.pair_files import with_teacher
 from opera.deployment import export as export_module
+from opera.training.run_pruning import RunPruning
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from small_runs import FAST, SMALL, assert_same_run
@@ -46,39 +47,41 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     run = prepared(sets, static_model, negatives=negatives, method="dp")
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
-    drawn = built.negatives.draw(queries, 5, 0, 1)
-    owner = np.searchsorted(built.mixture.first_queries, queries, side="right") - 1
-    assert (in_set(run.data.drawn, drawn) == owner[:, None]).all()
+    owner = np.searchsorted(built.labelled.first_queries, queries, side="right") - 1
+    for number, sampler in enumerate(RunPruning(run.model.trained, built, run.recipe).sampler.sets):
+        drawn = sampler.documents(np.arange(30), 5, 0, 1)
+        assert (in_set(run.data.drawn, drawn) == number).all()
     assert set(owner.tolist()) == {0, 1}
     assert (in_set(run.data.drawn, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
 
 
 def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path], static_model: Path) -> None:
     built = build_training_set(prepared(sets, static_model, method="dp"))
-    firsts = built.mixture.first_pairs(built.pairs)
+    firsts = built.labelled.first_pairs
     for number, folder in enumerate(sets):
         alone = build_training_set(prepared([folder], static_model, method="dp"))
         own = slice(firsts[number], firsts[number + 1])
-        assert np.array_equal(built.similarity[own], alone.similarity)
-        assert np.array_equal(built.scores.loss[own], alone.scores.loss)
+        assert np.array_equal(built.scores.similarity[own], alone.scores.similarity)
+        assert np.array_equal(built.scores.sets[number].loss, alone.scores.sets[0].loss)
         queries = np.arange(alone.pairs.n_queries)[:, None]
         documents = np.arange(len(alone.data.corpus))
         first = first_rows(built.data)[1][number]
-        found = built.known.contains(queries + built.mixture.first_queries[number], documents + first)
-        assert np.array_equal(found, alone.known.contains(queries, documents))
+        found = built.negatives.known.contains(queries + built.labelled.first_queries[number], documents + first)
+        assert np.array_equal(found, alone.negatives.known.contains(queries, documents))
 
 
 def test_listed_negatives_are_counted_over_the_sets(sets: list[Path], static_model: Path) -> None:
     settings = {"method": "sp", "negatives": "hard", "range": "1:3", "prune_before_mining": True}
     built = build_training_set(prepared(sets, static_model, **settings))
     alone = [build_training_set(prepared([folder], static_model, **settings)) for folder in sets]
-    record = built.negatives_record
+    record = built.negatives.record
     for name in ("listed", "queries_without", "pruned_positives"):
-        assert getattr(record, name) == sum(getattr(own.negatives_record, name) for own in alone)
+        assert getattr(record, name) == sum(getattr(own.negatives.record, name) for own in alone)
     assert record.listed > 0
-    lists = replace(built.listed, doc_rows=built.listed.doc_rows[::-1])
-    fewer = replace(built, negatives=replace(alone[0].negatives, lists=lists))
-    weighted = replace(built, loss_weights=np.ones(built.pairs.n_pairs, dtype=np.float32))
+    lists = replace(built.negatives.lists, doc_rows=built.negatives.lists.doc_rows[::-1])
+    fewer = replace(built, negatives=replace(built.negatives, lists=lists))
+    ones = np.ones(built.pairs.n_pairs, dtype=np.float32)
+    weighted = replace(built, labelled=replace(built.labelled, loss_weights=ones))
     assert len({each.fingerprint for each in (built, fewer, weighted)}) == 3
 
 

@@ -50,8 +50,8 @@ def training_set(data: RetrievalData, model: Path, **settings: Any) -> TrainingS
 
 
 def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
-    assert built.listed is not None
-    return data.corpus.ids(built.listed.of_query(0))
+    assert built.negatives.lists is not None
+    return data.corpus.ids(built.negatives.lists.of_query(0))
 
 
 def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData) -> None:
@@ -106,15 +106,15 @@ def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_mod
 
 def test_random_negatives_draw_each_text_by_one_id(data: RetrievalData, static_model: Path) -> None:
     built = training_set(data, static_model, negatives="random")
-    drawn = built.negatives.draw(np.zeros(500, dtype=np.int64), 4, 0, 0)
+    drawn = built.negatives.sets[0].draw(np.zeros(500, dtype=np.int64), 4, 0, 0)
     assert set(data.corpus.ids(np.unique(drawn))) == CORPUS.keys() - {"copy"}
 
 
 def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data: RetrievalData, static_model: Path) -> None:
     built = training_set(data, static_model)
     rows = np.arange(len(CORPUS))
-    assert data.corpus.ids(rows[built.known.contains(np.zeros(len(rows), dtype=np.int64), rows)]) == KNOWN
-    query, place = built.known.among(rows)
+    assert data.corpus.ids(rows[built.negatives.known.contains(np.zeros(len(rows), dtype=np.int64), rows)]) == KNOWN
+    query, place = built.negatives.known.among(rows)
     assert data.corpus.ids(place[query == 0]) == KNOWN
 
 
@@ -253,13 +253,13 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
     other = RetrievalData.from_dicts("other", corpus=corpus, queries=queries, qrels=qrels)
     both = combine([data, other])
     built = training_set(both, static_model, negatives="hard", range="1:20")
-    assert built.listed is not None
-    query = np.repeat(np.arange(len(built.query_rows)), built.listed.counts)
+    assert built.negatives.lists is not None
+    query = np.repeat(np.arange(len(built.query_rows)), built.negatives.lists.counts)
     positives = {query_text(both, row): set() for row in built.query_rows.tolist()}
     for place, document in zip(built.pairs.pair_query, built.pairs.pair_doc, strict=True):
         text = query_text(both, int(built.query_rows[place]))
         positives[text].add(" ".join(both.corpus.texts([document])[0].split()))
-    for place, document in zip(query, built.listed.doc_rows, strict=True):
+    for place, document in zip(query, built.negatives.lists.doc_rows, strict=True):
         text = query_text(both, int(built.query_rows[place]))
         assert " ".join(both.corpus.texts([document])[0].split()) not in positives[text]
 

@@ -83,7 +83,7 @@ def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> N
     data = replace(data, given_negatives=given)
     ranks = {"range": "1:180"} if kind == "hard" else {}
     built = training_set(data, static_model, negatives=kind, corpus_text="text", **ranks)
-    drawn = np.concatenate([built.negatives.draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])
+    drawn = np.concatenate([built.negatives.sets[0].draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])
     empty = data.corpus.empty_rows("text")
     assert len(empty) == len(BLANK) + len(TITLED)
     assert not np.isin(drawn, empty).any()

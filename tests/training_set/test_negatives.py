@@ -29,22 +29,22 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monke
         recipe = make_recipe({**values, "prune_before_mining": first})
         prepared = load_and_check(load_data(beir), str(static_model), recipe)
         sets[first] = build_training_set(prepared)
-    kept = prepared.recipe.make_method(sets[True].pairs, sets[True].scores, 1).kept
+    kept = sets[True].methods(prepared.recipe, 1)[0].kept
     pairs, n_docs = sets[True].pairs, len(sets[True].data.corpus)
     keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
     listed = {}
     for first, found in sets.items():
-        listed[first] = found.listed.queries * n_docs + found.listed.doc_rows
+        listed[first] = found.negatives.lists.queries * n_docs + found.negatives.lists.doc_rows
     assert not np.isin(listed[False], keys).any()
     assert not np.isin(listed[True], keys[kept]).any()
     pruned = keys[~kept & np.isin(keys, listed[True])]
     assert np.array_equal(np.setdiff1d(listed[True], listed[False]), pruned)
     with_a_pair_kept = np.isin(pruned // n_docs, pairs.pair_query[kept])
-    assert sets[True].negatives_record.pruned_positives == with_a_pair_kept.sum() > 0
-    assert sets[False].negatives_record.pruned_positives is None
-    known = sets[True].known.contains(pairs.pair_query, pairs.pair_doc)
+    assert sets[True].negatives.record.pruned_positives == with_a_pair_kept.sum() > 0
+    assert sets[False].negatives.record.pruned_positives is None
+    known = sets[True].negatives.known.contains(pairs.pair_query, pairs.pair_doc)
     assert np.array_equal(known, kept), "else the mask would leave the mined ones out again"
-    assert sets[False].known.contains(pairs.pair_query, pairs.pair_doc).all()
+    assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
 
 
 def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model: Path, tmp_path: Path) -> None:

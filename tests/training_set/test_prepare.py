@@ -143,11 +143,11 @@ def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: P
 def test_sp_keeps_the_heaviest_pairs(beir: Path, static_model: Path) -> None:
     run = prepared(weighted(beir), static_model, pair_weights="scores")
     built = build_training_set(run)
-    kept = run.recipe.make_method(built.pairs, built.scores, 1).kept
-    assert built.pair_weights is not None
-    assert built.pair_weights[kept].min() > built.pair_weights[~kept].max()
-    assert built.start_scores is not None
-    assert built.start_scores.argmax() == built.pair_weights.argmax()
+    kept = built.methods(run.recipe, 1)[0].kept
+    assert built.labelled.weights is not None
+    assert built.labelled.weights[kept].min() > built.labelled.weights[~kept].max()
+    assert built.scores.start is not None
+    assert built.scores.start.argmax() == built.labelled.weights.argmax()
 
 
 @pytest.mark.parametrize("method", ["sp", "dp"])
@@ -158,15 +158,15 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
     )
     assert built.scores is not None
     assert plain.scores is not None
-    assert np.array_equal(np.sort(built.scores.similarity), np.sort(plain.scores.similarity))
-    assert np.array_equal(built.scores.loss, plain.scores.loss)
-    assert np.array_equal(built.similarity, plain.similarity), "what pairs.parquet has is the cosine"
-    assert np.array_equal(built.start_scores, built.scores.similarity)
-    assert plain.start_scores is None
+    assert np.array_equal(np.sort(built.scores.sets[0].similarity), np.sort(plain.scores.sets[0].similarity))
+    assert np.array_equal(built.scores.sets[0].loss, plain.scores.sets[0].loss)
+    assert np.array_equal(built.scores.similarity, plain.scores.similarity), "what pairs.parquet has is the cosine"
+    assert np.array_equal(built.scores.start, built.scores.sets[0].similarity)
+    assert plain.scores.start is None
     for weight in (1, 2):
-        same = built.pair_weights == weight
-        order = np.argsort(plain.scores.similarity[same], kind="stable")
-        assert (np.diff(built.scores.similarity[same][order]) >= 0).all()
+        same = built.labelled.weights == weight
+        order = np.argsort(plain.scores.sets[0].similarity[same], kind="stable")
+        assert (np.diff(built.scores.sets[0].similarity[same][order]) >= 0).all()
 
 
 def test_weights_that_are_not_used_are_noted(beir: Path) -> None:

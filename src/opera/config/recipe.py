@@ -17,19 +17,9 @@ from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.registry import RECIPE_FOLDERS
-from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
+from opera.core.settings import SettingDoc, Settings, unknown_setting
 from opera.core.terminal import shortened
-from opera.data.pairs import TrainingPairs
-from opera.methods import (
-    AUTO,
-    DEFAULT_METHOD,
-    METHODS,
-    Method,
-    PairScores,
-    Plan,
-    method_named,
-)
-from opera.methods.mixed import MixedMethod, Mixture
+from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, method_named
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that say the same in two ways; a setting that is given replaces
@@ -75,29 +65,6 @@ class Recipe(Settings):
     def method_class(self) -> type[Method[Any]]:
         """The method."""
         return METHODS[self.method]
-
-    def make_method(
-        self,
-        pairs: TrainingPairs,
-        scores: PairScores | None,
-        processes: int,
-        mixture: Mixture | None = None,
-    ) -> Method[Any]:
-        """Make the method for some training pairs; automatic settings must be resolved.
-
-        Args:
-            pairs: the training pairs.
-            scores: their pretrained scores, where the method needs them.
-            processes: how many processes train together.
-            mixture: how several data sets are drawn; ``None`` for one.
-        """
-        train = self.train
-        plan = Plan(train.seed, resolved(train.max_steps), train.queries_per_step(processes))
-        if mixture is not None:
-            return MixedMethod(
-                self.method_class, pairs, plan, self.method_settings, scores, mixture
-            )
-        return self.method_class(pairs, plan, self.method_settings, scores)
 
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names, as written to ``run.json``."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
-from opera.methods.first_visits import FirstVisits
+from opera.labels.visits import FirstVisits
 from opera.methods.scores import PairScores
 
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
+from opera.labels.estimate import probability_false
 from opera.methods.base import Draw, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_weighted_documents
 from opera.methods.finetuning import FineTuning
-from opera.methods.first_visits import probability_false
 
 LEAST = 0.01
 """The least that a pair or a query is drawn, of what it would be if it were surely true."""
@@ -39,7 +39,7 @@ class Denoise(FineTuning):
     relative to that; else one is drawn by theirs. Where nothing is doubted, draws are those of
     ``ft``. A batch holds a query twice only where too few others look true, so that in batches
     almost as large as the data queries are drawn more evenly than :meth:`probabilities` says.
-    These are of :func:`opera.methods.first_visits.probability_false`, computed anew ten times in a
+    These are of :func:`opera.labels.estimate.probability_false`, computed anew ten times in a
     run. They need no untrained model and no setting.
     """
 

@@ -230,8 +230,8 @@ class DynamicPruning(Method[DynamicSettings]):
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
         self._passes = ShuffledPasses(self.plan.seed, "dp.passes", n)  # for levels=document
-        # For `probabilities`: what changed since the last refresh ranked the queries, and their
-        # scores then.
+        # For `probabilities`: the queries that changed since the last refresh, in order, and their
+        # scores before each change.
         self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
 
     def _count(self) -> None:
@@ -287,10 +287,7 @@ class DynamicPruning(Method[DynamicSettings]):
             self._find_top_and_threshold(step)
         query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
         if self._qualities is not None:
-            scores = self._query_scores()
-            for queries, before in reversed(self._changed_since):  # as they were when ranked
-                scores[queries] = before
-            top = self._top.probabilities(scores)
+            top = self._top.probabilities(self._scores_when_ranked())
             query = query_probabilities(top, self._top.count, self.pool_size)
         if self.settings.levels != "query":
             weights = self._document_weights(np.arange(self.pairs.n_pairs), step)
@@ -329,9 +326,7 @@ class DynamicPruning(Method[DynamicSettings]):
         """The scores, what the last refresh found, and the queries it drew that are not used
         yet.
         """
-        # Latest first: where a query changed twice, `probabilities` lets the oldest score win.
-        changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *reversed(self._changed_since)]
-        queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
+        queries, before = self._changes()
         return {
             **super().state_dict(),
             "scores": self.scores.state_dict(),
@@ -405,6 +400,20 @@ class DynamicPruning(Method[DynamicSettings]):
             self._top = self._qualities.top_k(math.floor(ratio * self.pairs.n_queries))
         if self._similarities is not None:
             self._threshold = document_threshold(self._similarities, self._cutoff)
+
+    def _changes(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The changes since the last refresh, the earliest first: queries, and scores before."""
+        changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *self._changed_since]
+        queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
+        return queries, before
+
+    def _scores_when_ranked(self) -> NDArray[np.float64]:
+        """The scores that the last refresh ranked: those before the first change since."""
+        scores = self._query_scores()
+        queries, before = self._changes()
+        changed, first = np.unique(queries, return_index=True)
+        scores[changed] = before[first]
+        return scores
 
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
         return query_scores(self.scores, self.settings.query_score, queries)

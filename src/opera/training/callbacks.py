@@ -1,5 +1,4 @@
-"""What happens around each step: trace and curves, the checkpoint's sampler state, signals, the
-progress bar."""
+"""What happens around each step of a run: trace, signals, the progress bar, logging services."""
 
 from __future__ import annotations
 
@@ -14,10 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import PartialState
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations import (
@@ -30,16 +27,14 @@ from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
-from opera.runs.folder import SAMPLER_FILE, RunWriter
+from opera.runs.folder import RunWriter
 from opera.runs.names import trainer_key
-from opera.training.checkpoint import mark_complete, write_state
+from opera.training.checkpoint import mark_complete
 from opera.training.distributed import gather_values
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
 
-PREFIX = "opera/"
-"""Before the names of OPERA's own curves."""
 SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
 
@@ -76,36 +71,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
         self.begun = False
-        self._losses: list[NDArray[np.float32]] = []
         self._learning_rate, self._step_start = 0.0, time.perf_counter()
-
-    def observe(
-        self,
-        step: int,
-        pair_ids: NDArray[np.int64],
-        similarity: NDArray[np.float32],
-        loss: NDArray[np.float32],
-        p: NDArray[np.float32],
-    ) -> None:
-        """Pass what a batch gave on to the sampler, and keep its losses."""
-        self.sampler.observe(step, pair_ids, similarity, loss, p)
-        self._losses.append(loss)
-
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
-    ) -> None:
-        """Log beside the loss the schedule, where it is known yet, and the shares trained so
-        far."""
-        if logs is not None and "loss" in logs:
-            sampler, firsts = self.sampler, self.sampler.pairs.query_offsets[:-1]
-            trained = np.logical_or.reduceat(sampler.trained, firsts)
-            curves = {
-                **sampler.schedule,
-                "coverage_pairs": float(sampler.trained.mean()),
-                "coverage_queries": float(trained.mean()),
-            }
-            known = {name: value for name, value in curves.items() if math.isfinite(value)}
-            logs.update({f"{PREFIX}{name}": value for name, value in known.items()})
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -122,28 +88,26 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the step's row; its seconds run from the end of the step before."""
         now = time.perf_counter()
-        self.sampler.finish(state.global_step - 1)
         schedule = self.sampler.schedule
         self.rows.append(
             {
                 "step": state.global_step,
-                "loss": float(np.concatenate(self._losses).mean(dtype=np.float64)),
+                "loss": self.sampler.mean_loss,
                 "learning_rate": self._learning_rate,
                 **{name: None if math.isnan(value) else value for name, value in schedule.items()},
                 "seconds": now - self._step_start,
             }
         )
-        self._losses, self._step_start = [], now
+        self._step_start = now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and mark
-        the checkpoint as complete."""
+        """Write the trace, also into the trainer's checkpoint, and mark the checkpoint as
+        complete."""
         self.write(self.run)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             self.write(RunWriter(checkpoint))
-            write_state(checkpoint / SAMPLER_FILE, self.sampler.state_dict())
             mark_complete(checkpoint)
 
     def write(self, run: RunWriter) -> None:

@@ -25,6 +25,7 @@ from opera.runs.folder import RunWriter
 from opera.training.guard.choice import Weights
 from opera.training.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.training.guard.rule import shares_to_try
+from opera.training.run_pruning import RunPruning
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared
@@ -186,19 +187,11 @@ def _time_steps(prepared: Prepared, folder: Path) -> tuple[float, int]:
     recipe = make_recipe({"method": "ft"}).model_copy(update={"train": settings})
     data = replace(prepared.data, negatives="random")
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
-    method = recipe.make_method(training_set.pairs, training_set.scores, 1, training_set.mixture)
     if device == "cuda":  # loading and encoding may have taken more
         torch.cuda.reset_peak_memory_stats()
     timer, writer = _Timer(), RunWriter(folder, writes=False)
-    train(
-        prepared.model.trained,
-        training_set,
-        method,
-        settings,
-        writer,
-        callbacks=[timer],
-        show_progress=False,
-    )
+    pruning = RunPruning(prepared.model.trained, training_set, recipe)
+    train(pruning, writer, callbacks=[timer], show_progress=False)
     return float(np.median(timer.seconds[1:] or timer.seconds)), _memory(device)
 
 

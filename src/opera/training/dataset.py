@@ -1,4 +1,4 @@
-"""The texts of a batch: rows of the sampler in, columns out, of texts, of token ids or of row
+"""The texts of a batch: a batch of the sampler in, columns out, of texts, of token ids or of row
 numbers."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opera.encoder.token_ids import has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, training_tokens
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.training.sampler import Row
+from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")
@@ -37,9 +37,8 @@ Lookup = Callable[[IntArray], Sequence[Any]]
 class PairDataset(Dataset[dict[str, Any]]):
     """Looks a whole batch up at a time.
 
-    Each item has a column for the query and each document, and ``label``, ``[step, position]``, by
-    which the loss asks the sampler for the rest. The collator makes them one int64 tensor ``[m,
-    2]``.
+    Each item has a column for the query and each document, and ``label``, its pair id, by which the
+    loss knows the rest. The collator makes them one int64 tensor ``[m]``.
 
     Args:
         query_rows: int32 ``[n]``, the query table's row of each training query.
@@ -57,18 +56,17 @@ class PairDataset(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.query_rows)
 
-    def __getitems__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def __getitems__(self, batch: Batch) -> list[dict[str, Any]]:
         """Return the items of a batch."""
-        queries = self.queries(self.query_rows[[row.query for row in rows]])
-        doc_rows = np.array([row.doc_rows for row in rows], dtype=np.int64)
-        documents = iter(self.documents(doc_rows.ravel()))
+        queries = self.queries(self.query_rows[batch.queries])
+        documents = iter(self.documents(batch.doc_rows.ravel()))
         return [
             {
                 "anchor": query,
                 **{name: next(documents) for name in self.column_names[1:-1]},
-                "label": [row.step, row.position],
+                "label": pair_id,
             }
-            for row, query in zip(rows, queries, strict=True)
+            for pair_id, query in zip(batch.pair_ids.tolist(), queries, strict=True)
         ]
 
 
@@ -83,7 +81,7 @@ class TokenCollator:
     prompt_lengths: Mapping[str, int | None]
 
     def __call__(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return ``label``, int64 ``[m, 2]``, and ``COLUMN_input_ids``, which stay on the CPU."""
+        """Return ``label``, int64 ``[m]``, and ``COLUMN_input_ids``, which stay on the CPU."""
         batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
         for column, length in self.prompt_lengths.items():
             batch[f"{column}_input_ids"] = [item[column] for item in items]

@@ -116,19 +116,19 @@ class DistillationLoss(InBatchLoss):
     def _scores(self, batch: Batch) -> Tensor:
         """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``,
         NaN where absent."""
-        queries = self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]
-        return torch.from_numpy(self._lookup(queries[:, None], batch.doc_rows[batch.own]))
+        queries = batch.queries[batch.own][:, None]
+        return torch.from_numpy(self._lookup(queries, batch.doc_rows[batch.own]))
 
     def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
 
     def _log_coverage(self, training_set: TrainingSet) -> None:
-        pairs, listed = training_set.pairs, training_set.listed
+        pairs, listed = training_set.pairs, training_set.negatives.lists
         kinds: dict[str, tuple[IntArray, IntArray]] = {
             "training pairs": (pairs.pair_query, pairs.pair_doc)
         }
         if listed is not None:
-            kind = f"{training_set.negatives_kind} negatives"
+            kind = f"{training_set.negatives.kind} negatives"
             kinds[kind] = (listed.queries, listed.doc_rows)
         for kind, (queries, doc_rows) in kinds.items():
             scored = ~np.isnan(self._lookup(queries, doc_rows))

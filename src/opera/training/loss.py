@@ -1,5 +1,4 @@
-"""The contrastive loss of the paper, per pair, with in-batch negatives; what it observes goes to
-the sampler.
+"""The contrastive loss of the paper, per pair, with in-batch negatives.
 
 A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair_losses``, and
 ``@register_loss("name")`` above it, which makes it a value of the setting ``loss``.
@@ -9,12 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from accelerate.utils import extract_model_from_parallel
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandContext
 from torch import Tensor, nn
@@ -23,14 +21,14 @@ from torch.nn import functional as F
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.encoder.forward import Column, embed_columns, pads, token_features
-from opera.training.distributed import gather_embeddings, gather_values
-from opera.training.sampler import Batch, NotFiniteError, PairSampler
+from opera.labels.ranks import p_values
+from opera.training.distributed import gather_embeddings
+from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
-Values = NDArray[np.float32]
-Observer = Callable[[int, NDArray[np.int64], Values, Values, Values], None]
-"""Called with the step, pair ids, cosine similarities, losses and p-values, each ``[W·m]``."""
+if TYPE_CHECKING:
+    from opera.training.pruning import Pruning
 
 
 def info_nce_losses(
@@ -55,34 +53,10 @@ def info_nce_losses(
     )
 
 
-def p_values(similarity: Tensor, known: Tensor | None, first: int = 0) -> Tensor:
-    """Rank each pair's document among the batch's: uniform in (0, 1) for a random document.
-
-    It is (a + ½)/(b + 1) where a of b other documents score higher, one that scores the same
-    counting half.
-
-    Args:
-        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
-        known: bool ``[m, M]``, what a document is not ranked among, such as known positives.
-        first: column of the first row's positive.
-
-    Returns:
-        float32 ``[m]``; NaN where no document is left to compare with.
-    """
-    own = torch.arange(len(similarity), device=similarity.device)
-    others = torch.ones_like(similarity, dtype=torch.bool) if known is None else ~known
-    others[own, first + own] = False
-    gap = similarity - similarity[own, first + own][:, None]
-    above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
-    count = others.sum(1)
-    return torch.where(count > 0, (above + 0.5) / (count + 1), torch.nan)
-
-
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     """A loss of each pair over the cosine similarities of its batch.
 
-    With several processes a batch is theirs together: documents are gathered with their gradients,
-    and the observer of every process sees every pair.
+    With several processes a batch is theirs together: documents are gathered with their gradients.
 
     With ``gradient_cache`` texts are embedded that many at a time, twice: without gradients for the
     loss, then, with the same dropout, for the gradients that the loss has sent back to the
@@ -91,36 +65,36 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     Args:
         model: the model that trains.
-        sampler: knows the pairs, documents and weights of each batch.
         temperature: of the softmax.
         known: the known positives of each query.
-        observer: called for every training batch.
         masks: whether known positives are left out of a query's negatives; not in the paper.
         gradient_cache: texts per forward pass; ``None`` for all of a column at once.
         sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147):
             the loss is the mean over them and the whole; what is observed is of the whole.
+
+    Attributes:
+        pruning: knows the documents and weights of each batch, and takes what is observed;
+            :meth:`opera.training.pruning.Pruning.watch` sets it.
     """
 
     model: SentenceTransformer
+    pruning: Pruning
     packs = True
     """Whether texts may be packed: not where the model is compiled."""
 
     def __init__(
         self,
         model: SentenceTransformer,
-        sampler: PairSampler,
         temperature: float,
         known: KnownPositives,
-        observer: Observer,
         *,
         masks: bool = True,
         gradient_cache: int | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.model, self.sampler, self.temperature = model, sampler, temperature
-        self.known, self.observer, self.sizes = known, observer, tuple(sizes)
-        self.masks = masks
+        self.model, self.temperature = model, temperature
+        self.known, self.sizes, self.masks = known, tuple(sizes), masks
         self.uses_gradient_cache, self.mini_batch_size = (
             gradient_cache is not None,
             gradient_cache or 0,
@@ -156,13 +130,12 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return losses.detach()
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
-        """Return the mean of loss times weight over a batch; the observer sees the losses without
-        weights.
+        """Return the mean of loss times weight over a batch; what is observed has no weights.
 
         Args:
             sentence_features: columns, anchor, positive, negatives: tensors as the model takes
                 them, or token ids as a :class:`opera.training.dataset.TokenCollator` gives them.
-            labels: int64 ``[m, 2]``: step, and position in the step's draw.
+            labels: int64 ``[m]``, the pair ids.
 
         Raises:
             TrainingError: if a loss is not a finite number.
@@ -225,11 +198,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         observed.
 
         Args:
-            labels: int64 ``[m, 2]``, as for :meth:`forward`.
+            labels: int64 ``[m]``, the pair ids.
             embeddings: float ``[m, dimension]`` per column, those of this process.
         """
-        step, position = labels[0].tolist()
-        batch = self.sampler.batch_at(step, position)
+        batch = self.pruning.batch(labels)
         device = embeddings[0].device
         with torch.autocast(
             device.type, enabled=False
@@ -241,7 +213,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             similarity = batch_cosines(queries, everyones)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
-            self._observe(step, batch, similarity.detach(), observed, known)
+            self._observe(labels, batch, similarity.detach(), observed, known)
             for size in self.sizes:
                 losses = losses + self.batch_losses(
                     batch_cosines(queries[:, :size], everyones[:, :size]), excluded, batch
@@ -251,7 +223,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     def _known(self, batch: Batch, device: torch.device) -> Tensor:
         """Mark the known positives among a query's negatives: bool ``[m, M]``."""
-        queries = self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]
+        queries = batch.queries[batch.own]
         columns = batch.doc_rows.T.ravel()  # all positives, then all first negatives, ...
         known = self.known.contains(queries[:, None], columns)
         own = np.arange(len(queries))
@@ -259,20 +231,17 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return torch.from_numpy(known).to(device)
 
     def _observe(
-        self, step: int, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
+        self, pair_ids: Tensor, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
     ) -> None:
-        """Pass each pair's cosine, loss and p-value to the observer: of ``similarity [m, M]``,
-        ``losses [m]`` and ``known [m, M]``."""
-        of_positives = similarity[
-            :, batch.own
-        ].diagonal()  # a row's positive is at its own place among the columns
+        """Pass on each pair's cosine, loss and p-value: of ``similarity [m, M]``, ``losses [m]``
+        and ``known [m, M]``."""
+        # A row's positive is at its own place among the columns.
+        of_positives = similarity[:, batch.own].diagonal()
         # A document of another data set is no random one of its own.
-        sets = self.sampler.method.visits.set_of(batch.pair_ids)
-        others = sets[batch.own][:, None] != np.tile(sets, batch.doc_rows.shape[1])
-        known = known | torch.from_numpy(others).to(known.device)
-        p = p_values(similarity, known, batch.own.start)
-        observed = observed_everywhere(step, batch.pair_ids, of_positives, losses, p)
-        self.observer(step, batch.pair_ids, *observed.T)
+        columns = np.tile(batch.sets, batch.doc_rows.shape[1])
+        others = torch.from_numpy(batch.sets[batch.own][:, None] != columns).to(known.device)
+        p = p_values(similarity, known | others, batch.own.start)
+        self.pruning.observe(pair_ids, of_positives, losses, p)
 
 
 class InfoNCELoss(InBatchLoss):
@@ -296,30 +265,6 @@ def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
     """Compute the cosine of each query ``[m, dimension]`` with each document ``[M, dimension]``:
     float ``[m, M]``."""
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
-
-
-def observed_everywhere(
-    step: int, pair_ids: NDArray[np.int64], similarity: Tensor, losses: Tensor, p: Tensor
-) -> NDArray[np.float32]:
-    """Gather what each process saw of its pairs: float32 ``[W·m, 3]``, similarity, loss and
-    p-value, in their order.
-
-    Args:
-        step: the step, from 0.
-        pair_ids: int64 ``[W·m]``, the pairs of all processes.
-        similarity: float ``[m]``.
-        losses: float ``[m]``.
-        p: float ``[m]``.
-
-    Raises:
-        TrainingError: in every process, if a loss of any process is not a finite number.
-    """
-    seen = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
-    observed = gather_values(seen).cpu().numpy()
-    finite = np.isfinite(observed[:, 1])
-    if not finite.all():
-        raise NotFiniteError("the loss", step, pair_ids, finite)
-    return observed
 
 
 def at_least_float32(embeddings: Tensor) -> Tensor:

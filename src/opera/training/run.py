@@ -22,6 +22,7 @@ from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.core.progress import Whole
 from opera.data.combined import each_set
+from opera.labels.suspicious import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
@@ -38,14 +39,14 @@ from opera.runs.housekeeping import (
 )
 from opera.runs.names import column
 from opera.runs.reading import broken
-from opera.runs.record import GuardRecord, SetRecord, SizeRecord
+from opera.runs.record import FalsePairsRecord, GuardRecord, SetRecord, SizeRecord
 from opera.training.adapt import Checked
-from opera.training.callbacks import PREFIX, Services, checked_callbacks, service_names
+from opera.training.callbacks import Services, checked_callbacks, service_names
 from opera.training.costs import time_run, work_of
-from opera.training.false_pairs import record_of, suspicious_columns
 from opera.training.guard.choice import Guard, Weights, mix
 from opera.training.guard.rule import guarded_measure
 from opera.training.model_card import write_model_card
+from opera.training.pruning import PREFIX
 from opera.training.refit import choose_training, first_training
 from opera.training.session import Session, announce, log_mean, new_record
 from opera.training.train import Fit
@@ -211,9 +212,11 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
         for when in ("before", "after"):
             columns[column(when, "documents")] = moments[when].top_documents
         run.write_pairs(fit.pair_columns())
-        false, visits = fit.false_pairs, fit.visits
+        false, doubted = fit.false_pairs, None
         if false is not None:
-            run.write_suspicious(suspicious_columns(fit.training_set, false))
+            made = fit.training_set
+            run.write_suspicious(suspicious_columns(made.data, made.query_rows, made.pairs, false))
+            doubted = FalsePairsRecord(**counts_of(false, fit.visits, fit.kept))
         run.write_measures(measures)
         run.write_per_query(columns)
         if guard is not None:
@@ -226,7 +229,7 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
         finished = {
             "status": "finished",
             "training": fit.record,
-            "false_pairs": None if false is None else record_of(false, visits, fit.method.kept),
+            "false_pairs": doubted,
             "guard": guard,
             "matryoshka": sizes or None,
             "sets": _by_set(session, fit, moments),
@@ -278,11 +281,9 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
 def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[SetRecord] | None:
     """Say of each of several data sets how often it was drawn, and put its measures side by
     side."""
-    mixture = fit.training_set.mixture
-    if session.record.sets is None or mixture is None:
+    if session.record.sets is None:
         return None
-    firsts = mixture.first_pairs(fit.training_set.pairs)
-    drawn = np.add.reduceat(fit.times_drawn, firsts[:-1])
+    drawn = np.add.reduceat(fit.times_drawn, fit.training_set.labelled.first_pairs[:-1])
     return [
         record.model_copy(
             update={

@@ -1,16 +1,16 @@
-"""From a method to batches: which pairs and negatives each step trains on, and which observations
-it knows by then.
+"""From methods to batches: which pairs and negatives each step trains on, and which observations a
+method knows by then.
 
 The lag is stated, not an accident of prefetching: the draw of step t uses the observations of steps
 up to t - lag, whatever was observed since, and fails where one of them is missing. ``opera train``
-has lag 1; in a trainer of one's own it follows from how far that reads ahead.
+has lag 1; in a script of one's own it follows from how far the trainer reads ahead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
-from opera.methods import Method
-from opera.methods.first_visits import FirstVisits
+from opera.labels.visits import FirstVisits
+from opera.methods import Draw, Method, Plan
 from opera.training_set.negatives import Negatives
+from opera.training_set.quotas import Quotas
 
 ADVICE = "lower learning_rate, or set precision=fp32"
 DRAWN = ("pair_ids", "doc_rows", "weights", "schedule")
@@ -52,51 +53,102 @@ class NotFiniteError(TrainingError):
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a batch: a training query with corpus rows, its positive and then its negatives.
+class Batch:
+    """What all processes train on together in one forward pass, or a whole step.
 
-    ``step`` is the optimizer step, and ``position`` the place in its draw, both from 0.
+    Attributes:
+        step: the draw that it is part of, from 0.
+        pair_ids: int64 ``[B]``, in the order of the processes.
+        doc_rows: int64 ``[B, 1 + negatives]``, corpus rows: the positive, then the negatives.
+        weights: float32 ``[B]``, what the loss of each pair is multiplied by.
+        queries: int ``[B]``, the training query of each pair.
+        sets: int64 ``[B]``, the number of each pair's data set.
+        schedule: the method's when the step was drawn.
+        own: the part that this process computes.
     """
 
     step: int
-    position: int
-    query: int
-    doc_rows: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What all processes train on together: a whole step as it is drawn, or one forward pass of it.
-
-    Attributes:
-        pair_ids: int64 ``[B]``, in the order of the processes.
-        doc_rows: int64 ``[B, 1 + negatives]``, corpus rows.
-        weights: float32 ``[B]``, what the loss of each pair is multiplied by.
-        own: the part that this process computes.
-        schedule: the method's when the step was drawn.
-    """
-
     pair_ids: NDArray[np.int64]
     doc_rows: NDArray[np.int64]
     weights: NDArray[np.float32]
+    queries: IntArray
+    sets: NDArray[np.int64]
+    schedule: Mapping[str, float]
     own: slice = field(default_factory=lambda: slice(None))
-    schedule: Mapping[str, float] = field(default_factory=dict)
 
 
-class PairSampler:
-    """A batch sampler that draws one optimizer step at a time and cuts it into the batches of this
-    process.
+class SetDraws:
+    """The draws from one data set.
 
-    Its length is fixed from the start, since trainers count steps once. Every process draws the
-    same steps from the same scores and takes its part of each batch. So a step and a position in it
-    say everything about a row, to the loss of every process.
+    The method draws whole batches of its own. What a step does not take of them waits for the next.
 
     Args:
         method: draws the pairs.
-        pairs: the training pairs.
-        negatives: draws the explicit negatives; ``None`` where there are none.
-        n_negatives: explicit negatives per pair.
+        negatives: draws the explicit negatives; ``None`` for none.
+        first_document: the corpus row of the set's first document.
+    """
+
+    def __init__(
+        self, method: Method[Any], negatives: Negatives | None = None, first_document: int = 0
+    ) -> None:
+        self.method, self.negatives, self.first_document = method, negatives, first_document
+        self._next_step = 0
+        self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
+
+    def take(self, count: int) -> Draw:
+        """Draw the next pairs, by their numbers within the set."""
+        ids, weights = self._waiting.pair_ids, self._waiting.weights
+        while len(ids) < count:
+            drawn = self.method.draw(self._next_step)
+            self._next_step += 1
+            ids = np.concatenate([ids, drawn.pair_ids])
+            weights = np.concatenate([weights, drawn.weights])
+        self._waiting = Draw(ids[count:], weights[count:])
+        return Draw(ids[:count], weights[:count])
+
+    def documents(self, pair_ids: IntArray, count: int, seed: int, step: int) -> IntArray:
+        """Return each pair's positive, then its negatives: int64 ``[m, 1 + count]``."""
+        pairs = self.method.pairs
+        positives = pairs.pair_doc[pair_ids].astype(np.int64)[:, None]
+        if count == 0 or self.negatives is None:
+            return positives
+        negatives = self.negatives.draw(pairs.pair_query[pair_ids], count, seed, step)
+        return np.concatenate([positives, negatives + self.first_document], axis=1)
+
+    def schedule(self) -> dict[str, float]:
+        """The method's schedule at its last draw."""
+        return self.method.schedule(max(0, self._next_step - 1))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two steps."""
+        return {
+            "next_step": self._next_step,
+            "ids": self._waiting.pair_ids,
+            "weights": self._waiting.weights,
+            "method": self.method.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._next_step = int(state["next_step"])
+        self._waiting = Draw(np.array(state["ids"]), np.array(state["weights"]))
+        self.method.load_state_dict(state.get("method", {}))
+
+
+class PairSampler:
+    """Draws one step at a time and cuts it into the batches of this process.
+
+    Its length is fixed from the start, since trainers count steps once. Every process draws the
+    same steps from the same scores and takes its part of each batch. The pair ids of a batch say
+    which part of which step it is: a batch that is trained is the next of the steps that are drawn.
+
+    Args:
+        sets: the draws from each data set, in the order of their pairs; one for a single data set.
+        pairs: the training pairs of all sets.
+        plan: steps and pairs per step.
         batch_size: pairs per batch and process.
+        quotas: how many pairs each of several sets gives to a step; ``None`` for one set.
+        n_negatives: explicit negatives per pair.
         lag: steps between an observation and the first draw that uses it.
         rank: which process this is.
         world_size: how many there are.
@@ -110,15 +162,19 @@ class PairSampler:
         drawn: int32 ``[B]`` per step, the pair ids drawn so far.
         trained: bool ``[N]``, the pairs trained so far.
         schedule: the method's when the step trained last was drawn.
+        mean_loss: of the step trained last.
+        visits: what the first visit of each pair found, up to the last step that a draw has used.
     """
 
     def __init__(
         self,
-        method: Method[Any],
+        sets: Sequence[SetDraws],
         pairs: TrainingPairs,
-        negatives: Negatives | None,
-        n_negatives: int,
+        plan: Plan,
         batch_size: int,
+        *,
+        quotas: Quotas | None = None,
+        n_negatives: int = 0,
         lag: int = 1,
         rank: int = 0,
         world_size: int = 1,
@@ -126,38 +182,51 @@ class PairSampler:
     ) -> None:
         if lag < 1:
             raise ValueError(f"lag must be 1 or more, got {lag}")
-        if method.plan.batch_size % (batch_size * world_size):
+        if plan.batch_size % (batch_size * world_size):
             raise ValueError(
                 "the plan's batch size must be a multiple of the batch size of all processes"
             )
-        self.method, self.pairs, self.negatives = method, pairs, negatives
+        self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size
         self.pair_weights = pair_weights
-        self.max_steps = method.plan.max_steps
+        self.max_steps = plan.max_steps
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
+        self.mean_loss = math.nan
+        sizes = [own.method.pairs.n_pairs for own in sets]
+        self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]))
+        for number, own in enumerate(sets):
+            own.method.visits = self.visits.part(number)
         self._untrained: dict[int, Batch] = {}
         self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]] = {}
         self._applied = 0
 
     @property
-    def _whole_batch(self) -> int:
+    def kept(self) -> BoolArray:
+        """The pairs that can be drawn at all: bool ``[N]``."""
+        return np.concatenate([own.method.kept for own in self.sets])
+
+    @property
+    def _of_all_processes(self) -> int:
         """Pairs per batch, over all processes."""
         return self.batch_size * self.world_size
 
     def __len__(self) -> int:
-        return self.method.plan.max_steps * self.method.plan.batch_size // self._whole_batch
+        return self.plan.max_steps * self.plan.batch_size // self._of_all_processes
 
-    def __iter__(self) -> Iterator[list[Row]]:
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the part of each batch that this process computes."""
         for step in self.upcoming(self.max_steps):
-            yield from self._batches(step)
+            for start in range(0, self.plan.batch_size, self._of_all_processes):
+                start += self.rank * self.batch_size
+                yield self._part(step, start, start + self.batch_size)
 
     def upcoming(self, end: float = math.inf) -> Iterator[int]:
-        """Yield the steps to train on, drawn: first those of before a checkpoint that were not
-        trained, then new ones.
+        """Yield the steps to train on, drawn: first those drawn before and not trained, then new
+        ones.
 
         Without an ``end`` to stop before they go on, with the schedule's last values after
         ``max_steps``.
@@ -175,34 +244,59 @@ class PairSampler:
             NotObservedError: if one of these steps is not observed in full.
         """
         self._apply_until(step - self.lag)
-        drawn = self.method.draw(step)
-        weights = drawn.weights
+        size = self.plan.batch_size
+        counts = [size] if self.quotas is None else self.quotas.of_step(step, size).tolist()
+        ids, rows, weights = [], [], []
+        firsts = self.visits.first_pairs.tolist()
+        for own, count, first in zip(self.sets, counts, firsts, strict=False):
+            if count == 0:
+                continue
+            taken = own.take(count)
+            ids.append(taken.pair_ids + first)
+            weights.append(taken.weights)
+            rows.append(own.documents(taken.pair_ids, self.n_negatives, self.plan.seed, step))
+        pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
         if self.pair_weights is not None:
-            weights = (weights * self.pair_weights[drawn.pair_ids]).astype(np.float32)
-        documents, schedule = self._documents(drawn.pair_ids, step), self.method.schedule(step)
-        self._untrained[step] = Batch(drawn.pair_ids, documents, weights, schedule=schedule)
-        self.drawn.append(drawn.pair_ids.astype(np.int32))
+            factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
+        batch = self._batch(step, pair_ids, doc_rows, factors, self._schedule())
+        self._untrained[step] = batch
+        self.drawn.append(pair_ids.astype(np.int32))
         self.next_step = step + 1
-        return self._untrained[step]
+        return batch
 
-    def batch_at(self, step: int, position: int) -> Batch:
-        """Return the whole batch of which this process's part starts at ``position`` of a step's
-        draw."""
-        drawn = self._untrained[step]
-        start = position - self.rank * self.batch_size
-        whole = slice(start, start + self._whole_batch)
+    def batch(self, pair_ids: IntArray) -> Batch:
+        """Return the batch of all processes that this process's part, ``[m]``, belongs to: the
+        first that is not trained.
+
+        Raises:
+            TrainingError: if these pairs were not drawn.
+        """
         own = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
-        return Batch(drawn.pair_ids[whole], drawn.doc_rows[whole], drawn.weights[whole], own)
+        step, start = self._find(pair_ids, own.start, self._of_all_processes)
+        first = start - own.start
+        return replace(self._part(step, first, first + self._of_all_processes), own=own)
 
-    def pairs_of(self, step: int) -> IntArray:
-        """Return the pair ids of a step that is drawn and not trained yet."""
-        return self._untrained[step].pair_ids
+    def observe(
+        self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray, p: FloatArray
+    ) -> None:
+        """Store what the forward pass gave for one batch of a process, ``[m]``; draws use it from
+        the batch's step + lag on. A step that is observed in full is trained.
 
-    def finish(self, step: int) -> None:
-        """Mark the step as trained."""
-        done = self._untrained.pop(step)
-        self.trained_steps, self.schedule = step + 1, done.schedule
-        self.trained[done.pair_ids] = True
+        ``p`` is of :class:`opera.labels.visits.FirstVisits`.
+        """
+        step, _ = self._find(pair_ids, 0, self.batch_size)
+        self._observed.setdefault(step, []).append((pair_ids, similarity, loss, p))
+        if self._count_observed(step) == self.plan.batch_size:
+            losses = np.concatenate([loss for _, _, loss, _ in self._observed[step]])
+            self.mean_loss = float(losses.mean(dtype=np.float64))
+            batch = self._untrained.pop(step)
+            self.schedule = batch.schedule
+            self.trained[batch.pair_ids] = True
+            self.trained_steps += 1
+
+    def pairs_of(self, step: int) -> NDArray[np.int32]:
+        """Return the pair ids of a step that is drawn: int32 ``[B]``."""
+        return self.drawn[step]
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
@@ -210,29 +304,16 @@ class PairSampler:
             np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]), minlength=self.pairs.n_pairs
         )
 
-    def observe(
-        self,
-        step: int,
-        pair_ids: IntArray,
-        similarity: FloatArray,
-        loss: FloatArray,
-        p: FloatArray,
-    ) -> None:
-        """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag
-        on. ``p`` is of :class:`opera.methods.first_visits.FirstVisits`."""
-        self._observed.setdefault(step, []).append((pair_ids, similarity, loss, p))
-
-    def visits(self) -> FirstVisits:
+    def all_visits(self) -> FirstVisits:
         """Return what first visits found, in the steps that no draw has used yet too."""
-        found = FirstVisits.none(self.pairs.n_pairs, self.method.visits.first_pairs)
-        found.load_state_dict(self.method.visits.state_dict())
+        visits = self.visits.copy()
         for step in sorted(self._observed):
             for pair_ids, *_, p in self._observed[step]:
-                found.see(step, pair_ids, p)
-        return found
+                visits.see(step, pair_ids, p)
+        return visits
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps: the method's, steps drawn and not trained,
+        """Return the state between two steps: the methods', steps drawn and not trained,
         observations not applied."""
         return {
             "next_step": self.next_step,
@@ -240,23 +321,24 @@ class PairSampler:
             "applied": self._applied,
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
-            "method": self.method.state_dict(),
-            "visits": self.method.visits.state_dict(),
+            "trained": self.trained.copy(),
+            "sets": {str(number): own.state_dict() for number, own in enumerate(self.sets)},
+            "visits": self.visits.state_dict(),
             "schedule": self.schedule,
             "untrained": {
-                str(step): {name: getattr(drawn, name) for name in DRAWN}
-                for step, drawn in self._untrained.items()
+                str(step): {name: getattr(batch, name) for name in DRAWN}
+                for step, batch in self._untrained.items()
             },
             "observed": {
                 str(step): {
-                    str(at): dict(zip(OBSERVED, values, strict=True))
-                    for at, values in enumerate(batches)
+                    str(number): dict(zip(OBSERVED, values, strict=True))
+                    for number, values in enumerate(batches)
                 }
                 for step, batches in self._observed.items()
             },
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned.
 
         Raises:
@@ -271,56 +353,91 @@ class PairSampler:
             )
         self.next_step, self.trained_steps = int(state["next_step"]), int(state["trained_steps"])
         self._applied = int(state["applied"])
-        self.drawn = [np.array(state["drawn"], dtype=np.int32)]
-        self.trained[self.drawn[0][: self.trained_steps * self.method.plan.batch_size]] = True
+        drawn = np.array(state["drawn"], dtype=np.int32)
+        self.drawn = list(drawn.reshape(-1, self.plan.batch_size))
+        self.trained = np.array(state["trained"], dtype=bool)
         self.schedule = _numbers(state.get("schedule", {}))
-        self.method.load_state_dict(state.get("method", {}))
-        self.method.visits.load_state_dict(state["visits"])
+        for number, own in enumerate(self.sets):
+            own.load_state_dict(state["sets"][str(number)])
+        self.visits.load_state_dict(state["visits"])
         self._untrained = {
-            int(step): Batch(
-                **{name: parts[name] for name in DRAWN[:-1]},
-                schedule=_numbers(parts.get("schedule", {})),
+            int(step): self._batch(
+                int(step),
+                parts["pair_ids"],
+                parts["doc_rows"],
+                parts["weights"],
+                _numbers(parts.get("schedule", {})),
             )
             for step, parts in state.get("untrained", {}).items()
         }
         self._observed = {
             int(step): [
-                tuple(batches[at][part] for part in OBSERVED) for at in sorted(batches, key=int)
+                tuple(batches[number][part] for part in OBSERVED)
+                for number in sorted(batches, key=int)
             ]
             for step, batches in state.get("observed", {}).items()
         }
 
-    def _batches(self, step: int) -> Iterator[list[Row]]:
-        """Cut a step into batches, and of each take this process's part."""
-        drawn = self._untrained[step]
-        queries = self.pairs.pair_query[drawn.pair_ids].tolist()
-        doc_rows = drawn.doc_rows.tolist()
-        for start in range(self.rank * self.batch_size, len(queries), self._whole_batch):
-            positions = range(start, start + self.batch_size)
-            yield [Row(step, at, queries[at], tuple(doc_rows[at])) for at in positions]
+    def _batch(
+        self,
+        step: int,
+        pair_ids: NDArray[np.int64],
+        doc_rows: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        schedule: Mapping[str, float],
+    ) -> Batch:
+        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
+        return Batch(step, pair_ids, doc_rows, weights, queries, sets, schedule)
 
-    def _documents(self, pair_ids: IntArray, step: int) -> NDArray[np.int64]:
-        """Return each pair's positive, then its negatives: int64 ``[B, 1 + negatives]``."""
-        positives = self.pairs.pair_doc[pair_ids].astype(np.int64)[:, None]
-        if self.n_negatives == 0 or self.negatives is None:
-            return positives
-        queries = self.pairs.pair_query[pair_ids]
-        negatives = self.negatives.draw(queries, self.n_negatives, self.method.plan.seed, step)
-        return np.concatenate([positives, negatives], axis=1)
+    def _part(self, step: int, start: int, end: int) -> Batch:
+        """Return some rows of a step that is not trained."""
+        batch, rows = self._untrained[step], slice(start, end)
+        arrays = ("pair_ids", "doc_rows", "weights", "queries", "sets")
+        return replace(batch, **{name: getattr(batch, name)[rows] for name in arrays})
+
+    def _schedule(self) -> dict[str, float]:
+        """The schedule of the method; of several sets, names have the set's number behind them."""
+        if self.quotas is None:
+            return self.sets[0].schedule()
+        return {
+            f"{name}_{number}": value
+            for number, own in enumerate(self.sets, 1)
+            for name, value in own.schedule().items()
+        }
+
+    def _count_observed(self, step: int) -> int:
+        return sum(len(pair_ids) for pair_ids, *_ in self._observed.get(step, []))
+
+    def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
+        """Return the first step that is not trained and holds a batch of one process, ``[m]``, and
+        the place of the batch in it: ``offset`` after what is observed, or strides more."""
+        for step in sorted(self._untrained):
+            drawn, first = self._untrained[step].pair_ids, self._count_observed(step)
+            for start in range(first + offset, len(drawn), stride):
+                if np.array_equal(drawn[start : start + len(pair_ids)], pair_ids):
+                    return step, start
+        raise TrainingError(
+            "the loss got a batch that was not drawn: the trainer needs "
+            "train_dataset=pruning.dataset, args.batch_sampler = pruning.sampler and "
+            "callbacks=[pruning.callback], each training a PairPruning of its own, and no "
+            "auto_find_batch_size, split_batches, dispatch_batches or DataParallel"
+        )
 
     def _apply_until(self, last: int) -> None:
-        """Give the method the observations of steps up to ``last``, step by step."""
+        """Give the methods the observations of steps up to ``last``, step by step."""
         while self._applied <= last:
-            batches = self._observed.pop(self._applied, [])
-            if sum(len(pair_ids) for pair_ids, *_ in batches) != self.method.plan.batch_size:
+            if self._count_observed(self._applied) != self.plan.batch_size:
                 raise NotObservedError(
                     f"step {self._applied} is not observed in full, and with lag={self.lag} a draw "
-                    "needs it: "
-                    "the loader reads further ahead than the lag allows"
+                    "needs it: the loader reads further ahead of training than the lag allows"
                 )
-            for pair_ids, similarity, loss, p in batches:
-                self.method.visits.see(self._applied, pair_ids, p)
-                self.method.observe(pair_ids, similarity, loss)
+            for pair_ids, similarity, loss, p in self._observed.pop(self._applied):
+                self.visits.see(self._applied, pair_ids, p)
+                numbers = self.visits.set_of(pair_ids)
+                for number in np.unique(numbers).tolist():
+                    rows, first = numbers == number, self.visits.first_pairs[number]
+                    method = self.sets[number].method
+                    method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
             self._applied += 1
 
 

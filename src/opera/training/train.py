@@ -18,15 +18,17 @@ from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback
 
 from opera.config.optimisation import LOSSES
-from opera.config.training import TrainSettings
+from opera.core.arrays import BoolArray
 from opera.core.errors import TrainingError
 from opera.core.processes import everywhere, from_main
 from opera.core.settings import resolved
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
+from opera.labels.estimate import FalsePairs, estimate
+from opera.labels.suspicious import visit_columns
+from opera.labels.visits import FirstVisits
 from opera.methods import Method
-from opera.methods.first_visits import FalsePairs, FirstVisits
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import (
@@ -42,21 +44,19 @@ from opera.runs.reading import broken
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import loading, newest_checkpoint, read_state
-from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.distributed import refuse_differences
-from opera.training.false_pairs import label_check, take_visits, visit_columns
 from opera.training.loss import InBatchLoss
-from opera.training.sampler import ADVICE, NotFiniteError, PairSampler
+from opera.training.run_pruning import RunPruning
+from opera.training.sampler import ADVICE, NotFiniteError
 from opera.training.session import Session, listed_counts
 from opera.training.trainer import OperaTrainer, check_weights, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare_model import encoder_of
+from opera.training_set.quotas import summary_of
 
 log = logging.getLogger("opera")
 
-LAG = 1
-"""Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
 NAMED = 3
 """Pairs that the message about a loss that is no number names; the file has all."""
 
@@ -67,43 +67,51 @@ class Fit:
 
     Attributes:
         training_set: what it trained on.
-        method: what drew the pairs.
+        methods: what drew the pairs of each data set.
         record: how it went, for ``run.json``.
         times_drawn: int64 ``[N]``, how often each training pair was drawn.
+        kept: bool ``[N]``, the pairs that could be drawn at all.
         visits: what the first visit of each pair found.
     """
 
     training_set: TrainingSet
-    method: Method[Any]
+    methods: Sequence[Method[Any]]
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
+    kept: BoolArray
     visits: FirstVisits
 
     @cached_property
     def false_pairs(self) -> FalsePairs | None:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
-        return label_check(self.method, self.visits)
+        found = estimate(self.training_set.pairs, self.visits, self.kept)
+        if found is None:
+            log.info("note: too few pairs were trained to say how many look false")
+        return found
 
     @property
     def facts(self) -> dict[str, Any]:
         """What ``run.json`` says of the method and the training set."""
-        return _facts_of(self.training_set, self.method)
+        return _facts_of(self.training_set, self.methods)
 
     def pair_columns(self) -> dict[str, Any]:
         """Describe each training pair, for ``pairs.parquet``."""
-        made, pairs, scores = self.training_set, self.training_set.pairs, self.training_set.scores
-        optional = {
-            "weight": made.pair_weights,
-            "similarity": made.similarity,
-            "start_score": made.start_scores,
-            "cbs": None if scores is None else scores.cbs,
-        }
+        data, labelled = self.training_set.data, self.training_set.labelled
+        pairs, scores = labelled.pairs, self.training_set.scores
+        optional: dict[str, Any] = {"weight": labelled.weights}
+        if scores is not None:
+            cbs = [own.cbs for own in scores.sets if own.cbs is not None]
+            optional |= {
+                "similarity": scores.similarity,
+                "start_score": scores.start,
+                "cbs": np.concatenate(cbs) if cbs else None,
+            }
         return {
-            "query_id": made.data.queries.id_column(made.query_rows[pairs.pair_query]),
-            "doc_id": made.data.corpus.id_column(pairs.pair_doc),
-            "grade": made.grades,
+            "query_id": data.queries.id_column(labelled.query_rows[pairs.pair_query]),
+            "doc_id": data.corpus.id_column(pairs.pair_doc),
+            "grade": labelled.grades,
             "times_drawn": self.times_drawn,
-            "kept": self.method.kept,
+            "kept": self.kept,
             **visit_columns(self.false_pairs, self.visits),
             **{name: values for name, values in optional.items() if values is not None},
         }
@@ -132,46 +140,37 @@ def fit(
     with session.phase("score_and_mine", "building the training set"):
         training_set = build_training_set(prepared, data)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
-        method = prepared.recipe.make_method(
-            training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
-        )
-    if first is not None:
-        take_visits(training_set, method.visits, first.training_set, first.visits)
-    log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
-    session.update(**_facts_of(training_set, method))
+        methods = training_set.methods(prepared.recipe, prepared.processes)
+    facts = _facts_of(training_set, methods)
+    log.info("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
+    session.update(**facts)
     callbacks = [session.services, *session.callbacks]
     with session.phase(phase, what):
-        return train(
-            prepared.model.trained,
-            training_set,
-            method,
-            prepared.settings,
-            run,
-            session.resume,
-            callbacks,
-        )
+        pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
+        if first is not None:
+            keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
+            pruning.sampler.visits.take_over(keys, first.visits, earlier_keys)
+        return train(pruning, run, session.resume, callbacks)
 
 
-def _facts_of(training_set: TrainingSet, method: Method[Any]) -> dict[str, Any]:
+def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
+    scores = training_set.scores
     return {
-        "method": method.summary(),
-        "negatives": training_set.negatives_record,
-        "smallest_cbs_pool": training_set.smallest_cbs_pool,
+        "method": summary_of(methods),
+        "negatives": training_set.negatives.record,
+        "smallest_cbs_pool": None if scores is None else scores.smallest_cbs_pool,
     }
 
 
 def train(
-    model: SentenceTransformer,
-    training_set: TrainingSet,
-    method: Method[Any],
-    settings: TrainSettings,
+    pruning: RunPruning,
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
     show_progress: bool = True,
 ) -> Fit:
-    """Train ``model`` in place; with ``resume`` from the newest checkpoint in ``run``, if there is
-    one.
+    """Train a model in place on the pairs that are drawn; with ``resume`` from the newest
+    checkpoint in ``run``, if there is one.
 
     Raises:
         TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint
@@ -179,17 +178,16 @@ def train(
         RunFolderError: if the checkpoint to resume from cannot be used.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
+    model, training_set, settings = pruning.model, pruning.training_set, pruning.settings
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
     measure = settings.metric_for_best_model
-    sampler = make_sampler(training_set, method, settings)
+    sampler = pruning.sampler
     trace, stopper = Trace(sampler, run), Stopper()
     loss: InBatchLoss = LOSSES.find(settings.loss)(
         model,
-        sampler,
         resolved(settings.temperature),
-        training_set.known,
-        trace.observe,
+        training_set.negatives.known,
         masks=settings.mask_known_positives,
         gradient_cache=settings.gradient_cache,
         sizes=settings.matryoshka or (),
@@ -203,20 +201,19 @@ def train(
             encoder, training_set.data, "dev", [measure], settings.corpus_text
         ).measures
 
-    dataset, collator = make_dataset(model, training_set, settings)
     trainer = OperaTrainer(
         model=model,
         args=training_arguments(settings, model, run.checkpoints),
-        train_dataset=dataset,
-        data_collator=collator,
-        loss=loss,
+        train_dataset=pruning.dataset,
+        data_collator=pruning.collator,
+        loss=pruning.watch(loss),
         sampler=sampler,
         on_dev=on_dev if settings.evaluates_on_dev else None,
-        callbacks=[trace, stopper, Progress(measure, show_progress), *callbacks],
+        callbacks=[pruning.callback, trace, stopper, Progress(measure, show_progress), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
-    checkpoint = _resume(sampler, trace) if resume else None
+    checkpoint = _resume(pruning, trace) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
     try:
@@ -233,7 +230,7 @@ def train(
     state, metric = trainer.state, trainer_key(measure)
     check_weights(model, state.global_step)
     trace.write(run)
-    run.write_draws(np.concatenate(sampler.drawn), method.plan.batch_size)
+    run.write_draws(np.concatenate(sampler.drawn), sampler.plan.batch_size)
     if stopper.stopped:
         raise KeyboardInterrupt
     record = TrainingRecord(
@@ -245,34 +242,18 @@ def train(
         measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
-    return Fit(training_set, method, record, sampler.times_drawn(), sampler.visits())
+    times_drawn, visits = sampler.times_drawn(), sampler.all_visits()
+    return Fit(training_set, pruning.methods, record, times_drawn, sampler.kept, visits)
 
 
-def make_sampler(
-    training_set: TrainingSet, method: Method[Any], settings: TrainSettings
-) -> PairSampler:
-    """Return the sampler of this process."""
-    processes = PartialState()
-    return PairSampler(
-        method,
-        training_set.pairs,
-        training_set.negatives,
-        settings.n_negatives,
-        resolved(settings.per_device_train_batch_size),
-        LAG,
-        processes.process_index,
-        processes.num_processes,
-        training_set.loss_weights,
-    )
-
-
-def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
-    """Restore sampler and trace from the newest checkpoint, if there is one."""
+def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
+    """Restore draws and trace from the newest checkpoint, if there is one."""
+    sampler = pruning.sampler
     main = PartialState().is_main_process
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
         with loading(checkpoint):
-            sampler.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
+            pruning.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
             saved = Run(checkpoint)
             trace.rows = saved.trace().to_pylist()
             if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):

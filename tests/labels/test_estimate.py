@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.data.pairs import TrainingPairs
-from opera.methods import METHODS, Plan
-from opera.methods.first_visits import (
+from opera.labels.estimate import (
     EDGES,
     FEWEST,
-    FirstVisits,
     beside_siblings,
     decreasing_density,
     estimate,
@@ -21,7 +19,9 @@ from opera.methods.first_visits import (
     increasing_share,
     probability_false,
 )
-from opera.training.loss import p_values
+from opera.labels.ranks import p_values
+from opera.labels.visits import FirstVisits
+from opera.methods import METHODS, Plan
 from worlds import make_pairs
 
 

@@ -1,0 +1,64 @@
+"""What the first visits of a run say of its labels, in the columns and fields of its files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from opera.core.arrays import BoolArray, IntArray
+from opera.data import RetrievalData
+from opera.data.pair_files import CUT
+from opera.data.pairs import TrainingPairs
+from opera.labels.estimate import FalsePairs
+from opera.labels.visits import FirstVisits
+
+TEXT = 2000
+"""Characters of a document that the list shows."""
+
+
+def counts_of(estimate: FalsePairs, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
+    """Return the fields of :class:`opera.runs.record.FalsePairsRecord`."""
+    return {
+        "share": estimate.share,
+        "low": estimate.low,
+        "high": estimate.high,
+        "visited": int(visits.visited.sum()),
+        "pruned": int((~kept).sum()),
+        "unvisited": int((kept & ~visits.visited).sum()),
+        "suspicious": len(estimate.suspicious),
+    }
+
+
+def visit_columns(estimate: FalsePairs | None, visits: FirstVisits) -> dict[str, Any]:
+    """Describe each pair's first visit, for ``pairs.parquet``; null for a pair without."""
+    columns = {"first_rank": visits.p, "first_step": visits.step}
+    if estimate is not None:
+        columns["probability_false"] = estimate.probability
+    return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
+
+
+def suspicious_columns(
+    data: RetrievalData, query_rows: IntArray, pairs: TrainingPairs, estimate: FalsePairs
+) -> dict[str, list[Any]]:
+    """List the suspicious pairs with their texts, the worst first, for ``suspicious_pairs.csv``.
+
+    Args:
+        data: the texts.
+        query_rows: int ``[n]``, the query table's row of each training query.
+        pairs: the training pairs.
+        estimate: of them.
+    """
+    listed = estimate.suspicious
+    queries, documents = query_rows[pairs.pair_query[listed]], pairs.pair_doc[listed]
+    return {
+        "probability_false": np.round(estimate.probability[listed].astype(float), 3).tolist(),
+        "query_id": data.queries.ids(queries),
+        "doc_id": data.corpus.ids(documents),
+        "query": data.queries.texts(queries),
+        "document": [
+            text if len(text) <= TEXT else text[:TEXT] + CUT
+            for text in data.corpus.texts(documents)
+        ],
+    }

@@ -1,0 +1,77 @@
+"""The first visit of each pair: how its document ranked when the pair was first trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+
+
+class FirstVisits:
+    """What the first visit of each pair found.
+
+    Attributes:
+        p: float32 ``[N]``, (a + ½)/(b + 1) where a of b other documents of the batch and the data
+            set rank above the pair's, uniform for a random one; NaN before the first visit.
+        step: int32 ``[N]``, the step of that visit; -1 before it.
+        first_pairs: int ``[sets + 1]``, where the pairs of each data set begin, and where the last
+            ends; each set is judged by itself.
+    """
+
+    def __init__(
+        self, p: NDArray[np.float32], step: NDArray[np.int32], first_pairs: IntArray | None = None
+    ) -> None:
+        self.p, self.step = p, step
+        self.first_pairs = np.array([0, len(p)]) if first_pairs is None else first_pairs
+
+    @classmethod
+    def none(cls, n_pairs: int, first_pairs: IntArray | None = None) -> FirstVisits:
+        """No pair is visited yet."""
+        p, step = np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32)
+        return cls(p, step, first_pairs)
+
+    @property
+    def visited(self) -> BoolArray:
+        """Which pairs are visited: bool ``[N]``."""
+        return ~np.isnan(self.p)
+
+    def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
+        """The number of each pair's data set: int64 like ``pair_ids``."""
+        return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
+
+    def part(self, number: int) -> FirstVisits:
+        """A view of the pairs of a data set: what either sees, both know."""
+        own = slice(*self.first_pairs[number : number + 2].tolist())
+        return FirstVisits(self.p[own], self.step[own])
+
+    def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
+        """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
+        new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
+        self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
+
+    def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
+        """Take over what an earlier training found of the same pairs: they are visited already.
+
+        Args:
+            keys: int ``[N]``, one number per pair.
+            earlier: the visits of the earlier training.
+            earlier_keys: the same of its pairs.
+        """
+        _, pairs, same = np.intersect1d(keys, earlier_keys, return_indices=True)
+        self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
+
+    def copy(self) -> FirstVisits:
+        """Return a copy that later visits do not change."""
+        return FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs."""
+        return {"p": self.p.copy(), "step": self.step.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, in place."""
+        self.p[:], self.step[:] = state["p"], state["step"]

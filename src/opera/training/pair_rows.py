@@ -1,0 +1,289 @@
+"""The rows of a user's data set as training pairs, and the same rows with their pair ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset, IterableDataset, IterableDatasetDict, concatenate_datasets
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from opera.core.arrays import IntArray
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data import RetrievalData, TextTable
+from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.texts import without_extra_space
+from opera.encoder.embeddings import Vectors
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import with_separate_settings
+
+log = logging.getLogger("opera")
+
+ROWS_AT_ONCE = 10_000
+LABEL_COLUMNS = ("label", "labels", "score", "scores")
+"""Columns the first of which sentence-transformers does not take for a text."""
+ONLY = ""
+"""Name of a data set that is not one of several."""
+Prompts = str | Mapping[str, Any] | None
+"""``args.prompts``: one for all columns, by column, by data set, or by data set and column."""
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """A data set, each row of which is a training pair: the first text column is the query, the
+    second its positive.
+
+    Attributes:
+        name: its name among several, :data:`ONLY` where it is the only one.
+        dataset: the user's rows.
+        label: the user's label column, if there is one.
+        columns: the text columns, in the order the loss gets them.
+        lists: of the columns that hold lists of negatives, the texts of the shortest list.
+        data: the distinct queries and the distinct positives; white space makes no difference.
+        pairs: the N pairs of the rows that are relevant, sorted by query. Rows with the same two
+            texts stay pairs of their own.
+        row_of_pair: int64 ``[N]``.
+    """
+
+    name: str
+    dataset: Dataset
+    label: str | None
+    columns: tuple[str, ...]
+    lists: Mapping[str, int]
+    data: RetrievalData
+    pairs: TrainingPairs
+    row_of_pair: NDArray[np.int64]
+
+    @property
+    def n_documents(self) -> int:
+        """How many texts of a row the loss compares with its query."""
+        return len(self.columns) - 1 + sum(count - 1 for count in self.lists.values())
+
+    def rows(self, pair_ids: IntArray) -> list[int]:
+        """The rows of some pairs."""
+        return [int(row) for row in self.row_of_pair[pair_ids]]
+
+    def labels(self, pair_ids: IntArray) -> Tensor | None:
+        """The user's labels of some pairs, as a collator makes them; ``None`` without labels."""
+        if self.label is None:
+            return None
+        labels = self.dataset.select_columns([self.label]).with_format(None)
+        return torch.tensor(labels[self.rows(pair_ids)][self.label])
+
+    def with_ids(self, first: int) -> Dataset:
+        """Return the data set with the pair ids, from ``first`` on, in the label column; -1 for
+        rows that are not relevant. Lists of negatives become columns."""
+        pair_ids = np.full(len(self.dataset), -1, dtype=np.int64)
+        pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
+        name, texts = self.label or LABEL_COLUMNS[0], self.dataset.select_columns([*self.columns])
+        ids = Dataset(pa.table({name: pair_ids}))
+        dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
+        of_user = self.dataset.format["format_kwargs"].get("transform")
+        if of_user is not None or self.lists:
+            dataset.set_transform(partial(_transformed, of_user, name, self.lists))
+        return dataset
+
+    def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
+        """Encode the distinct queries and documents, or read them from the cache; with the prompts
+        of training."""
+        trains, encoder = model.training, Encoder(with_separate_settings(model))
+        encoder.model.similarity_fn_name = "cosine"
+        query, document = (prompt_of(prompts, self.name, column) for column in self.columns[:2])
+        encoder.prompts = {"query": query, "document": document}
+        queries = encoder.encode_queries(self.data, np.arange(len(self.data.queries)))
+        documents = encoder.encode_corpus(self.data, "text")
+        model.train(trains)
+        return queries, documents
+
+
+def _transformed(
+    of_user: Any, label: str, lists: Mapping[str, int], batch: dict[str, list[Any]]
+) -> dict[str, list[Any]]:
+    """Apply a user's own transform to some rows, if there is one, and make columns of lists."""
+    ids, columns = batch[label], batch if of_user is None else of_user(batch)
+    opened: dict[str, list[Any]] = {}
+    for column, values in columns.items():
+        for number in range(lists.get(column, 0)):
+            opened[f"{column}_{number + 1}"] = [texts[number] for texts in values]
+        if column not in lists:
+            opened[column] = values
+    return opened | {label: ids}
+
+
+def with_list_prompts(prompts: Any, lists: Mapping[str, int]) -> Any:
+    """Return a trainer's prompts with that of a column of lists for each of its columns."""
+    if not isinstance(prompts, Mapping):
+        return prompts
+    named = {
+        f"{column}_{number}": prompts[column]
+        for column, count in lists.items()
+        for number in range(1, count + 1)
+        if column in prompts
+    }
+    return {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()} | named
+
+
+def read_all(dataset: Any) -> list[PairRows]:
+    """Read a data set, or each of several.
+
+    Raises:
+        DataError: for anything but a ``datasets.Dataset`` or several by name, and for rows that
+            are no pairs of texts.
+    """
+    if isinstance(dataset, IterableDataset | IterableDatasetDict):
+        raise DataError(
+            f"dataset: must be a datasets.Dataset, got {type(dataset).__name__}: methods draw any "
+            "row at any step, and a stream has only the next one; load it whole, which datasets "
+            "keeps on disk (streaming=False)"
+        )
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {ONLY: dataset}
+    if not parts:
+        raise DataError("dataset: holds no data set")
+    return [read(name, part) for name, part in parts.items()]
+
+
+def read(name: str, dataset: Any) -> PairRows:
+    """Read the pairs of one data set.
+
+    Raises:
+        DataError: if it has no two columns of text, no row, or a column beside the label that holds
+            no texts.
+    """
+    place = f"dataset['{name}']" if name else "dataset"
+    if not isinstance(dataset, Dataset):
+        raise DataError(
+            f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
+        )
+    names = dataset.column_names
+    label = next((column for column in LABEL_COLUMNS if column in names), None)
+    columns = tuple(column for column in names if column not in (label, "dataset_name"))
+    if len(columns) < 2:
+        raise DataError(
+            f"{place}: needs two columns of text, the query and its positive document; it has "
+            f"{shown(columns)}"
+        )
+    if len(dataset) == 0:
+        raise DataError(f"{place}: has no row: nothing to train on")
+    rows = _relevant_rows(dataset, label)
+    if left_out := len(dataset) - len(rows):
+        rule = "%d of %d rows are not relevant, by their label 0, and do not train"
+        log.warning(f"%s: {rule}", place, left_out, len(dataset))
+    lists: dict[str, int] = {}
+    digest, tables = hashlib.sha256(), (_Numbers(), _Numbers())
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
+        chunk = rows[start : start + ROWS_AT_ONCE]
+        batch = dataset[chunk]
+        for column in columns[2:]:
+            counts = _check_negatives(batch[column], f"{place}: row %d, column {column!r}", chunk)
+            if counts is not None:
+                lists[column] = min(lists.get(column, counts), counts)
+        for column, table in zip(columns, tables, strict=False):
+            _check_texts(batch[column], f"{place}: row %d, column {column!r}", chunk)
+            table.add(batch[column])
+            digest.update(json.dumps(batch[column]).encode())
+    pair_query, pair_doc = (np.array(table.numbers) for table in tables)
+    order = np.argsort(pair_query, kind="stable")
+    pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
+    if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
+        note = "%d rows repeat the query and positive of another row; each counts as a pair"
+        log.info(f"note: %s: {note}", place, repeated)
+    queries, corpus = (
+        TextTable.from_texts({str(number): text for number, text in enumerate(table.texts)})
+        for table in tables
+    )
+    data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
+    return PairRows(name, dataset, label, columns, lists, data, pairs, rows[order])
+
+
+class _Numbers:
+    """Numbers texts in order of first appearance; white space makes no difference.
+
+    Attributes:
+        numbers: of all texts so far.
+        texts: the distinct ones, as they first appeared.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = array("q")
+        self.texts: list[str] = []
+        self._known: dict[str, int] = {}
+
+    def add(self, texts: list[str]) -> None:
+        """Number some texts."""
+        for text in texts:
+            number = self._known.setdefault(without_extra_space(text), len(self._known))
+            if number == len(self.texts):
+                self.texts.append(text)
+            self.numbers.append(number)
+
+
+def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
+    """The rows that are relevant pairs: all but those whose label is 0 or less.
+
+    All rows are relevant if no label is above 0, as sentence-transformers' own examples have it, or
+    if labels have fractions: those are scores for the loss, and so are lists.
+    """
+    rows = np.arange(len(dataset))
+    if label is None:
+        return rows
+    labels = dataset.select_columns([label]).with_format("arrow")[:][label].combine_chunks()
+    kind = labels.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return rows
+    values = np.asarray(labels.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    relevant = ~(values <= 0)
+    return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
+
+
+def _check_texts(values: list[Any], place: str, rows: IntArray) -> None:
+    """Refuse what is no text in a column of the pair, and what is empty."""
+    for row, value in zip(rows, values, strict=True):
+        if not isinstance(value, str) or not value.strip():
+            advice = "make a row of each text; only negatives may be lists"
+            if not isinstance(value, list):
+                advice = "the first two columns that are no label are the query and its positive"
+            if value is None or isinstance(value, str):
+                advice = "dataset.filter(lambda row: ...) leaves such rows out"
+            raise DataError(
+                f"{place % row}: must be a text that is not empty, got {shown(value)}; {advice}"
+            )
+
+
+def _check_negatives(values: list[Any], place: str, rows: IntArray) -> int | None:
+    """Refuse what is neither a text nor a list of texts in a column of negatives; return the
+    texts of the shortest list, ``None`` for a column of texts.
+    """
+    are_lists = isinstance(values[0], list)
+    for row, value in zip(rows, values, strict=True):
+        texts = value if are_lists else [value]
+        is_list = isinstance(texts, list) and len(texts) > 0
+        if not is_list or not all(isinstance(text, str) for text in texts):
+            rule = "a list of one text or more, as in other rows" if are_lists else "a text"
+            raise DataError(
+                f"{place % row}: must be {rule}, got {shown(value)}; all columns but the first "
+                f"two and a label ({', '.join(LABEL_COLUMNS)}) are negatives; "
+                "dataset.remove_columns leaves one out"
+            )
+    return min(map(len, values)) if are_lists else None
+
+
+def prompt_of(prompts: Prompts, name: str, column: str) -> str:
+    """Return the prompt that sentence-transformers' collator puts before a column of a data set;
+    empty for none. ``name`` is that of the data set, where there are several."""
+    if isinstance(prompts, Mapping):
+        prompts = prompts.get(name, prompts) if name else prompts
+    if isinstance(prompts, Mapping):
+        prompts = prompts.get(column)
+    return prompts if isinstance(prompts, str) else ""

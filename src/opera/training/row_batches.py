@@ -1,0 +1,100 @@
+"""The batches that a trainer of sentence-transformers reads of a data set under a method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import BoolArray, IntArray
+from opera.core.errors import SettingError
+from opera.encoder.embeddings import Vectors
+from opera.labels.estimate import FalsePairs, estimate
+from opera.labels.ranks import not_comparable
+from opera.training.pair_rows import PairRows
+from opera.training.sampler import PairSampler
+from opera.training_set.documents import KnownPositives
+
+AGAIN = (
+    "make a PairPruning for each training, and evaluate on the data set that it was made of, not "
+    "on pruning.dataset"
+)
+
+
+class RowBatches:
+    """The batches that the trainer reads of one data set.
+
+    An epoch has as many batches as without pruning, but all of them are full, and as many for each
+    process.
+
+    Attributes:
+        rows: its pairs.
+        dataset: the rows with pair ids.
+        vectors: the base model's, of queries and documents, where the method starts from them.
+        sampler: draws, from when training begins.
+        length: batches per epoch, over all processes; 0 until a trainer asks for them.
+        epoch_start: the first draw of the epoch.
+    """
+
+    sampler: PairSampler
+    drop_last = False
+    length = batch_size = epoch_start = _to_skip = 0
+
+    def __init__(
+        self, rows: PairRows, dataset: Any, vectors: tuple[Vectors, Vectors] | None
+    ) -> None:
+        self.rows, self.dataset, self.vectors = rows, dataset, vectors
+        query_rows = np.arange(rows.pairs.n_queries)
+        self._known = KnownPositives.of(rows.data, query_rows, rows.pairs)
+        self._trained_documents: NDArray[np.bool_] = np.zeros(len(rows.data.corpus), dtype=bool)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Begin an epoch: yield the batches that a resumed trainer skips, those not trained yet,
+        then new ones."""
+        if not hasattr(self, "sampler"):
+            raise SettingError(
+                "PairPruning: a training or evaluation begins that its callback does not know of; "
+                f"pass callbacks=[pruning.callback] to the trainer; {AGAIN}"
+            )
+        skipped, self._to_skip = self._to_skip, 0
+        self.epoch_start = self.sampler.trained_steps - skipped
+        return self._epoch(skipped)
+
+    def _epoch(self, skipped: int) -> Iterator[list[int]]:
+        yield from [[0] * self.batch_size] * skipped
+        for step in islice(self.sampler.upcoming(), self.length - skipped):
+            yield self.rows.rows(self.sampler.pairs_of(step))
+
+    def resume(self, epoch_start: int, skips: bool) -> int:
+        """Go on where the sampler is, and return how many batches of the epoch are skipped."""
+        self.mark_trained(np.flatnonzero(self.sampler.trained))
+        self._to_skip = self.sampler.trained_steps - epoch_start if skips else 0
+        return self._to_skip
+
+    def mark_trained(self, pair_ids: IntArray) -> None:
+        """Note that the documents of some pairs were trained as positives."""
+        self._trained_documents[self.rows.pairs.pair_doc[pair_ids]] = True
+
+    def not_comparable(self, pair_ids: IntArray) -> BoolArray:
+        """Mark the positives that each pair's document is not ranked among: bool ``[m, m]``."""
+        pairs = self.rows.pairs
+        documents = pairs.pair_doc[pair_ids]
+        known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)
+        return not_comparable(known, self._trained_documents[documents])
+
+    def false_pairs(self) -> FalsePairs | None:
+        """Return what first visits say of the rows; NaN for one without."""
+        found = estimate(self.rows.pairs, self.sampler.all_visits(), self.sampler.kept)
+        if found is None:
+            return None
+        rows = self.rows.row_of_pair
+        by_row = np.full(len(self.rows.dataset), np.nan, dtype=found.probability.dtype)
+        by_row[rows] = found.probability
+        return replace(found, probability=by_row, suspicious=rows[found.suspicious])

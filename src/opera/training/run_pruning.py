@@ -1,0 +1,74 @@
+"""The pairs of ``opera train``, in the shape that :class:`opera.PairPruning` has for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accelerate import PartialState
+from sentence_transformers import SentenceTransformer
+
+from opera.config.recipe import Recipe
+from opera.core.processes import process_count
+from opera.core.settings import resolved
+from opera.methods import Method
+from opera.training.dataset import make_dataset
+from opera.training.pruning import Pruning
+from opera.training.sampler import PairSampler, SetDraws
+from opera.training_set.build import TrainingSet
+from opera.training_set.quotas import plan_of
+
+LAG = 1
+"""Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
+
+
+class RunPruning(Pruning):
+    """Draws the pairs of a training set by the method of a recipe.
+
+    Args:
+        model: the model that trains.
+        training_set: what it trains on.
+        recipe: all settings, automatic ones resolved.
+        methods: the method of each data set; by default those of the recipe.
+
+    Attributes:
+        dataset: looks the texts of a batch up.
+        collator: makes a batch of token ids; ``None`` for the library's own, of texts.
+        sampler: draws the pairs of each step.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        training_set: TrainingSet,
+        recipe: Recipe,
+        methods: Sequence[Method[Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.training_set, self.settings = model, training_set, recipe.train
+        processes = process_count()
+        self.methods = training_set.methods(recipe, processes) if methods is None else methods
+        negatives = training_set.negatives
+        sets = [
+            SetDraws(*parts)
+            for parts in zip(
+                self.methods,
+                negatives.sets,
+                negatives.first_documents[:-1].tolist(),
+                strict=True,
+            )
+        ]
+        self.sampler = PairSampler(
+            sets,
+            training_set.pairs,
+            plan_of(recipe, processes),
+            resolved(self.settings.per_device_train_batch_size),
+            quotas=training_set.quotas,
+            n_negatives=self.settings.n_negatives,
+            lag=LAG,
+            rank=PartialState().process_index,
+            world_size=processes,
+            pair_weights=training_set.labelled.loss_weights,
+        )
+        self.samplers = [self.sampler]
+        self.dataset, self.collator = make_dataset(model, training_set, self.settings)
