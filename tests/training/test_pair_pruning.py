@@ -388,10 +388,9 @@ def test_batches_say_themselves_which_they_are(dataset: Dataset, model: Any, tmp
     [
         ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: more than the .* distinct queries"),
         ({}, {"loss": None}, "PairPruning: no loss is watched"),
-        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on the rows that are drawn; pass train"),
-        ({"callback": False}, {"train_dataset": None}, "PairPruning: the rows of the batch have no pair ids; pass trai"),
-        ({"batch_sampler": "no_duplicates"}, {}, "args.batch_sampler=.*: PairPruning draws the batches itself"),
-        ({"callback": False}, {}, "PairPruning: a training .* callback does not know of; pass callbacks"),
+        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on the rows that are drawn; pass trai"),
+        ({}, {"train_dataset": None, "callback": None}, "PairPruning: the rows of the batch have no pair ids; pass tr"),
+        ({}, {"callback": None}, "PairPruning: a training .* callback does not know of; pass callbacks"),
         ({"prompts": {"question": "common1 "}}, {"args": None}, "args.prompts=.*: the pairs were scored with None"),
         ({"eval_strategy": "steps", "eval_on_start": True}, {"eval_dataset": None}, "PairPruning: dataset is read aga"),
     ],
@@ -399,19 +398,25 @@ def test_batches_say_themselves_which_they_are(dataset: Dataset, model: Any, tmp
 def test_scripts_that_do_not_train_on_what_is_drawn(
     changed: dict[str, Any], more: dict[str, Any], message: str, dataset: Dataset, model: Any, tmp_path: Path
 ) -> None:
-    calls = changed.pop("callback", True)
+    """``more`` names what the script does not take from OPERA, or takes where it must not."""
     args, loss = arguments(tmp_path, **changed), MultipleNegativesRankingLoss(model)
+    pruning = PairPruning(model, dataset, "dp", args=None if "args" in more else args)
+    args.batch_sampler = pruning.sampler
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=dataset if "train_dataset" in more else pruning.dataset,
+        eval_dataset=pruning.dataset if "eval_dataset" in more else None,
+        loss=loss if "loss" in more else pruning.watch(loss),
+        callbacks=[] if "callback" in more else [pruning.callback],
+    )
     with pytest.raises((opera.SettingError, opera.TrainingError), match=f"^{message}"):
-        pruning = PairPruning(model, dataset, "dp", args=None if "args" in more else args)
-        args.batch_sampler = pruning.sampler
-        SentenceTransformerTrainer(
-            model=model,
-            args=args,
-            train_dataset=dataset if "train_dataset" in more else pruning.dataset,
-            eval_dataset=pruning.dataset if "eval_dataset" in more else None,
-            loss=loss if "loss" in more else pruning.watch(loss),
-            callbacks=[pruning.callback] if calls else [],
-        ).train()
+        trainer.train()
+
+
+def test_another_sampler_is_refused(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler=.*: PairPruning draws the batches itself"):
+        PairPruning(model, dataset, args=arguments(tmp_path, batch_sampler="no_duplicates"))
 
 
 def test_a_second_training(dataset: Dataset, model: Any, tmp_path: Path) -> None:

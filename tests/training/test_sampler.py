@@ -104,7 +104,7 @@ def in_two_sets(name: str, quotas: Quotas, steps: int = 40) -> PairSampler:
     ]
     pairs = TrainingPairs.from_arrays(
         np.concatenate([parts[0].pair_query, parts[1].pair_query + parts[0].n_queries]),
-        np.concatenate([part.pair_doc for part in parts]),
+        np.concatenate([parts[0].pair_doc, parts[1].pair_doc + 1000]),
     )
     return PairSampler(sets, pairs, plan, 4, quotas=quotas, n_negatives=2)
 

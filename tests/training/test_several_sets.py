@@ -47,7 +47,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     run = prepared(sets, static_model, negatives=negatives, method="dp")
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
-    owner = np.searchsorted(built.labelled.first_queries, queries, side="right") - 1
+    owner = np.searchsorted([0, built.sets[1].first_query], queries, side="right") - 1
     for number, sampler in enumerate(RunPruning(run.model.trained, built, run.recipe).sampler.sets):
         drawn = sampler.documents(np.arange(30), 5, 0, 1)
         assert (in_set(run.data.drawn, drawn) == number).all()
@@ -66,7 +66,7 @@ def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path
         queries = np.arange(alone.pairs.n_queries)[:, None]
         documents = np.arange(len(alone.data.corpus))
         first = first_rows(built.data)[1][number]
-        found = built.negatives.known.contains(queries + built.labelled.first_queries[number], documents + first)
+        found = built.negatives.known.contains(queries + built.sets[number].first_query, documents + first)
         assert np.array_equal(found, alone.negatives.known.contains(queries, documents))
 
 

@@ -48,18 +48,9 @@ class RunPruning(Pruning):
         self.model, self.training_set, self.settings = model, training_set, recipe.train
         processes = process_count()
         self.methods = training_set.methods(recipe, processes) if methods is None else methods
-        negatives = training_set.negatives
-        sets = [
-            SetDraws(*parts)
-            for parts in zip(
-                self.methods,
-                negatives.sets,
-                negatives.first_documents[:-1].tolist(),
-                strict=True,
-            )
-        ]
+        sources = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
         self.sampler = PairSampler(
-            sets,
+            [SetDraws(method, own, one.first_document) for method, own, one in sources],
             training_set.pairs,
             plan_of(recipe, processes),
             resolved(self.settings.per_device_train_batch_size),

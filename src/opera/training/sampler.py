@@ -109,11 +109,10 @@ class SetDraws:
     def documents(self, pair_ids: IntArray, count: int, seed: int, step: int) -> IntArray:
         """Return each pair's positive, then its negatives: int64 ``[m, 1 + count]``."""
         pairs = self.method.pairs
-        positives = pairs.pair_doc[pair_ids].astype(np.int64)[:, None]
-        if count == 0 or self.negatives is None:
-            return positives
-        negatives = self.negatives.draw(pairs.pair_query[pair_ids], count, seed, step)
-        return np.concatenate([positives, negatives + self.first_document], axis=1)
+        columns = [pairs.pair_doc[pair_ids].astype(np.int64)[:, None]]
+        if count and self.negatives is not None:
+            columns.append(self.negatives.draw(pairs.pair_query[pair_ids], count, seed, step))
+        return np.concatenate(columns, axis=1) + self.first_document
 
     def schedule(self) -> dict[str, float]:
         """The method's schedule at its last draw."""
@@ -156,7 +155,6 @@ class PairSampler:
             weight; ``None``: 1.
 
     Attributes:
-        max_steps: the step to stop before.
         next_step: the next step to draw.
         trained_steps: how many steps are trained.
         drawn: int32 ``[B]`` per step, the pair ids drawn so far.
@@ -190,7 +188,6 @@ class PairSampler:
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size
         self.pair_weights = pair_weights
-        self.max_steps = plan.max_steps
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
@@ -219,7 +216,7 @@ class PairSampler:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the part of each batch that this process computes."""
-        for step in self.upcoming(self.max_steps):
+        for step in self.upcoming(self.plan.max_steps):
             for start in range(0, self.plan.batch_size, self._of_all_processes):
                 start += self.rank * self.batch_size
                 yield self._part(step, start, start + self.batch_size)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.recipe import Recipe
-from opera.config.training import TrainSettings
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows
 from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
 from opera.runs.record import NegativesRecord
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
@@ -32,6 +31,35 @@ log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
+class OneSet:
+    """A data set of a run, in its own rows.
+
+    Attributes:
+        data: its texts and negatives.
+        train: its training pairs, with weights.
+        pairs: the same, queries numbered from 0.
+        first_query: the number of its first training query in the run.
+        first_document: the row of its first document in the run.
+    """
+
+    data: RetrievalData
+    train: Qrels
+    pairs: TrainingPairs
+    first_query: int
+    first_document: int
+
+    def known(self, known: KnownPositives) -> KnownPositives:
+        """Return the known positives by its own training queries and corpus rows."""
+        queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
+        documents = slice(self.first_document, self.first_document + len(self.data.corpus))
+        return replace(
+            known,
+            query_group=known.query_group[queries],
+            document_group=known.document_group[documents],
+        )
+
+
+@dataclass(frozen=True)
 class LabelledPairs:
     """n queries with N positive pairs, set after set where there are several data sets.
 
@@ -42,8 +70,8 @@ class LabelledPairs:
         weights: float32 ``[N]``, each pair's weight in the data; ``None`` without weights.
         loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
             ``None`` for nothing.
-        first_queries: int64 ``[sets + 1]``, where the training queries of each set begin, and where
-            the last ends.
+        first_pairs: int64 ``[sets + 1]``, where the pairs of each set begin, and where the last
+            ends.
     """
 
     query_rows: NDArray[np.int32]
@@ -51,12 +79,19 @@ class LabelledPairs:
     grades: NDArray[np.int32]
     weights: NDArray[np.float32] | None
     loss_weights: NDArray[np.float32] | None
-    first_queries: NDArray[np.int64]
+    first_pairs: NDArray[np.int64]
 
-    @property
-    def first_pairs(self) -> NDArray[np.int64]:
-        """Where the pairs of each set begin, and where the last ends: int64 ``[sets + 1]``."""
-        return self.pairs.query_offsets[self.first_queries]
+    @classmethod
+    def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
+        """Return the pairs of all sets; ``use`` says what weights are for."""
+        ones = [np.ones(one.pairs.n_pairs, dtype=np.float32) for one in sets]
+        found = [one.train.weights for one in sets]
+        weights = of_loss = None
+        if any(own is not None for own in found):
+            weights = _concatenated(found, ones)
+            of_loss = _concatenated(map(loss_weights, found), ones) if use == "loss" else None
+        first_pairs = np.cumsum([0, *map(len, ones)])
+        return cls(train.query_rows, train.pairs(), train.grades, weights, of_loss, first_pairs)
 
 
 @dataclass(frozen=True)
@@ -84,7 +119,6 @@ class NegativeSources:
     Attributes:
         kind: of the negatives.
         sets: the negatives of each set, by its own training queries and corpus rows.
-        first_documents: int64 ``[sets + 1]``, where the documents of each set begin.
         known: the same pairs by their texts, what is held out, and documents that have a query's
             own text. With ``prune_before_mining`` only the pairs that the method keeps.
         lists: the negatives that are listed per training query, of all sets; ``None`` where none
@@ -96,7 +130,6 @@ class NegativeSources:
 
     kind: str
     sets: tuple[Negatives, ...]
-    first_documents: NDArray[np.int64]
     known: KnownPositives
     lists: Lists | None
     pruned_positives: int | None
@@ -120,17 +153,19 @@ class TrainingSet:
 
     Attributes:
         data: the data set, for the texts.
-        labelled: the pairs.
-        negatives: their negatives.
-        scores: their scores by the base model, where the method needs them.
+        sets: the data sets that it is made of, or itself.
         quotas: how several data sets are drawn; ``None`` for one.
+        labelled: the pairs.
+        scores: their scores by the base model, where the method needs them.
+        negatives: their negatives.
     """
 
     data: RetrievalData
-    labelled: LabelledPairs
-    negatives: NegativeSources
-    scores: BaseScores | None
+    sets: tuple[OneSet, ...]
     quotas: Quotas | None
+    labelled: LabelledPairs
+    scores: BaseScores | None
+    negatives: NegativeSources
 
     @property
     def pairs(self) -> TrainingPairs:
@@ -171,26 +206,7 @@ class TrainingSet:
             recipe: names the method, with its settings.
             processes: how many processes train together.
         """
-        plan, sets = plan_of(recipe, processes), _pairs_of_sets(self.labelled)
-        plans = [plan] if self.quotas is None else self.quotas.plans(plan)
-        scores = [None] * len(sets) if self.scores is None else self.scores.sets
-        return [
-            recipe.method_class(pairs, its_plan, recipe.method_settings, its_scores)
-            for pairs, its_plan, its_scores in zip(sets, plans, scores, strict=True)
-        ]
-
-
-def _pairs_of_sets(labelled: LabelledPairs) -> list[TrainingPairs]:
-    """Return the pairs of each set, its queries numbered from 0; documents keep their rows."""
-    if len(labelled.first_queries) == 2:
-        return [labelled.pairs]
-    pairs = labelled.pairs
-    return [
-        TrainingPairs.from_arrays(
-            pairs.pair_query[first:end] - pairs.pair_query[first], pairs.pair_doc[first:end]
-        )
-        for first, end in pairwise(labelled.first_pairs.tolist())
-    ]
+        return _methods(recipe, processes, self.sets, self.quotas, self.scores)
 
 
 def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
@@ -204,135 +220,112 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         data: the version of its data whose train split trains; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
-    settings, sets = prepared.settings, each_set(data)
-    labelled = _labelled(data, settings)
-    known = KnownPositives.of(data, labelled.query_rows, labelled.pairs)
-    queries = [own.training_split().query_rows for own in sets]
-    scores = _scores(prepared, data, labelled, queries, known)
-    quotas = None
+    settings, recipe, processes = prepared.settings, prepared.recipe, prepared.processes
+    sets = _sets_of(data)
+    labelled = LabelledPairs.of(data.training_split(), sets, settings.pair_weights)
+    pairs, quotas = labelled.pairs, None
     if data.sets:
-        pairs_per_set = np.diff(labelled.first_pairs).tolist()
-        quotas = Quotas.of([own.name for own in sets], pairs_per_set, settings)
-    nothing = NegativeSources("", (), first_rows(data)[1], known, None, None)
-    training_set = TrainingSet(data, labelled, nothing, scores, quotas)
-    kept = None
+        names, counts = [one.data.name for one in sets], [one.pairs.n_pairs for one in sets]
+        quotas = Quotas.of(names, counts, settings)
+    known = KnownPositives.of(data, labelled.query_rows, pairs)
+    scores, left, kept = _scores(prepared, sets, known), known, None
     if settings.prune_before_mining:
-        methods = training_set.methods(prepared.recipe, prepared.processes)
+        methods = _methods(recipe, processes, sets, quotas, scores)
         kept = np.concatenate([method.kept for method in methods])
-    return replace(training_set, negatives=_negatives(prepared, training_set, queries, kept))
+        left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
+    negatives = _negatives(prepared, sets, left)
+    if kept is not None and negatives.lists is not None:
+        pruned = _pruned_positives(negatives.lists, pairs, kept, known)
+        negatives = replace(negatives, pruned_positives=pruned)
+    return TrainingSet(data, sets, quotas, labelled, scores, negatives)
 
 
-def _labelled(data: RetrievalData, settings: TrainSettings) -> LabelledPairs:
-    """Read the pairs of the train split, with their weights."""
-    train = data.training_split()
-    of_sets = [own.training_split() for own in each_set(data)]
-    weights: NDArray[np.float32] | None = None
-    of_loss: NDArray[np.float32] | None = None
-    if any(qrels.weights is not None for qrels in of_sets):
-        ones = [np.ones(len(qrels.doc_rows), dtype=np.float32) for qrels in of_sets]
-        given = [qrels.weights for qrels in of_sets]
-        weights = _concatenated(given, ones)
-        if settings.pair_weights == "loss":
-            of_loss = _concatenated([loss_weights(each) for each in given], ones)
-    first_queries = np.cumsum([0, *(qrels.n_queries for qrels in of_sets)])
-    return LabelledPairs(
-        train.query_rows, train.pairs(), train.grades, weights, of_loss, first_queries
-    )
+def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
+    """Return the data sets that the data are made of, or the one that they are."""
+    sets, first_query = [], 0
+    for own, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
+        train = own.training_split()
+        sets.append(OneSet(own, train, train.pairs(), first_query, first_document))
+        first_query += train.n_queries
+    return tuple(sets)
 
 
-def _concatenated(arrays: Sequence[FloatArray | None], instead: Sequence[FloatArray]) -> Any:
+def _methods(
+    recipe: Recipe,
+    processes: int,
+    sets: Sequence[OneSet],
+    quotas: Quotas | None,
+    scores: BaseScores | None,
+) -> list[Method[Any]]:
+    """Make the method of each set, as :meth:`TrainingSet.methods`."""
+    plan = plan_of(recipe, processes)
+    plans = [plan] if quotas is None else quotas.plans(plan)
+    starts = [None] * len(sets) if scores is None else scores.sets
+    return [
+        recipe.method_class(one.pairs, its_plan, recipe.method_settings, start)
+        for one, its_plan, start in zip(sets, plans, starts, strict=True)
+    ]
+
+
+def _concatenated(arrays: Iterable[FloatArray | None], instead: Sequence[FloatArray]) -> Any:
     """Concatenate arrays, with others in place of those that are ``None``."""
     pairs = zip(arrays, instead, strict=True)
     return np.concatenate([other if array is None else array for array, other in pairs])
 
 
-def _scores(
-    prepared: Prepared,
-    data: RetrievalData,
-    labelled: LabelledPairs,
-    queries: Sequence[NDArray[np.int32]],
-    known: KnownPositives,
-) -> BaseScores | None:
+def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -> BaseScores | None:
     """Compute the base model's scores of each set's pairs, if the method needs any."""
     settings, method = prepared.settings, prepared.recipe.method_class
     if not method.needs_scores(prepared.recipe.method_settings):
         return None
     encoder, text = prepared.model.encoder, settings.corpus_text
-    sets, pools, similarities, starts = [], [], [], []
-    for number, own in enumerate(each_set(data)):
-        train = own.training_split()
-        scores, pool = pretrained_scores(
-            train.pairs(),
-            encoder.encode_queries(own, queries[number]),
-            encoder.encode_corpus(own, text),
+    scores, pools = [], []
+    for one in sets:
+        found, pool = pretrained_scores(
+            one.pairs,
+            encoder.encode_queries(one.data, one.train.query_rows),
+            encoder.encode_corpus(one.data, text),
             temperature=resolved(settings.temperature),
             set_size=settings.documents_per_pass(prepared.processes),
             seed=settings.seed,
-            known=_known_of(data, known, number) if settings.mask_known_positives else None,
-            pool=DocumentPool.of(own, text),
+            known=one.known(known) if settings.mask_known_positives else None,
+            pool=DocumentPool.of(one.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        similarities.append(scores.similarity.copy())
-        if settings.pair_weights == "scores" and train.weights is not None:
-            scores.similarity = scores_by_weight(train.weights, scores.similarity)
-        starts.append(scores.similarity.copy())
-        sets.append(scores)
+        scores.append(found)
         pools += [] if pool is None else [pool]
-    start = np.concatenate(starts) if settings.pair_weights == "scores" else None
-    similarity = np.concatenate(similarities)
-    return BaseScores(tuple(sets), similarity, start, min(pools, default=None))
-
-
-def _known_of(data: RetrievalData, known: KnownPositives, number: int) -> KnownPositives:
-    """Return the known positives by the training queries and corpus rows of one set."""
-    if not data.sets:
-        return known
-    first_queries, first_documents = first_rows(data)
-    query_rows = data.sets[number].training_split().query_rows + first_queries[number]
-    documents = slice(*first_documents[number : number + 2].tolist())
-    return KnownPositives(known.keys, data.query_group[query_rows], data.document_group[documents])
+    similarity, start = np.concatenate([found.similarity for found in scores]), None
+    if settings.pair_weights == "scores":
+        for one, found in zip(sets, scores, strict=True):
+            if one.train.weights is not None:
+                found.similarity = scores_by_weight(one.train.weights, found.similarity)
+        start = np.concatenate([found.similarity for found in scores])
+    return BaseScores(tuple(scores), similarity, start, min(pools, default=None))
 
 
 def _negatives(
-    prepared: Prepared,
-    training_set: TrainingSet,
-    queries: Sequence[NDArray[np.int32]],
-    kept: BoolArray | None,
+    prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
 ) -> NegativeSources:
-    """Build the negatives of each set.
-
-    Args:
-        prepared: the run.
-        training_set: its pairs, without negatives.
-        queries: the rows of each set's training queries.
-        kept: bool ``[N]``, the pairs that the method keeps; ``None`` for all.
-    """
-    settings, encoder, data = prepared.settings, prepared.model.encoder, training_set.data
-    pairs, known = training_set.pairs, training_set.negatives.known
-    left = known
-    if kept is not None:
-        left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
-    first_documents, chosen = first_rows(data)[1], prepared.data.negatives
-    sets, counts, rows = [], [], [np.empty(0, dtype=np.int32)]
-    for number, own in enumerate(each_set(data)):
-        kind = chosen
+    """Build the negatives of each set, which are no ``known`` positives."""
+    settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
+    sources, lists = [], []
+    for one in sets:
+        kind, own = chosen, one.data
         if {"given": own.given_negatives, "teacher": own.teacher}.get(kind, own) is None:
             kind = "random"  # another data set has them
         miner = Miner(encoder, own, settings.corpus_text, settings.mining)
-        its_known = _known_of(data, left, number)
-        its_pairs = own.training_split().pairs()
-        inputs = NegativeInputs(own, queries[number], its_pairs, its_known, settings, miner)
-        sets.append(build_negatives(kind, inputs))
-        lists = getattr(sets[-1], "lists", None)
-        if lists is not None:
-            rows.append(lists.doc_rows + np.int32(first_documents[number]))
-        counts.append(np.zeros(len(queries[number])) if lists is None else lists.counts)
-    listed, pruned = None, None
-    if len(rows) > 1:
-        listed = Lists.from_counts(np.concatenate(counts), np.concatenate(rows))
-        if kept is not None:
-            pruned = _pruned_positives(listed, pairs, kept, known)
-    return NegativeSources(chosen, tuple(sets), first_documents, left, listed, pruned)
+        its_known, query_rows = one.known(known), one.train.query_rows
+        inputs = NegativeInputs(own, query_rows, one.pairs, its_known, settings, miner)
+        sources.append(build_negatives(kind, inputs))
+        none = Lists.of([np.empty(0, dtype=np.int32)] * one.pairs.n_queries)
+        lists.append(getattr(sources[-1], "lists", none))
+    every = None
+    if any(hasattr(source, "lists") for source in sources):
+        firsts = [np.int32(one.first_document) for one in sets]
+        rows = [own.doc_rows + first for own, first in zip(lists, firsts, strict=True)]
+        counts = np.concatenate([own.counts for own in lists])
+        every = Lists.from_counts(counts, np.concatenate(rows))
+    return NegativeSources(chosen, tuple(sources), known, every, None)
 
 
 def loss_weights(weights: FloatArray | None) -> NDArray[np.float32] | None:
