@@ -154,7 +154,7 @@ def test_no_weights_in_a_checkpoint_are_unpickled(
 def test_a_checkpoint_of_other_pairs_is_refused(cut: Path, resume: Callable[..., Run]) -> None:
     folder = cut / "checkpoints" / "checkpoint-8"
     with np.load(folder / "sampler.npz") as arrays:
-        np.savez(folder / "sampler.npz", **{**arrays, "fingerprint": arrays["fingerprint"] + 1})
+        np.savez(folder / "sampler.npz", **{**arrays, "0/fingerprint": arrays["0/fingerprint"] + 1})
     mark_complete(folder)
     with pytest.raises(TrainingError, match="belongs to other training pairs"):
         resume(cut)
