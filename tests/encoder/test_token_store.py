@@ -10,7 +10,7 @@ import pytest
 
 from opera.core.cache import cache_folder
 from opera.data import load_data
-from opera.encoder import embeddings, token_store
+from opera.encoder import token_store
 from opera.encoder.token_store import TokenSource, training_tokens
 from opera.retrieval.models import load_model
 
@@ -18,9 +18,9 @@ ROWS = np.array([119, 3, 3, 0, 64, 31, 32])
 
 
 @pytest.fixture(autouse=True)
-def _small_shards_and_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_parts_and_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(embeddings, "LEAST_ROWS", 32)  # four of them
+    monkeypatch.setattr(token_store, "ROWS_AT_ONCE", 32)  # four of them
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
@@ -64,8 +64,8 @@ def test_ids_take_two_bytes_where_they_fit(
     monkeypatch.setattr(token_store, "token_ids", lambda model, texts, *rest: ids * len(texts))
     store = TokenSource.of(load_model(static_model, "cpu"), load_data(beir), "document").store()
     assert same(store.rows(ROWS), ids * len(ROWS))
-    size = sum(path.stat().st_size for path in (cache_folder() / "tokens").rglob("*.tokens"))
-    assert size == (120 + 4) * 8 + 120 * 2 * np.dtype(dtype).itemsize
+    (path,) = (cache_folder() / "tokens").rglob("ids.bin")
+    assert path.stat().st_size == 120 * 2 * np.dtype(dtype).itemsize
 
 
 def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model: Path, beir: Path) -> None:

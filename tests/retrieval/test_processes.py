@@ -51,7 +51,7 @@ for name, cache in (("cached", True), ("searched as they come", False)):
 found["vectors"] = hashlib.sha256(Encoder(model, batch_size=1).encode_corpus(data)[:]).hexdigest()
 entries = [path for kind in ("tokens", "vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]
 found["cache"] = {str(path.relative_to(cache_folder())): hashlib.sha256(path.read_bytes()).hexdigest()
-                  for path in entries if path.is_file() and path.suffix in (".npy", ".tokens")}
+                  for path in entries if path.is_file() and path.suffix in (".npy", ".bin")}
 found["files"] = sorted(str(path.relative_to(cache_folder())) for path in entries)
 Path(f"{out}{rank}").write_text(json.dumps(found))
 if world > 1:
@@ -88,7 +88,7 @@ def test_embeddings_rankings_and_cache_are_those_of_one_process(beir: Path, bert
     folders = {Path(name).parts[:2] for name in one["files"]}
     suffixes = Counter(Path(name).suffix for name in one["files"])
     assert Counter(kind for kind, _ in folders) == {"tokens": 1, "vectors": 2, "rankings": 1}
-    assert suffixes == {"": 4, ".tokens": 4, ".npy": 5, ".npz": 1}, "and nothing else"
+    assert suffixes == {"": 4, ".bin": 1, ".npy": 6, ".npz": 1}, "and nothing else"
     for several in found.values():
         assert several == one
 

@@ -100,7 +100,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
     torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
     ids, similarity, losses, _ = step.seen[0]
-    assert ids.tolist() == step.labels.tolist() == step.sampler.pairs_of(0).tolist()
+    assert ids.tolist() == step.labels.tolist() == step.sampler.drawn[0].tolist()
     assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
     assert (np.abs(similarity) <= 1.0001).all()
 
@@ -112,7 +112,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
     embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
     queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
     step.model.train()
-    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.pairs_of(0)), step.pairs
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.drawn[0]), step.pairs
     columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
     for row in range(BATCH):
         positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())

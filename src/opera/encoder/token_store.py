@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,10 @@ from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
 from opera.core.cache import entry
-from opera.core.files import unfinished
-from opera.core.processes import from_main, grown_by_all, process_index
+from opera.core.processes import cached_by_all, from_main, process_index
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
-from opera.encoder.embeddings import Shards, shard_number
 from opera.encoder.token_ids import (
     Task,
     TokenIds,
@@ -28,7 +26,8 @@ from opera.encoder.token_ids import (
     vocabulary_size,
 )
 
-KIND, SUFFIX, LAYOUT = "tokens", ".tokens", "2"
+KIND, LAYOUT = "tokens", "3"
+IDS, OFFSETS = "ids.bin", "offsets.npy"
 ROWS_AT_ONCE = 1024
 """Texts that are tokenised together: the tokenizer has work for all of its threads, and memory
 holds no more."""
@@ -80,78 +79,63 @@ class TokenSource:
     def key(self) -> str:
         """Digest of all that decides the ids; not of the weights."""
         how = tokenisation_fingerprint(self.model, self.task, self.prompt)
-        parts = f"{LAYOUT} {self._shards.size}", how, self.digest, self.corpus_text
+        parts = LAYOUT, how, self.digest, self.corpus_text
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def stored(self) -> TokenStore | None:
         """Open the ids of all rows if the cache has them; any process may call this by itself."""
         home = entry(KIND, self.key)
-        return None if home is None else TokenStore(home, self._shards, self._dtype)
+        return None if home is None else TokenStore(home)
 
     def store(self, show_progress: bool = True) -> TokenStore:
-        """Open the ids of all rows, made first if the cache has none; all processes call this."""
+        """Open the ids of all rows, made first if the cache has none; all processes call this, and
+        the main one makes them."""
+
+        def write(folder: Path) -> None:
+            if process_index() == 0:
+                self._write(folder, show_progress)
+
+        return TokenStore(cached_by_all(KIND, self.key, write))
+
+    def _write(self, folder: Path, show_progress: bool) -> None:
+        """Write where the ids of each row begin, and the ids of all rows in a line."""
         unit = "queries" if self.task == "query" else "documents"
-        hidden = not show_progress or process_index() > 0
-
-        def write(folder: Path, names: Sequence[str]) -> None:
-            ranges = [self._shards.rows(shard_number(name)) for name in names]
-            total = sum(rows.stop - rows.start for rows in ranges)
-            with progress(f"tokenising {unit}", total, "texts", hidden=hidden) as bar:
-                for name in names:
-                    self._write(folder / name, bar.update)
-
-        home = grown_by_all(KIND, self.key, self._shards.names(SUFFIX), write)
-        return TokenStore(home, self._shards, self._dtype)
-
-    @property
-    def _shards(self) -> Shards:
-        return Shards.of(len(self.table))
-
-    @property
-    def _dtype(self) -> type[np.integer[Any]]:
-        return np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
-
-    def _write(self, path: Path, done: Callable[[int], object]) -> None:
-        """Write a shard: int64 offsets ``[rows + 1]``, then the ids of its rows in a line."""
-        rows = self._shards.rows(shard_number(path.name))
-        lengths, pieces = [0], []
-        for start in range(rows.start, rows.stop, ROWS_AT_ONCE):
-            token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows.stop)))
-            lengths += map(len, token_lists)
-            pieces.append(np.concatenate(token_lists).astype(self._dtype))
-            done(len(token_lists))
-        temporary = unfinished(path)
-        with temporary.open("wb") as file:
-            for part in (np.cumsum(lengths, dtype=np.int64), *pieces):
-                file.write(part.data)
-        temporary.replace(path)
+        dtype = np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
+        rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]
+        hidden = not show_progress
+        with (
+            (folder / IDS).open("wb") as file,
+            progress(f"tokenising {unit}", rows, "texts", hidden=hidden) as bar,
+        ):
+            for start in range(0, rows, ROWS_AT_ONCE):
+                token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows)))
+                lengths.append(np.array([len(ids) for ids in token_lists]))
+                file.write(np.concatenate(token_lists).astype(dtype).data)
+                bar.update(len(token_lists))
+        np.save(folder / OFFSETS, np.cumsum(np.concatenate(lengths)))
 
 
 class TokenStore:
     """Token ids of all rows of a table, memory-mapped; :meth:`TokenSource.store` opens one.
 
     Args:
-        folder: a file per shard, as :class:`TokenSource` writes them.
-        shards: how the rows are cut.
-        dtype: of the ids on disk.
+        folder: as :class:`TokenSource` writes it.
     """
 
-    def __init__(self, folder: Path, shards: Shards, dtype: type[np.integer[Any]]) -> None:
-        self._shards = shards
-        self._parts: list[tuple[NDArray[np.int64], NDArray[np.integer[Any]]]] = []
-        for number, name in enumerate(shards.names(SUFFIX)):
-            rows, content = shards.rows(number), np.memmap(folder / name, mode="r")
-            head = 8 * (rows.stop - rows.start + 1)
-            self._parts.append((content[:head].view(np.int64), content[head:].view(dtype)))
+    def __init__(self, folder: Path) -> None:
+        self._offsets, ids = np.load(folder / OFFSETS, mmap_mode="r"), folder / IDS
+        count, size = int(self._offsets[-1]), ids.stat().st_size
+        dtype = np.uint16 if size == 2 * count else np.int32
+        self._ids: NDArray[np.integer[Any]] = np.empty(0, dtype)
+        if count:  # a file without content cannot be mapped
+            self._ids = np.memmap(ids, dtype, mode="r")
 
     def rows(self, rows: IntArray) -> list[TokenIds]:
         """Return the ids of some rows, in their order: int32 ``[tokens]`` each."""
-        token_lists: list[TokenIds] = [np.empty(0, np.int32)] * len(rows)
-        for number, places, local in self._shards.by_shard(rows):
-            offsets, ids = self._parts[number]
-            for place, row in zip(places.tolist(), local.tolist(), strict=True):
-                token_lists[place] = ids[offsets[row] : offsets[row + 1]].astype(np.int32)
-        return token_lists
+        starts, ends = self._offsets[rows].tolist(), self._offsets[np.asarray(rows) + 1].tolist()
+        return [
+            self._ids[start:end].astype(np.int32) for start, end in zip(starts, ends, strict=True)
+        ]
 
 
 def training_tokens(source: TokenSource, drawn: int) -> Tokens:

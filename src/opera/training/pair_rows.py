@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -185,12 +185,16 @@ def read(name: str, dataset: Any) -> PairRows:
     for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
         chunk = rows[start : start + ROWS_AT_ONCE]
         batch = dataset[chunk]
-        for column in columns[2:]:
-            counts = _check_negatives(batch[column], f"{place}: row %d, column {column!r}", chunk)
-            if counts is not None:
-                lists[column] = min(lists.get(column, counts), counts)
+        for column, values in ((column, batch[column]) for column in columns[2:]):
+            cell = f"{place}: row %d, column {column!r}"
+            if not isinstance(values[0], list):
+                _refuse(values, _is_text, cell, chunk, "a text")
+                continue
+            _refuse(values, _is_list, cell, chunk, "a list of one text or more, as in other rows")
+            lists[column] = min(lists.get(column, len(values[0])), *map(len, values))
         for column, table in zip(columns, tables, strict=False):
-            _check_texts(batch[column], f"{place}: row %d, column {column!r}", chunk)
+            cell = f"{place}: row %d, column {column!r}"
+            _refuse(batch[column], _is_filled, cell, chunk, "a text that is not empty")
             table.add(batch[column])
             digest.update(json.dumps(batch[column]).encode())
     pair_query, pair_doc = (np.array(table.numbers) for table in tables)
@@ -247,36 +251,30 @@ def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
     return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
 
 
-def _check_texts(values: list[Any], place: str, rows: IntArray) -> None:
-    """Refuse what is no text in a column of the pair, and what is empty."""
+def _refuse(
+    values: list[Any], fits: Callable[[Any], bool], place: str, rows: IntArray, rule: str
+) -> None:
+    """Refuse values of a column in some rows that do not fit a rule."""
     for row, value in zip(rows, values, strict=True):
-        if not isinstance(value, str) or not value.strip():
-            advice = "make a row of each text; only negatives may be lists"
-            if not isinstance(value, list):
-                advice = "the first two columns that are no label are the query and its positive"
-            if value is None or isinstance(value, str):
-                advice = "dataset.filter(lambda row: ...) leaves such rows out"
+        if not fits(value):
             raise DataError(
-                f"{place % row}: must be a text that is not empty, got {shown(value)}; {advice}"
+                f"{place % row}: must be {rule}, got {shown(value)}; the first two columns that "
+                f"are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive, and "
+                "the others negatives; dataset.remove_columns leaves columns out, and "
+                "dataset.filter rows"
             )
 
 
-def _check_negatives(values: list[Any], place: str, rows: IntArray) -> int | None:
-    """Refuse what is neither a text nor a list of texts in a column of negatives; return the
-    texts of the shortest list, ``None`` for a column of texts.
-    """
-    are_lists = isinstance(values[0], list)
-    for row, value in zip(rows, values, strict=True):
-        texts = value if are_lists else [value]
-        is_list = isinstance(texts, list) and len(texts) > 0
-        if not is_list or not all(isinstance(text, str) for text in texts):
-            rule = "a list of one text or more, as in other rows" if are_lists else "a text"
-            raise DataError(
-                f"{place % row}: must be {rule}, got {shown(value)}; all columns but the first "
-                f"two and a label ({', '.join(LABEL_COLUMNS)}) are negatives; "
-                "dataset.remove_columns leaves one out"
-            )
-    return min(map(len, values)) if are_lists else None
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_text, value))
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:

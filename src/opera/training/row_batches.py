@@ -70,7 +70,7 @@ class RowBatches:
     def _epoch(self, skipped: int) -> Iterator[list[int]]:
         yield from [[0] * self.batch_size] * skipped
         for step in islice(self.sampler.upcoming(), self.length - skipped):
-            yield self.rows.rows(self.sampler.pairs_of(step))
+            yield self.rows.rows(self.sampler.drawn[step])
 
     def resume(self, epoch_start: int, skips: bool) -> int:
         """Go on where the sampler is, and return how many batches of the epoch are skipped."""

@@ -29,11 +29,6 @@ DRAWN = ("pair_ids", "doc_rows", "weights", "schedule")
 OBSERVED = ("pair_ids", "similarity", "loss", "p")
 
 
-class NotObservedError(TrainingError):
-    """A draw needs observations that are not there: the loader reads further ahead than the lag
-    allows."""
-
-
 class NotFiniteError(TrainingError):
     """Something of a step is not a finite number.
 
@@ -238,7 +233,7 @@ class PairSampler:
         """Apply the observations of steps up to ``step - lag``, then draw the whole step.
 
         Raises:
-            NotObservedError: if one of these steps is not observed in full.
+            TrainingError: if one of these steps is not observed in full.
         """
         self._apply_until(step - self.lag)
         size = self.plan.batch_size
@@ -290,10 +285,6 @@ class PairSampler:
             self.schedule = batch.schedule
             self.trained[batch.pair_ids] = True
             self.trained_steps += 1
-
-    def pairs_of(self, step: int) -> NDArray[np.int32]:
-        """Return the pair ids of a step that is drawn: int32 ``[B]``."""
-        return self.drawn[step]
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
@@ -424,7 +415,7 @@ class PairSampler:
         """Give the methods the observations of steps up to ``last``, step by step."""
         while self._applied <= last:
             if self._count_observed(self._applied) != self.plan.batch_size:
-                raise NotObservedError(
+                raise TrainingError(
                     f"step {self._applied} is not observed in full, and with lag={self.lag} a draw "
                     "needs it: the loader reads further ahead of training than the lag allows"
                 )

@@ -114,7 +114,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
             step = self.state.global_step
-            raise NotFiniteError("the gradient", step, self.sampler.pairs_of(step))
+            raise NotFiniteError("the gradient", step, self.sampler.drawn[step])
         return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
