@@ -40,23 +40,6 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"negatives": "hard", "range": "0:10"}, "1 <= LO <= HI"),
-        ({"noise": "random"}, "'noise' is no longer a setting: opera-paper noise"),
-        ({"train_batch_size": 8}, "did you mean 'per_device_train_batch_size'? (opera train"),
-        ({"delta": 1, "method": "ft"}, "setting 'delta' applies only to the method infobatch; this run's"),
-        ({"model": "minilm"}, "'model' is not a setting: pass it as the argument or option model"),
-    ],
-)
-def test_bad_values_name_the_rule(values: dict[str, object], message: str) -> None:
-    """A few; tests/bad_inputs has them all."""
-    with pytest.raises(SettingError) as caught:
-        make_recipe(values)
-    assert message in str(caught.value)
-
-
 def test_assignments_and_recipes(tmp_path: Path) -> None:
     values = parse_assignments(["temperature=0.05", "range=10:200", "negatives=hard", "mask_known_positives=false"])
     recipe = make_recipe(values)

@@ -110,60 +110,55 @@ def test_a_program_that_imports_opera_is_left_as_it_was(tmp_path: Path) -> None:
     assert done.stdout.split("\n")[:2] == ["True", "PASSIVE False False"]
 
 
-class TestCores:
-    @pytest.fixture(autouse=True)
-    def quota(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-        monkeypatch.delitem(sys.modules, "torch", raising=False)
-        monkeypatch.setattr(os, "cpu_count", lambda: 8)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-        monkeypatch.setattr(environment, "QUOTA", tmp_path / "cpu.max")
-        for name in (*WAITING, THREADS[0]):
-            monkeypatch.setenv(name, "")  # so that it is restored
-            monkeypatch.delenv(name)
-        return tmp_path / "cpu.max"
+@pytest.fixture
+def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of the control group, of a machine with eight cores where torch is not loaded yet."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(environment, "QUOTA", tmp_path / "cpu.max")
+    for name in (*WAITING, THREADS[0]):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    return tmp_path / "cpu.max"
 
-    def changed(self) -> dict[str, str]:
-        before = dict(os.environ)
-        share_cores()
-        return {name: value for name, value in os.environ.items() if before.get(name) != value}
 
-    def test_threads_wait_asleep(self) -> None:
-        assert self.changed() == {"OMP_WAIT_POLICY": "PASSIVE"}
+def set_by_opera() -> dict[str, str]:
+    before = dict(os.environ)
+    share_cores()
+    return {name: value for name, value in os.environ.items() if before.get(name) != value}
 
-    @pytest.mark.parametrize("name", WAITING)
-    def test_the_users_own_way_of_waiting_is_left_alone(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.mark.usefixtures("quota")
+def test_threads_wait_asleep_unless_the_user_or_torch_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set_by_opera() == {"OMP_WAIT_POLICY": "PASSIVE"}
+    for name in WAITING:
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         monkeypatch.setenv(name, "1")
-        assert self.changed() == {}
+        assert set_by_opera() == {}
+        monkeypatch.delenv(name)
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    assert set_by_opera() == {}
 
-    def test_nothing_is_set_that_torch_would_not_read_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
-        assert self.changed() == {}
 
-    def test_a_cpu_set_counts_too(self, quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As taskset and SLURM give it."""
-        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2, 3, 5}, raising=False)
-        assert self.changed()[THREADS[0]] == "3"
-        assert not environment.threads_are_given()
-        quota.write_text("200000 100000\n")
-        assert environment.usable_cores() == 2
-        monkeypatch.setenv(THREADS[0], "7")
-        assert environment.threads_are_given()
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("max 100000", None), ("800000 100000", None), ("750000 100000", "7"), ("50000 100000", "1"), ("1 0", None)],
+)
+def test_a_container_starts_as_many_threads_as_it_may_use(
+    text: str, cores: str | None, quota: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota.write_text(f"{text}\n")
+    assert set_by_opera().get(THREADS[0]) == cores
+    monkeypatch.setenv(THREADS[0], "5")
+    assert THREADS[0] not in set_by_opera()
+    assert environment.threads_are_given()
 
-    @pytest.mark.parametrize(
-        ("text", "wanted"),
-        [
-            ("max 100000", None),
-            ("800000 100000", None),
-            ("750000 100000", "7"),
-            ("50000 100000", "1"),
-            ("ü 0", None),
-            ("1 0", None),
-        ],
-    )
-    def test_a_container_starts_as_many_threads_as_it_may_use(
-        self, text: str, wanted: str | None, quota: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        quota.write_text(f"{text}\n")
-        assert self.changed().get(THREADS[0]) == wanted
-        monkeypatch.setenv(THREADS[0], "5")
-        assert THREADS[0] not in self.changed()
+
+def test_a_cpu_set_counts_too(quota: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As taskset and SLURM give it."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {2, 3, 5}, raising=False)
+    assert set_by_opera()[THREADS[0]] == "3"
+    assert not environment.threads_are_given()
+    quota.write_text("200000 100000\n")
+    assert environment.usable_cores() == 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from pydantic import ValidationError
 
 from opera.core.errors import SettingError
-from opera.core.settings import Settings, kind_of, setting
+from opera.core.settings import Settings, setting
 
 
 class Oven(Settings):
@@ -44,20 +44,6 @@ def test_each_setting_is_documented_in_order() -> None:
         ("heat", "top | fan", "fan", "where from", "p. 3"),
         ("minutes", "float", "auto", "how long", "by weight"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("annotation", "kind"),
-    [
-        (int, "int"),
-        (int | None, "int"),
-        (int | Literal["epoch"], "int | epoch"),
-        (Literal["random", "hard"], "random | hard"),
-        (tuple[int, int] | None, "LO:HI"),
-    ],
-)
-def test_kinds_are_named_in_a_word_or_two(annotation: Any, kind: str) -> None:
-    assert kind_of(annotation) == kind
 
 
 def test_a_path_is_its_text() -> None:

@@ -11,7 +11,7 @@ import pytest
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
 from opera.core.files import unfinished
-from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter, holds_run
+from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter
 from opera.runs.housekeeping import (
     check_out_folder,
     clear_leftovers,
@@ -154,24 +154,6 @@ def test_whether_a_run_started_after_a_moment(run: Path, tmp_path: Path) -> None
     assert not run_started_after(tmp_path / "absent", 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "not a run folder"),
-        ('{"name": "my experiment"}', "not a run folder"),
-        ("", r"run\.json: is not as OPERA wrote it: not JSON"),
-        ("[]", r"run\.json: is not as OPERA wrote it: must be a JSON object"),
-        ('"status identity settings"', r"run\.json: is not as OPERA wrote it: must be a JSON object"),
-    ],
-)
-def test_only_a_run_json_of_ours_makes_a_run(tmp_path: Path, text: str | None, message: str) -> None:
-    if text is not None:
-        (tmp_path / "run.json").write_text(text)
-    assert not holds_run(tmp_path)
-    with pytest.raises(RunFolderError, match=message):
-        Run.open(tmp_path)
-
-
 def test_a_run_from_before_the_guard_can_be_read(run: Path) -> None:
     record = json.loads((run / "run.json").read_text())
     del record["guard"]
@@ -185,3 +167,12 @@ def test_a_run_is_printed_in_a_line(run: Path) -> None:
     assert repr(Run.open(run)) == f"Run('{run}', running)"
     (run / "run.json").write_text("{}")
     assert repr(Run(run)) == f"Run('{run}', cannot be read)"
+
+
+def test_a_run_json_of_others_makes_no_run(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"name": "my experiment"}')
+    assert not holds_run(tmp_path)
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        Run.open(tmp_path)
+    with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+        check_out_folder(tmp_path, resume=False, overwrite=True)
