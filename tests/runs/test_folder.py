@@ -11,7 +11,7 @@ import pytest
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
 from opera.core.files import unfinished
-from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter
+from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
     clear_leftovers,
