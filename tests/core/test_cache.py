@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from opera.core.cache import cached, entry, grown
+from opera.core.cache import cached, entry
 from opera.core.errors import SettingError, StorageError
 
 
@@ -19,11 +19,11 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, names: list[str]) -> None:
     (folder / "a").write_text("text")
 
 
-def never(folder: Path) -> None:
+def never(folder: Path, names: list[str]) -> None:
     raise AssertionError("there is an entry already")
 
 
@@ -35,11 +35,11 @@ def test_what_several_need_is_made_by_one(tmp_path: Path, monkeypatch: pytest.Mo
         arrived.release()
         return acquire(lock)
 
-    def make(folder: Path) -> None:
+    def make(folder: Path, names: list[str]) -> None:
         made.append(folder)
         for _ in threads:
             arrived.acquire()  # none of them has found the entry, and the others wait for this one
-        write(folder)
+        write(folder, names)
 
     monkeypatch.setattr(FileLock, "acquire", arrive)
     threads = [threading.Thread(target=cached, args=("vectors", "abc", make)) for _ in range(4)]
@@ -80,9 +80,9 @@ def test_complete_files_of_a_killed_process_are_kept() -> None:
         (folder / ".c.part").rename(folder / "c")
 
     with pytest.raises(KeyboardInterrupt):
-        grown("vectors", "abc", ["a", "b", "c"], make)
+        cached("vectors", "abc", make, ["a", "b", "c"])
     assert entry("vectors", "abc") is None
-    home = grown("vectors", "abc", ["a", "b", "c"], make)
+    home = cached("vectors", "abc", make, ["a", "b", "c"])
     assert asked == [["a", "b", "c"], ["b", "c"]]
     assert {path.name for path in home.iterdir()} == {"a", "b", "c"}
 
@@ -99,8 +99,8 @@ def test_who_may_write_to_the_cache_may_add_entries_of_each_kind(mode: int, tmp_
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    def fill(folder: Path) -> None:
-        write(folder)
+    def fill(folder: Path, names: list[str]) -> None:
+        write(folder, names)
         raise OSError(28, "No space left on device", str(folder / "a"))
 
     with pytest.raises(StorageError, match="no space left on device; free some space"):

@@ -47,35 +47,24 @@ def entry(kind: str, key: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
+def cached(
+    kind: str, key: str, write: Callable[[Path, list[str]], Any], names: Sequence[str] = ()
+) -> Path:
     """Return the folder of an entry. If it is absent, one process makes it and the others wait.
+
+    If the process is killed, or ``write`` raises, complete files of ``names`` stay, and the next
+    call goes on from there.
 
     Args:
         kind: what the entry holds, such as ``vectors``.
         key: hex digest of everything that decides its contents.
-        write: writes the entry's files into the empty folder that it gets.
+        write: gets a folder and which of ``names`` are missing there. Each of them must appear
+            under its name only when it is complete.
+        names: the entry's files, if they are known before.
 
     Raises:
         SettingError: if the folder of the cache cannot be used.
         StorageError: if the entry cannot be written, for example because the disk is full.
-    """
-    return grown(kind, key, [], lambda folder, _: write(folder))
-
-
-def grown(
-    kind: str, key: str, names: Sequence[str], write: Callable[[Path, list[str]], Any]
-) -> Path:
-    """Return the folder of an entry as :func:`cached` does, if its files are known before.
-
-    If the process is killed, or ``write`` raises, complete files stay, and the next call goes on
-    from there.
-
-    Args:
-        kind: what the entry holds, such as ``vectors``.
-        key: hex digest of everything that decides its contents.
-        names: its files.
-        write: gets a folder and the names of the files to write there. Each must appear under its
-            name only when it is complete.
     """
     folder = cache_folder() / kind / key
     if not folder.is_dir() or _lock(folder).exists():  # of a killed process, or of one at work

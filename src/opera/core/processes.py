@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opera.core.cache import WHERE, grown
+from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
 from opera.core.storage import writing
 
@@ -78,63 +78,41 @@ def own_share(count: int, unit: int) -> slice:
     return shares(count, unit)[process_index()]
 
 
-def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
+def cached_by_all(
+    kind: str,
+    key: str,
+    write: Callable[[Path, list[str]], object],
+    names: Sequence[str] = (),
+) -> Path:
     """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does; all processes
     write it together.
 
     Args:
         kind: what the entry holds.
         key: hex digest of everything that decides its contents; the main process's counts.
-        write: called in every process with the same empty folder, where there is no entry yet. When
-            it returns in the main process, the files must be whole. It may call the functions of
-            this module.
+        write: called in every process with the same folder and its share of the missing names.
+        names: the entry's files, if they are known before.
     """
-    return _made_by_all(kind, key, [], lambda folder, _: write(folder))
-
-
-def grown_by_all(
-    kind: str,
-    key: str,
-    names: Sequence[str],
-    write: Callable[[Path, list[str]], object],
-) -> Path:
-    """Return the folder of a cache entry of many files, as :func:`opera.core.cache.grown` does; all
-    processes write it together.
-
-    ``write`` gets in each process the files of its share, which may be none. It calls no other
-    function of this module.
-    """
+    asked: list[bool] = []
 
     def write_share(folder: Path, missing: list[str]) -> None:
         everywhere(lambda: write(folder, missing[process_index() :: process_count()]))
 
-    return _made_by_all(kind, key, names, write_share)
-
-
-def _made_by_all(
-    kind: str,
-    key: str,
-    names: Sequence[str],
-    write: Callable[[Path, list[str]], object],
-) -> Path:
-    """Let the main process find an entry; where it must be made, all processes call ``write``."""
-    asked: list[bool] = []
-
     def lead(folder: Path, missing: list[str]) -> None:
         asked.append(True)
         from_main((folder, missing))
-        write(folder, missing)
+        write_share(folder, missing)
 
     def work() -> Path:
         if process_index() == 0:
             try:
-                return grown(kind, key, names, lead)
+                return cached(kind, key, lead, names)
             finally:
                 if not asked:
                     from_main(None)
-        if found := from_main(None):
-            with writing(found[0].parent, WHERE):
-                write(*found)
+        if (task := from_main(None)) is not None:
+            with writing(task[0].parent, WHERE):
+                write_share(*task)
         return Path()
 
     return everywhere(work)[0]

@@ -146,7 +146,7 @@ def fields_of(
             (folder / FINGERPRINT).write_text(fingerprint, encoding="utf-8")
 
     entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
-    home = cached("data", entry[:32], write)
+    home = cached("data", entry[:32], lambda folder, _: write(folder))
     fingerprint = key
     if named:
         fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")

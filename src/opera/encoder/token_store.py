@@ -95,7 +95,7 @@ class TokenSource:
             if process_index() == 0:
                 self._write(folder, show_progress)
 
-        return TokenStore(cached_by_all(KIND, self.key, write))
+        return TokenStore(cached_by_all(KIND, self.key, lambda folder, _: write(folder)))
 
     def _write(self, folder: Path, show_progress: bool) -> None:
         """Write where the ids of each row begin, and the ids of all rows in a line."""

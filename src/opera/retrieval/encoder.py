@@ -19,7 +19,6 @@ from opera.core.errors import ModelError
 from opera.core.processes import (
     cached_by_all,
     everywhere,
-    grown_by_all,
     own_share,
     process_index,
 )
@@ -170,7 +169,7 @@ class Encoder:
         The entry depends on the prompts and lengths of ``roles`` alone, so that another prompt of
         queries encodes no document again. All processes call this, and ``write``.
         """
-        return cached_by_all(kind, self._key(*key, roles=roles), write)
+        return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
         arithmetic = self.precision + " reproducible" * is_reproducible()
@@ -227,7 +226,7 @@ class Encoder:
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
         names = shards.names(SUFFIX)
-        home = grown_by_all("vectors", self._key(*key, roles=[role]), names, write)
+        home = cached_by_all("vectors", self._key(*key, roles=[role]), write, names)
         return Embeddings(home, shards)
 
     def _parts(

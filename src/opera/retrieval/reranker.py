@@ -128,7 +128,11 @@ class Reranker:
 
         digest = hashlib.sha256(pairs.tobytes()).hexdigest()
         key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, digest])
-        home = cached_by_all("reranked", hashlib.sha256(key.encode()).hexdigest()[:32], write)
+        home = cached_by_all(
+            "reranked",
+            hashlib.sha256(key.encode()).hexdigest()[:32],
+            lambda folder, _: write(folder),
+        )
         return np.array(np.load(home / SCORES_FILE))
 
 
