@@ -124,34 +124,6 @@ def test_options_are_read_in_each_form() -> None:
     assert (options.scale, options.targets, options.merge) == (4.5, ["query", "value"], False)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("r=0", "lora: r: must be greater than or equal to 1"),
-        ("rank=4", "unknown setting 'rank'"),
-        ("query;value", "must be key=value, such as lora r=16"),
-        ("r=4,r=8", "lora r: given twice"),
-        (True, "must be r alone"),
-    ],
-)
-def test_wrong_options_are_refused(given: object, message: str) -> None:
-    with pytest.raises(SettingError, match=message):
-        make_recipe({"lora": given})
-
-
-def test_models_without_such_layers_are_refused(
-    beir: Path, static_model: Path, bert_model: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    with pytest.raises(SettingError, match="layers of a transformer, and StaticEmbedding has none; leave it out"):
-        opera.adapt(beir, model=static_model, out=out, lora="r=4")
-    with pytest.raises(SettingError, match="lora: with adapter=query the model itself does not train"):
-        opera.adapt(beir, model=bert_model, out=out, lora="r=4", adapter="query")
-    with pytest.raises(SettingError, match=r"lora: .*nothing_like_it"):
-        opera.adapt(beir, model=bert_model, out=out, lora="r=4,target=nothing_like_it")
-    assert not out.exists()
-
-
 def test_without_peft_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="lora: needs the package peft, which is not installed: pip install"):

@@ -187,9 +187,3 @@ def test_a_cached_run_in_half_precision(beir: Path, bert_model: Path, tmp_path: 
         assert run.settings["gradient_cache"] == texts
         losses.append(run.trace()["loss"].to_numpy())
     np.testing.assert_allclose(*losses, rtol=2e-2)
-
-
-def test_a_static_model_needs_no_cache(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="gradient_cache=8: is for transformers; StaticEmbedding keeps nothing"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", gradient_cache=8)
-    assert not (tmp_path / "run").exists()

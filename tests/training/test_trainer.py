@@ -103,52 +103,6 @@ def test_a_run_takes_and_records_them(beir: Path, static_model: Path, tmp_path: 
     assert weights(other) != weights(plain)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"num_train_epochs": 3}, "trainer: num_train_epochs: OPERA sets this itself"),
-        ({"max_steps": 3}, "trainer: max_steps: is a setting: give it as max_steps"),
-        ({"adam_betta2": 0.9}, "trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?"),
-        ({"use_liger_kernel": True}, "trainer: use_liger_kernel: OPERA sets this itself"),
-        ("adam_beta2=many", "trainer: adam_beta2: must be a number, got 'many'"),
-        ("weight_decay=nan", "trainer: weight_decay: must be a number, got 'nan'"),
-        ({"max_grad_norm": "inf"}, "trainer: max_grad_norm: must be a number, got 'inf'"),
-        ({"max_grad_norm": -1}, "trainer: max_grad_norm: must be greater than or equal to 0, got -1"),
-        ({"weight_decay": 1e30}, "trainer: weight_decay: must be less than or equal to 100, got 1e+30"),
-        ({"adam_epsilon": 0}, "trainer: adam_epsilon: must be greater than 0, got 0"),
-        ({"adam_beta1": 1}, "trainer: adam_beta1: must be less than 1, got 1"),
-        ({"adam_beta1": True}, "trainer: adam_beta1: must be a number, got True"),
-        ({"lr_scheduler_type": "cosin"}, "trainer: lr_scheduler_type: must be 'linear', 'cosine', "),
-        ({"optim": "adam"}, "trainer: optim: must be 'adamw_torch', "),
-        ({"log_level": "loud"}, "trainer: log_level: must be 'detail', "),
-        ({"report_to": ["wanbd"]}, "trainer: report_to: must be 'all', 'none', "),
-        ({"report_to": None}, "trainer: report_to: must be 'all', 'none', "),
-        ({"save_steps": None}, "trainer: save_steps: must be a number, got None"),
-        ({"eval_steps": 10**30}, f"trainer: eval_steps: must be a whole number above 0, got {10**30}"),
-        (
-            {"lr_scheduler_kwargs": {"num_cycles": float("nan")}},
-            "trainer: lr_scheduler_kwargs: must be a finite number",
-        ),
-        (
-            {"deepspeed": {"a": {1}}},
-            "trainer: deepspeed: must be a finite number, a text, or a list or mapping of these",
-        ),
-        ({"weight_decay": -1, "adam_beta1": 2}, "got -1\ntrainer: adam_beta1: must be less than 1, got 2"),
-        ("adam_beta2", "trainer adam_beta2: must be key=value"),
-        ([1], "must be fields and values, such as adam_beta2=0.98"),
-    ],
-)
-def test_wrong_fields_are_refused(given: object, message: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        make_recipe({"trainer": given})
-    assert message in str(caught.value)
-
-
-def test_the_names_of_the_fields_are_read_from_the_source() -> None:
-    assert {name for name in FIELDS if is_trainer_field(name)} >= {"adam_beta2", "optim", "deepspeed"}
-    assert {name for name in FIELDS if not name.startswith(OURS)} == set(filter(is_trainer_field, FIELDS))
-
-
 def test_a_mistyped_name_is_refused_before_large_libraries_are_imported() -> None:
     script = """
 import sys
