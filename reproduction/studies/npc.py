@@ -180,10 +180,10 @@ class NoisyPairLoss(InBatchLoss):
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """InfoNCE, or the divergence from the teacher for noisy pairs."""
-        info_nce = self.pair_losses(similarity, excluded, batch.own.start)
+        info_nce = self.pair_losses(similarity, excluded, batch.local.start)
         if self._teacher_cosines is None:
             return info_nce
-        noisy = torch.from_numpy(self.detections[-1].noisy[batch.pair_ids[batch.own]]).to(similarity.device)
+        noisy = torch.from_numpy(self.detections[-1].noisy[batch.pair_ids[batch.local]]).to(similarity.device)
         corrected = divergences(similarity, self._teacher_cosines, self.temperature, excluded)
         return torch.where(noisy, corrected, info_nce)
 
@@ -193,7 +193,7 @@ class NoisyPairLoss(InBatchLoss):
 
     def observed(self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor) -> Tensor:
         """InfoNCE, for all pairs."""
-        return self.pair_losses(similarity.detach(), excluded, batch.own.start)
+        return self.pair_losses(similarity.detach(), excluded, batch.local.start)
 
     @torch.no_grad()
     def _update_teacher(self) -> None:

@@ -13,7 +13,7 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.config.training import LoraOptions, lora_options
 from opera.core import extras
-from opera.core.errors import MissingExtraError, SettingError
+from opera.core.errors import MissingExtraError
 from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
 from opera.retrieval.models import fingerprint, load_model
 from opera.training.guard.choice import Weights, mix

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import opera
 from distinct import known_of, pool_of
-from opera.core.errors import SettingError, TrainingError
+from opera.core.errors import TrainingError
 from opera.data import load_data
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model

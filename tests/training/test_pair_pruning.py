@@ -110,7 +110,7 @@ def test_weights_multiply_each_pairs_loss(
     rows = pruning.dataset[:8]
     features = [model.preprocess(rows[column]) for column in ("question", "answer")]
     ids = torch.tensor(rows["label"])
-    batch = type("Batch", (), {"weights": factors.numpy(), "own": slice(None)})
+    batch = type("Batch", (), {"weights": factors.numpy(), "local": slice(None)})
     pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
     pruning.observe = lambda *values: None  # type: ignore[method-assign]
     value = loss([dict(part) for part in features], ids)

@@ -54,7 +54,7 @@ def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world:
             batch = sampler.batch(part.pair_ids)
             assert batch.step == step
             assert batch.doc_rows.tolist() == whole.doc_rows.tolist()
-            assert batch.pair_ids[batch.own].tolist() == part.pair_ids.tolist()
+            assert batch.pair_ids[batch.local].tolist() == part.pair_ids.tolist()
         for sampler in (*samplers, alone):
             train(sampler, step)
     assert alone.trained_steps == len(alone) == len(samplers[0]) == 20

@@ -19,9 +19,9 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.config.trainer import OURS, READ, WITHOUT_EFFECT, is_trainer_field
+from opera.config.trainer import OURS, READ, WITHOUT_EFFECT
 from opera.config.training import TrainSettings
-from opera.core.errors import InputError, SettingError, TrainingError
+from opera.core.errors import InputError, TrainingError
 from opera.retrieval.models import load_model
 from opera.training import session, trainer
 from opera.training.checkpoint import is_complete

@@ -57,8 +57,8 @@ def decreasing_density(p: FloatArray) -> NDArray[np.float64]:
 
 def local_false_rate(p: FloatArray, share: float, density: FloatArray) -> NDArray[np.float64]:
     """π₀·f₀/f (Efron 2001) at p-values ``[m]``, where f₀ is the uniform density of false pairs."""
-    at = density[np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(density) - 1)]
-    return np.minimum(1, share / np.maximum(at, np.finfo(np.float64).tiny))
+    densities = density[np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(density) - 1)]
+    return np.minimum(1, share / np.maximum(densities, np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,12 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
     """
     probability = np.zeros(pairs.n_pairs)
     for members in _classes(pairs, visits):
-        own = members[visits.visited[members]]
-        p = visits.p[own]
-        share = false_share(visits.p[_later(own, visits)])
+        visited = members[visits.visited[members]]
+        p = visits.p[visited]
+        share = false_share(visits.p[_later(visited, visits)])
         alone = local_false_rate(p, share, decreasing_density(p))
         probability[members] = share
-        probability[own] = beside_siblings(pairs.pair_query[own], p, alone)
+        probability[visited] = beside_siblings(pairs.pair_query[visited], p, alone)
     return probability.astype(np.float32)
 
 
@@ -178,7 +178,7 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
     :data:`FEWEST` visits or more: int64 ``[m]`` each; none of a set while it has too few.
     """
     sizes = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
-    found = []
+    classes = []
     for start, end in pairwise(visits.first_pairs.tolist()):
         size = sizes[start:end]
         counts = np.bincount(size[visits.visited[start:end]], minlength=int(size.max()) + 1)
@@ -187,11 +187,11 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
             if counts[ends[-1] + 1 : last + 1].sum() >= FEWEST:
                 ends.append(last)
         ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
-        found += [
+        classes += [
             start + np.flatnonzero((size > first) & (size <= last))
             for first, last in pairwise(ends)
         ]
-    return found
+    return classes
 
 
 def _later(ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:

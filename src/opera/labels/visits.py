@@ -45,8 +45,8 @@ class FirstVisits:
 
     def part(self, number: int) -> FirstVisits:
         """A view of the pairs of a data set: what either sees, both know."""
-        own = slice(*self.first_pairs[number : number + 2].tolist())
-        return FirstVisits(self.p[own], self.step[own])
+        rows = slice(*self.first_pairs[number : number + 2].tolist())
+        return FirstVisits(self.p[rows], self.step[rows])
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""

@@ -91,13 +91,13 @@ class DistillationLoss(InBatchLoss):
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
-        info_nce = info_nce_losses(similarity, self.temperature, excluded, batch.own.start)
+        info_nce = info_nce_losses(similarity, self.temperature, excluded, batch.local.start)
         documents = len(
             batch.pair_ids
         )  # columns per place of a row: all positives, all first negatives, ...
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
         places = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
-        own = similarity[rows, batch.own.start + rows + places * documents]
+        own = similarity[rows, batch.local.start + rows + places * documents]
         kl, usable = divergences(
             own, self._scores(batch).to(own), self.temperature, self.teacher_temperature
         )
@@ -107,7 +107,7 @@ class DistillationLoss(InBatchLoss):
         self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
     ) -> Tensor:
         """InfoNCE, without the teacher."""
-        return info_nce_losses(similarity.detach(), self.temperature, excluded, batch.own.start)
+        return info_nce_losses(similarity.detach(), self.temperature, excluded, batch.local.start)
 
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """InfoNCE: the teacher's part needs to know the documents."""
@@ -116,8 +116,8 @@ class DistillationLoss(InBatchLoss):
     def _scores(self, batch: Batch) -> Tensor:
         """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``,
         NaN where absent."""
-        queries = batch.queries[batch.own][:, None]
-        return torch.from_numpy(self._lookup(queries, batch.doc_rows[batch.own]))
+        queries = batch.queries[batch.local][:, None]
+        return torch.from_numpy(self._lookup(queries, batch.doc_rows[batch.local]))
 
     def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])

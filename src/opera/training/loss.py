@@ -116,7 +116,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             excluded: bool ``[m, M]``, documents to leave out of a row.
             batch: pair ids, documents and weights.
         """
-        return self.pair_losses(similarity, excluded, batch.own.start)
+        return self.pair_losses(similarity, excluded, batch.local.start)
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Take what a loss needs beside its batches; called once, before training. This one needs
@@ -218,16 +218,16 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
                 losses = losses + self.batch_losses(
                     batch_cosines(queries[:, :size], everyones[:, :size]), excluded, batch
                 )
-        weights = torch.from_numpy(batch.weights[batch.own]).to(device)
+        weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
 
     def _known(self, batch: Batch, device: torch.device) -> Tensor:
         """Mark the known positives among a query's negatives: bool ``[m, M]``."""
-        queries = batch.queries[batch.own]
+        queries = batch.queries[batch.local]
         columns = batch.doc_rows.T.ravel()  # all positives, then all first negatives, ...
         known = self.known.contains(queries[:, None], columns)
-        own = np.arange(len(queries))
-        known[own, batch.own.start + own] = False
+        rows = np.arange(len(queries))
+        known[rows, batch.local.start + rows] = False
         return torch.from_numpy(known).to(device)
 
     def _observe(
@@ -236,11 +236,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """Pass on each pair's cosine, loss and p-value: of ``similarity [m, M]``, ``losses [m]``
         and ``known [m, M]``."""
         # A row's positive is at its own place among the columns.
-        of_positives = similarity[:, batch.own].diagonal()
+        of_positives = similarity[:, batch.local].diagonal()
         # A document of another data set is no random one of its own.
         columns = np.tile(batch.sets, batch.doc_rows.shape[1])
-        others = torch.from_numpy(batch.sets[batch.own][:, None] != columns).to(known.device)
-        p = p_values(similarity, known | others, batch.own.start)
+        others = torch.from_numpy(batch.sets[batch.local][:, None] != columns).to(known.device)
+        p = p_values(similarity, known | others, batch.local.start)
         self.pruning.observe(pair_ids, of_positives, losses, p)
 
 

@@ -77,7 +77,7 @@ class PrunedLoss(nn.Module):
                 "train_dataset=pruning.dataset to the trainer"
             )
         batch, labels = self.pruning.batch(pair_ids), self.pruning.labels(pair_ids)
-        factors = torch.from_numpy(batch.weights[batch.own])
+        factors = torch.from_numpy(batch.weights[batch.local])
         # Processes that compare their documents must compute the same, whatever their own weights.
         together = self.across and self.pruning.method.weighs
         weighs = bool((factors != 1).any()) or together
@@ -113,11 +113,11 @@ class PrunedLoss(nn.Module):
         size = max(1, CELLS // (columns * len(parts[0])))
         gather = gather_values if self.across else None
         left_out = torch.from_numpy(self.pruning.not_comparable(pair_ids)).to(parts[0].device)
-        found = []
+        observed = []
         for part, cosines, losses in row_losses(parts, self.temperature, size, gather):
             p = p_values(cosines, left_out[part], part.start)
-            found.append((cosines[:, part].diagonal(), losses, p))
-        similarity, losses, p = (torch.cat(values) for values in zip(*found, strict=True))
+            observed.append((cosines[:, part].diagonal(), losses, p))
+        similarity, losses, p = (torch.cat(values) for values in zip(*observed, strict=True))
         return similarity, losses, p
 
 

@@ -91,10 +91,10 @@ class RowBatches:
 
     def false_pairs(self) -> FalsePairs | None:
         """Return what first visits say of the rows; NaN for one without."""
-        found = estimate(self.rows.pairs, self.sampler.all_visits(), self.sampler.kept)
-        if found is None:
+        of_pairs = estimate(self.rows.pairs, self.sampler.all_visits(), self.sampler.kept)
+        if of_pairs is None:
             return None
         rows = self.rows.row_of_pair
-        by_row = np.full(len(self.rows.dataset), np.nan, dtype=found.probability.dtype)
-        by_row[rows] = found.probability
-        return replace(found, probability=by_row, suspicious=rows[found.suspicious])
+        by_row = np.full(len(self.rows.dataset), np.nan, dtype=of_pairs.probability.dtype)
+        by_row[rows] = of_pairs.probability
+        return replace(of_pairs, probability=by_row, suspicious=rows[of_pairs.suspicious])

@@ -50,7 +50,7 @@ class RunPruning(Pruning):
         self.methods = training_set.methods(recipe, processes) if methods is None else methods
         sources = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
         self.sampler = PairSampler(
-            [SetDraws(method, own, one.first_document) for method, own, one in sources],
+            [SetDraws(method, source, one.first_document) for method, source, one in sources],
             training_set.pairs,
             plan_of(recipe, processes),
             resolved(self.settings.per_device_train_batch_size),

@@ -59,7 +59,7 @@ class Batch:
         queries: int ``[B]``, the training query of each pair.
         sets: int64 ``[B]``, the number of each pair's data set.
         schedule: the method's when the step was drawn.
-        own: the part that this process computes.
+        local: the part that this process computes.
     """
 
     step: int
@@ -69,7 +69,7 @@ class Batch:
     queries: IntArray
     sets: NDArray[np.int64]
     schedule: Mapping[str, float]
-    own: slice = field(default_factory=lambda: slice(None))
+    local: slice = field(default_factory=lambda: slice(None))
 
 
 class SetDraws:
@@ -188,10 +188,10 @@ class PairSampler:
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
-        sizes = [own.method.pairs.n_pairs for own in sets]
+        sizes = [draws.method.pairs.n_pairs for draws in sets]
         self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]))
-        for number, own in enumerate(sets):
-            own.method.visits = self.visits.part(number)
+        for number, draws in enumerate(sets):
+            draws.method.visits = self.visits.part(number)
         self._untrained: dict[int, Batch] = {}
         self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]] = {}
         self._applied = 0
@@ -199,7 +199,7 @@ class PairSampler:
     @property
     def kept(self) -> BoolArray:
         """The pairs that can be drawn at all: bool ``[N]``."""
-        return np.concatenate([own.method.kept for own in self.sets])
+        return np.concatenate([draws.method.kept for draws in self.sets])
 
     @property
     def _of_all_processes(self) -> int:
@@ -240,13 +240,13 @@ class PairSampler:
         counts = [size] if self.quotas is None else self.quotas.of_step(step, size).tolist()
         ids, rows, weights = [], [], []
         firsts = self.visits.first_pairs.tolist()
-        for own, count, first in zip(self.sets, counts, firsts, strict=False):
+        for draws, count, first in zip(self.sets, counts, firsts, strict=False):
             if count == 0:
                 continue
-            taken = own.take(count)
+            taken = draws.take(count)
             ids.append(taken.pair_ids + first)
             weights.append(taken.weights)
-            rows.append(own.documents(taken.pair_ids, self.n_negatives, self.plan.seed, step))
+            rows.append(draws.documents(taken.pair_ids, self.n_negatives, self.plan.seed, step))
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
@@ -263,10 +263,10 @@ class PairSampler:
         Raises:
             TrainingError: if these pairs were not drawn.
         """
-        own = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
-        step, start = self._find(pair_ids, own.start, self._of_all_processes)
-        first = start - own.start
-        return replace(self._part(step, first, first + self._of_all_processes), own=own)
+        local = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
+        step, start = self._find(pair_ids, local.start, self._of_all_processes)
+        first = start - local.start
+        return replace(self._part(step, first, first + self._of_all_processes), local=local)
 
     def observe(
         self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray, p: FloatArray
@@ -310,7 +310,7 @@ class PairSampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "trained": self.trained.copy(),
-            "sets": {str(number): own.state_dict() for number, own in enumerate(self.sets)},
+            "sets": {str(number): draws.state_dict() for number, draws in enumerate(self.sets)},
             "visits": self.visits.state_dict(),
             "schedule": self.schedule,
             "untrained": {
@@ -345,8 +345,8 @@ class PairSampler:
         self.drawn = list(drawn.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
         self.schedule = _numbers(state.get("schedule", {}))
-        for number, own in enumerate(self.sets):
-            own.load_state_dict(state["sets"][str(number)])
+        for number, draws in enumerate(self.sets):
+            draws.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
         self._untrained = {
             int(step): self._batch(
@@ -389,8 +389,8 @@ class PairSampler:
             return self.sets[0].schedule()
         return {
             f"{name}_{number}": value
-            for number, own in enumerate(self.sets, 1)
-            for name, value in own.schedule().items()
+            for number, draws in enumerate(self.sets, 1)
+            for name, value in draws.schedule().items()
         }
 
     def _count_observed(self, step: int) -> int:

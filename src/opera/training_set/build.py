@@ -85,11 +85,11 @@ class LabelledPairs:
     def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
         """Return the pairs of all sets; ``use`` says what weights are for."""
         ones = [np.ones(one.pairs.n_pairs, dtype=np.float32) for one in sets]
-        found = [one.train.weights for one in sets]
+        in_data = [one.train.weights for one in sets]
         weights = of_loss = None
-        if any(own is not None for own in found):
-            weights = _concatenated(found, ones)
-            of_loss = _concatenated(map(loss_weights, found), ones) if use == "loss" else None
+        if any(array is not None for array in in_data):
+            weights = _concatenated(in_data, ones)
+            of_loss = _concatenated(map(loss_weights, in_data), ones) if use == "loss" else None
         first_pairs = np.cumsum([0, *map(len, ones)])
         return cls(train.query_rows, train.pairs(), train.grades, weights, of_loss, first_pairs)
 
@@ -243,9 +243,9 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
     """Return the data sets that the data are made of, or the one that they are."""
     sets, first_query = [], 0
-    for own, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
-        train = own.training_split()
-        sets.append(OneSet(own, train, train.pairs(), first_query, first_document))
+    for one, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
+        train = one.training_split()
+        sets.append(OneSet(one, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
 
@@ -281,7 +281,7 @@ def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -
     encoder, text = prepared.model.encoder, settings.corpus_text
     scores, pools = [], []
     for one in sets:
-        found, pool = pretrained_scores(
+        of_set, pool = pretrained_scores(
             one.pairs,
             encoder.encode_queries(one.data, one.train.query_rows),
             encoder.encode_corpus(one.data, text),
@@ -292,14 +292,14 @@ def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -
             pool=DocumentPool.of(one.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        scores.append(found)
+        scores.append(of_set)
         pools += [] if pool is None else [pool]
-    similarity, start = np.concatenate([found.similarity for found in scores]), None
+    similarity, start = np.concatenate([of_set.similarity for of_set in scores]), None
     if settings.pair_weights == "scores":
-        for one, found in zip(sets, scores, strict=True):
+        for one, of_set in zip(sets, scores, strict=True):
             if one.train.weights is not None:
-                found.similarity = scores_by_weight(one.train.weights, found.similarity)
-        start = np.concatenate([found.similarity for found in scores])
+                of_set.similarity = scores_by_weight(one.train.weights, of_set.similarity)
+        start = np.concatenate([of_set.similarity for of_set in scores])
     return BaseScores(tuple(scores), similarity, start, min(pools, default=None))
 
 
@@ -310,20 +310,20 @@ def _negatives(
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
     sources, lists = [], []
     for one in sets:
-        kind, own = chosen, one.data
-        if {"given": own.given_negatives, "teacher": own.teacher}.get(kind, own) is None:
+        kind, data = chosen, one.data
+        if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # another data set has them
-        miner = Miner(encoder, own, settings.corpus_text, settings.mining)
+        miner = Miner(encoder, data, settings.corpus_text, settings.mining)
         its_known, query_rows = one.known(known), one.train.query_rows
-        inputs = NegativeInputs(own, query_rows, one.pairs, its_known, settings, miner)
+        inputs = NegativeInputs(data, query_rows, one.pairs, its_known, settings, miner)
         sources.append(build_negatives(kind, inputs))
         none = Lists.of([np.empty(0, dtype=np.int32)] * one.pairs.n_queries)
         lists.append(getattr(sources[-1], "lists", none))
     every = None
     if any(hasattr(source, "lists") for source in sources):
         firsts = [np.int32(one.first_document) for one in sets]
-        rows = [own.doc_rows + first for own, first in zip(lists, firsts, strict=True)]
-        counts = np.concatenate([own.counts for own in lists])
+        rows = [listed.doc_rows + first for listed, first in zip(lists, firsts, strict=True)]
+        counts = np.concatenate([listed.counts for listed in lists])
         every = Lists.from_counts(counts, np.concatenate(rows))
     return NegativeSources(chosen, tuple(sources), known, every, None)
 
