@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.core import progress as module
-from opera.core.progress import Whole, counted, duration, progress
+from opera.core.progress import Job, counted, duration, progress
 from small_runs import SMALL
 
 
@@ -46,17 +46,17 @@ def test_lines_come_at_most_every_few_seconds(clock: list[float], lines: pytest.
 
 def test_lines_of_a_job_say_what_is_left_of_all_its_phases(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
     work = {"trial": {"steps": 40.0}, "choose": {"documents": 90.0}, "train": {"steps": 40.0}}
-    whole = Whole(work, {"steps": 1.0, "documents": 2.0})
-    assert whole.seconds_left() == 40 + 180 + 40
-    with whole.phase("trial"), progress("training", 40, "steps", initial=10) as bar:
+    job = Job(work, {"steps": 1.0, "documents": 2.0})
+    assert job.seconds_left() == 40 + 180 + 40
+    with job.phase("trial"), progress("training", 40, "steps", initial=10) as bar:
         clock[0] += 60  # 2 s per step, not 1
         bar.update(30)
     assert lines.messages == ["training: 40 of 40 steps, 4 min left in all"]
-    assert whole.seconds_left() == 180 + 80
-    with whole.phase("choose"):
+    assert job.seconds_left() == 180 + 80
+    with job.phase("choose"):
         pass  # all of it was in the cache
-    assert whole.seconds_left() == 80
-    assert Whole(work).seconds_left() is None
+    assert job.seconds_left() == 80
+    assert Job(work).seconds_left() is None
 
 
 def test_bytes_and_unknown_totals(clock: list[float], lines: pytest.LogCaptureFixture) -> None:

@@ -49,7 +49,7 @@ def texts(value: Any, name: str) -> tuple[str, ...]:
     Raises:
         SettingError: naming the argument and the value that is no text.
     """
-    return tuple(text(each, name) for each in several(value, name, "texts"))
+    return tuple(text(item, name) for item in several(value, name, "texts"))
 
 
 def several(value: Any, name: str, what: str) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +62,7 @@ def everywhere(work: Callable[[], T]) -> list[T]:
     for _, other in results:
         if other is not None:
             raise other
-    return [found for found, _ in results]
+    return [value for value, _ in results]
 
 
 def shares(count: int, unit: int) -> list[slice]:
@@ -69,8 +70,8 @@ def shares(count: int, unit: int) -> list[slice]:
     can be.
     """
     processes, units = process_count(), -(-count // unit)
-    bounds = [min(count, units * at // processes * unit) for at in range(processes + 1)]
-    return [slice(*bounds[at : at + 2]) for at in range(processes)]
+    bounds = [min(count, units * index // processes * unit) for index in range(processes + 1)]
+    return [slice(*pair) for pair in pairwise(bounds)]
 
 
 def own_share(count: int, unit: int) -> slice:

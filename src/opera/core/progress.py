@@ -26,7 +26,7 @@ Work = Mapping[str, Mapping[str, float]]
 """By phase, how many of which unit there are to do: ``{"train": {"steps": 400}}``."""
 
 
-class Whole:
+class Job:
     """What is left of a job of several phases. Bars count it while :meth:`phase` is entered.
 
     Args:
@@ -34,7 +34,7 @@ class Whole:
         seconds: of each unit, where they were timed before.
     """
 
-    current: Whole | None = None
+    current: Job | None = None
     """The job at work."""
 
     def __init__(self, work: Work, seconds: Mapping[str, float] | None = None) -> None:
@@ -46,17 +46,17 @@ class Whole:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count what is done inside; at the end nothing is left of this phase."""
-        outer, Whole.current, self._phase = Whole.current, self, name
+        outer, Job.current, self._phase = Job.current, self, name
         try:
             yield
         finally:
-            Whole.current = outer
+            Job.current = outer
         self._left.pop(name, None)
 
     def count(self, unit: str, number: float, seconds: float | None = None) -> None:
         """Count what was done; ``seconds`` are left out where an earlier process did it."""
-        own = self._left.get(self._phase, {})
-        own[unit] = max(0, own.get(unit, 0) - number)
+        units = self._left.get(self._phase, {})
+        units[unit] = max(0, units.get(unit, 0) - number)
         if seconds is not None:
             self._done[unit] += number
             self._seconds[unit] += seconds
@@ -93,8 +93,8 @@ class Bar(tqdm):  # type: ignore[misc]
         self._to_log, self._rate, self._values = not (hidden or sys.stderr.isatty()), rate, ""
         self._counted, self._start = unit, time.monotonic()
         self._told = self._start
-        if initial and Whole.current is not None:
-            Whole.current.count(unit, initial)
+        if initial and Job.current is not None:
+            Job.current.count(unit, initial)
         if not 0 <= self._start - Bar.last_line < SECONDS_BETWEEN:
             Bar.last_line = self._start
         scaled = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit}"}
@@ -104,12 +104,12 @@ class Bar(tqdm):  # type: ignore[misc]
 
     def update(self, n: float = 1) -> Any:
         """Count what was done."""
-        now, whole = time.monotonic(), Whole.current
+        now, job = time.monotonic(), Job.current
         seconds, self._told = now - self._told, now
         in_all = None
-        if whole is not None and not self.disable:
-            whole.count(self._counted, n, seconds)
-            left = whole.seconds_left()
+        if job is not None and not self.disable:
+            job.count(self._counted, n, seconds)
+            left = job.seconds_left()
             in_all = None if left is None else f"{duration(left)} left in all"
         if not self._to_log:
             self.set_postfix_str(", ".join(filter(None, (self._values, in_all))), refresh=False)

@@ -27,7 +27,7 @@ def printable(text: object) -> str:
     newlines stay.
     """
     return _UNSAFE_IN_LINES.sub(
-        lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text)
+        lambda match: match[0].encode("unicode_escape").decode("ascii"), str(text)
     )
 
 
@@ -124,4 +124,4 @@ def json_text(value: Any) -> str:
     """
     utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not utf8)
-    return _UNSAFE_IN_LINES.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNSAFE_IN_LINES.sub(lambda match: json.dumps(match[0])[1:-1], text)

@@ -49,12 +49,12 @@ def locate_model(spec: str | Path) -> Path | str:
     if text == MINILM:
         return minilm_folder()
     path = Path(text)
-    found = kind_of_place(path)
-    if found not in ("a folder", None):
-        raise ModelError(f"{text}: must be the folder of a model, but is {found}")
-    if found is None and (path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1):
+    kind = kind_of_place(path)
+    if kind not in ("a folder", None):
+        raise ModelError(f"{text}: must be the folder of a model, but is {kind}")
+    if kind is None and (path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1):
         raise ModelError(f"{text}: no such model folder")
-    return text if found is None else _folder_in(path, text)
+    return text if kind is None else _folder_in(path, text)
 
 
 def _folder_in(path: Path, text: str) -> Path:
@@ -114,10 +114,10 @@ def minilm_folder() -> Path:
     folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
     with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != MINILM_SHA256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != MINILM_SHA256:
         raise ModelError(
-            f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected "
+            f"{weights}: SHA-256 must be {MINILM_SHA256}, got {digest}; these are not the expected "
             "weights"
         )
     return folder
@@ -134,7 +134,7 @@ def run_data(run: str | Path, other: str) -> RetrievalData:
         InputError: as :func:`opera.data.stored.load_stored`, with ``other``.
     """
     record = Run.open(run).record
-    sources = [each.source for each in record.sets or (record.data,)]
+    sources = [part.source for part in record.sets or (record.data,)]
     try:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
@@ -167,9 +167,9 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     run = _run_on(data, model)
     if run is None:
         return data
-    given = run.record.identity
-    kept = {name: given[name] for name in SPLIT_SETTINGS if name in given}
-    settings = recorded_settings(run, kept)
+    identity = run.record.identity
+    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
+    settings = recorded_settings(run, values)
     return draw_missing_splits(
         data.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
@@ -210,5 +210,5 @@ def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
     """The run that a model is, if it is one on these data, alone or among several data sets."""
     run = _run(model)
     record = None if run is None else run.record
-    every = () if record is None else (record.data, *(record.sets or ()))
-    return run if any(each.fingerprint == data.fingerprint for each in every) else None
+    parts = () if record is None else (record.data, *(record.sets or ()))
+    return run if any(part.fingerprint == data.fingerprint for part in parts) else None

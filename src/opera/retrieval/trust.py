@@ -181,7 +181,8 @@ def _check_configuration(path: Path, known: Iterable[str]) -> None:
         raise ModelError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: not JSON") from None
-    if path.name == "modules.json" and not isinstance(content, list):
+    listed = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
+    if path.name == "modules.json" and not listed:
         raise ModelError(f"{path}: must be a list of objects, one per module")
     if path.name == ADAPTER_CONFIG:
         content = {"peft_type": None, **content} if isinstance(content, dict) else {}

@@ -119,10 +119,10 @@ class Run:
         Raises:
             RunFolderError: if the folder holds no run, or one whose ``run.json`` cannot be read.
         """
-        if (found := run_in(user_path(path, "run"))) is None:
-            nothing = f"not a run folder: it holds no {RUN_FILE} that opera wrote"
-            raise RunFolderError(f"{path}: {nothing}")
-        return found
+        run = run_in(user_path(path, "run"))
+        if run is None:
+            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} of OPERA")
+        return run
 
     @cached_property
     def record(self) -> RunRecord:
@@ -153,8 +153,8 @@ class Run:
         Raises:
             RunFolderError: if ``measures.json`` is missing or holds anything else.
         """
-        found = dict(read_model(self.path / MEASURES_FILE, Measures).root)
-        return {**found, "fine_tuned": found.get("fine_tuned", found["after"])}
+        moments = dict(read_model(self.path / MEASURES_FILE, Measures).root)
+        return {**moments, "fine_tuned": moments.get("fine_tuned", moments["after"])}
 
     @property
     def training(self) -> TrainingRecord:
@@ -256,10 +256,10 @@ class RunWriter:
 
     def write_skipped(self, tables: Sequence[pa.Table | None]) -> None:
         """Write ``skipped_rows.csv``: the rows of tables of each data set that were left out."""
-        if self.writes and (found := [table for table in tables if table is not None]):
+        if self.writes and (skipped := [table for table in tables if table is not None]):
             from pyarrow.csv import write_csv  # slow to import
 
-            path, rows = self.path / SKIPPED_FILE, pa.concat_tables(found)
+            path, rows = self.path / SKIPPED_FILE, pa.concat_tables(skipped)
             replace_file(path, partial(write_csv, rows))
             log.info("%s: lists %s rows that were left out", path, f"{len(rows):,}")
 
@@ -349,8 +349,8 @@ def holds_run(path: Path) -> bool:
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:
     """Return the checkpoints in a folder by ascending step; nothing else that lies there."""
-    found = {}
+    folders = {}
     for folder in path.glob("checkpoint-*"):
         if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", folder.name):
-            found[int(match[1])] = folder
-    return dict(sorted(found.items()))
+            folders[int(match[1])] = folder
+    return dict(sorted(folders.items()))

@@ -258,7 +258,7 @@ class SetRecord(_Part):
 
 def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | None:
     """Average the measures over the data sets with a test split; ``None`` without one."""
-    tests = [each.test for each in sets if each.test is not None]
+    tests = [part.test for part in sets if part.test is not None]
     if not tests:
         return None
     return {

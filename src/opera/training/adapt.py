@@ -169,7 +169,7 @@ def check(
     # a list of rows is a table, as a DataFrame is; any other list is several data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
     several = data if isinstance(data, list | tuple) and not rows else [data]
-    sources = [named_source(each, **how) for each in several]
+    sources = [named_source(source, **how) for source in several]
     for source in sources:
         check_stays_out(folder, "--out", source, folder=True)
     if overwrite:

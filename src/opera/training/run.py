@@ -20,7 +20,7 @@ from opera.core.errors import OperaError, StorageError, TrainingError
 from opera.core.files import unfinished
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
-from opera.core.progress import Whole
+from opera.core.progress import Job
 from opera.data.combined import each_set
 from opera.labels.suspicious import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
@@ -153,18 +153,18 @@ def _held(checked: Checked) -> Iterator[None]:
         yield
 
 
-def foresee(session: Session) -> Whole:
+def foresee(session: Session) -> Job:
     """Return what there is to do; of a transformer that begins, log what that takes."""
     prepared = session.prepared
     if prepared.is_static or prepared.processes > 1 or session.resume:
-        return Whole(work_of(prepared))
+        return Job(work_of(prepared))
     with session.phase("time", "timing a few steps"):
         try:
             costs = time_run(prepared, session.started, unfinished(session.run.checkpoints))
         except TrainingError:  # the training itself will say what is wrong
-            return Whole(work_of(prepared))
+            return Job(work_of(prepared))
     log.info("%s", costs.sentence)
-    return Whole(work_of(prepared), costs.seconds)
+    return Job(work_of(prepared), costs.seconds)
 
 
 def train(session: Session) -> Trained:
@@ -172,7 +172,7 @@ def train(session: Session) -> Trained:
     prepared, data = session.prepared, session.prepared.data.drawn
     encoder = prepared.model.served
     announce(prepared)
-    session.whole = foresee(session)
+    session.job = foresee(session)
     if prepared.model.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
@@ -223,7 +223,9 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
             values = [result.per_query[guard.measure] for result in moments.values()]
             guard = guard.model_copy(update={"test": guarded_measure(*values)})
         sizes = [
-            SizeRecord(size=size, **{when: each.by_size[size] for when, each in moments.items()})
+            SizeRecord(
+                size=size, **{when: result.by_size[size] for when, result in moments.items()}
+            )
             for size in before.by_size
         ]
         finished = {
@@ -288,7 +290,9 @@ def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[
         record.model_copy(
             update={
                 "share_of_draws": float(count / drawn.sum()),
-                "test": {when: each.sets[record.name].measures for when, each in moments.items()}
+                "test": {
+                    when: result.sets[record.name].measures for when, result in moments.items()
+                }
                 if record.name in moments["before"].sets
                 else None,
             }

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_for_steps
 from opera.core.errors import TrainingError, is_out_of_memory
-from opera.core.progress import Whole
+from opera.core.progress import Job
 from opera.core.settings import resolved
 from opera.core.terminal import shown
 from opera.retrieval.device import describe_device
@@ -57,7 +57,7 @@ class Session:
         record: what ``run.json`` holds.
         kept: embeddings of models that the guard measured, for measuring those again; a corpus that
             it ranks a part of, or that costs nothing to encode, is not kept.
-        whole: counts what is left of the run.
+        job: counts what is left of the run.
     """
 
     prepared: Prepared
@@ -68,7 +68,7 @@ class Session:
     services: Services
     record: RunRecord
     kept: Kept | None = None
-    whole: Whole = field(default_factory=lambda: Whole({}))
+    job: Job = field(default_factory=lambda: Job({}))
 
     @property
     def finished(self) -> bool:
@@ -90,7 +90,7 @@ class Session:
         began = time.perf_counter()
         log.info("%s (%.0f s so far)", what, began - self.started)
         try:
-            with self.whole.phase(name):
+            with self.job.phase(name):
                 yield
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -114,8 +114,8 @@ def _memory_advice(phase: str, prepared: Prepared) -> str:
     now = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
     doing, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
     if training := phase in ("time", "train", TRIAL_FOLDER):
-        given = "per_device_train" if settings.global_batch_size is None else "global"
-        names = [f"{given}_batch_size", "train_group_size", "max_passage_length"]
+        scope = "per_device_train" if settings.global_batch_size is None else "global"
+        names = [f"{scope}_batch_size", "train_group_size", "max_passage_length"]
         doing = "training"
     advice = f"{doing}: lower {', '.join(f'{name} (now {now[name]})' for name in names)}"
     if not training or prepared.situation.model not in TRANSFORMERS:
@@ -153,12 +153,12 @@ def announce(prepared: Prepared) -> None:
         settings.temperature,
         KINDS[prepared.situation.model],
     )
-    given, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
-    if given > FAR * usual:
+    rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
+    if rate > FAR * usual:
         log.warning(
             "warning: learning_rate=%g is %.0f times the automatic %g of such a model: probably "
             "too high",
-            *(given, given / usual, usual),
+            *(rate, rate / usual, usual),
         )
     teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
@@ -224,12 +224,12 @@ def new_record(prepared: Prepared) -> RunRecord:
         seconds={},
         sets=[
             SetRecord(
-                name=own.name,
-                source=own.source,
-                fingerprint=own.fingerprint,
-                counts=own.counts(),
+                name=part.name,
+                source=part.source,
+                fingerprint=part.fingerprint,
+                counts=part.counts(),
             )
-            for own in data.sets
+            for part in data.sets
         ]
         or None,
     )
