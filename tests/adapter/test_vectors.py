@@ -129,6 +129,7 @@ def test_the_same_vectors_train_the_same_adapter(
     assert {path.name for path in of_files.model_path.iterdir()} == {
         "adapter.npz",
         "adapter.py",
+        "recipe.yaml",
         "README.md",
     }
     with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
