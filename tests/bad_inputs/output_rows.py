@@ -46,7 +46,7 @@ data => --out data: is not empty and holds no grid; give an empty or a new folde
     Bad(f"{TRAIN} out", "--out out: is a named pipe; pass a folder", pipe("out")),
     Bad(f"{TRAIN} out", "--out out: is a link to nothing; pass a folder", link("out", "absent")),
     Bad(f"{TRAIN} run",
-        "--out run: holds a run; pass --overwrite to replace it, or another folder",
+        "--out run: holds a run; pass --resume to continue it, --overwrite to replace it, or another folder",
         with_run),
     Bad("train data --model run --out run --overwrite",
         "--out run: --overwrite would delete run/model, which this command reads; pass another folder", with_run),

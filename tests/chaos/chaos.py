@@ -186,7 +186,8 @@ def undisturbed(command: Command, world: World, home: Path) -> Whole:
         status = child.wait()
         assert status == 0, child.log.read_text()
         seconds = time.perf_counter() - started
-        counts.append(changes(child.log))
+        logs = [child.log] if where == "parent" else trial.out.rglob("*.log")  # each cell has its own
+        counts.append(max(map(changes, logs)))
     return Whole(
         command.outcome(trial.out),
         frozenset(files_in(trial.out.parent)),

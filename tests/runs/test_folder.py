@@ -42,7 +42,7 @@ class TestCheckOutFolder:
     def test_a_run_is_resumed_or_overwritten_and_nothing_else(self, run: Path) -> None:
         check_out_folder(run, resume=True, overwrite=False)
         check_out_folder(run, resume=False, overwrite=True)
-        with pytest.raises(RunFolderError, match="holds an unfinished run; pass --resume or --overwrite"):
+        with pytest.raises(RunFolderError, match="holds a run; pass --resume to continue it, --overwrite"):
             check_out_folder(run, resume=False, overwrite=False)
         (run / "model").mkdir()
         for name in ("config.json", "1_Pooling/config.json", "notes.txt"):

@@ -89,7 +89,7 @@ def test_an_unfinished_run_says_what_can_be_done(cut: Path, beir: Path, resume: 
     assert Run.open(cut).record.status == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
         opera.evaluate(beir, model=cut)
-    with pytest.raises(RunFolderError, match="holds an unfinished run"):
+    with pytest.raises(RunFolderError, match="holds a run; pass --resume"):
         resume(cut, resume=False)
     with pytest.raises(RunFolderError, match="was started differently; use the same settings") as caught:
         resume(cut, temperature=0.5)

@@ -76,7 +76,7 @@ def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Pa
         for name, table in tables[0].items():
             assert table.dtype == np.float64
             np.testing.assert_allclose(table, tables[1][name], rtol=0, atol=1e-9)
-    with pytest.raises(RunFolderError, match="holds a run; pass --overwrite"):
+    with pytest.raises(RunFolderError, match="holds a run; pass --resume"):
         opera.adapt(beir, model=bert_model, out=tmp_path / "two" / "dp")
 
 

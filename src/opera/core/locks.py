@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -46,12 +46,9 @@ def refuse_in_use(folder: Path) -> None:
     Raises:
         RunFolderError: naming the process.
     """
-    path = folder / LOCK_FILE
-    if path.is_file():
-        lock = _acquired(path)
-        with suppress(OSError):  # a folder that cannot be written is refused elsewhere
-            path.unlink()
-        lock.release()
+    if (folder / LOCK_FILE).is_file():
+        with sole_use(folder, "looks at it"):
+            pass
 
 
 def _acquired(path: Path) -> FileLock:

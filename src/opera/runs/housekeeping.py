@@ -72,8 +72,7 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "--resume continues a run and --overwrite replaces it: pass one of the two"
         )
     check_folder(path, "--out")
-    run = run_in(path)
-    if run is None:
+    if run_in(path) is None:
         if resume:
             raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start")
         if path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
@@ -81,9 +80,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
                 f"--out {path}: is not empty and holds no run; pass an empty or a new folder"
             )
     elif not resume and not overwrite:
-        advice = "a run; pass" if _is_finished(run) else "an unfinished run; pass --resume or"
         raise RunFolderError(
-            f"--out {path}: holds {advice} --overwrite to replace it, or another folder"
+            f"--out {path}: holds a run; pass --resume to continue it, --overwrite to replace it, "
+            "or another folder"
         )
     for link in [name for name in _places(path) if resume and name.is_symlink()]:
         raise RunFolderError(
@@ -96,14 +95,6 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
             "move it away, or pass another folder"
         )
-
-
-def _is_finished(run: Run) -> bool:
-    """Whether a run is finished; true for one that cannot be read."""
-    try:
-        return run.finished
-    except RunFolderError:
-        return True
 
 
 def _places(path: Path) -> list[Path]:
