@@ -6,7 +6,6 @@ It is on one data set, with one number of steps.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +19,9 @@ from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
 from opera.core.errors import OtherFormatError, RunFolderError
-from opera.core.terminal import shown
 from opera.data.names import source_name
 from opera.methods import METHODS
 from opera.runs.folder import (
-    DRAWS_FILE,
     MEASURES_FILE,
     PAIRS_FILE,
     PER_QUERY_FILE,
@@ -34,7 +31,7 @@ from opera.runs.folder import (
     run_in,
 )
 from opera.runs.names import column
-from opera.runs.reading import NUMBER, TEXT, broken, check_columns
+from opera.runs.reading import NUMBER, broken, check_columns
 
 RECALL = "R@20"
 REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
@@ -45,10 +42,6 @@ REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
 """Why runs are left out."""
 WARM_UP = 5
 """Steps left out of timings: the first few load and compile."""
-MEASURED = re.compile("(before|after|fine_tuned) (?!documents)|similarity")
-"""Columns of test queries that hold measures."""
-MAX_STEPS = 10**12
-"""More than any run has; sums of them stay exact."""
 
 
 @dataclass(frozen=True)
@@ -157,51 +150,25 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], di
 
 
 def check_run(run: Run, measures: Sequence[str] = ()) -> None:
-    """Read every file of a finished run that an analysis reads, and check that they fit each other.
+    """Read every file of a finished run that an analysis reads.
 
     The measures must be there at every moment, and after training for each query. RunFolderError
-    names the first file that is missing, damaged or not of this run.
+    names the first file that is missing, damaged or without them.
     """
-    record, settings = run.record, run.path / RUN_FILE
-    if record.training is None:
-        raise broken(settings, "training: is missing, though the run is finished")
-    if not all(isinstance(v.get("method"), str) for v in (record.identity, record.settings)):
-        raise broken(settings, "method: must be a name")
-    given = record.identity.get("max_steps", "")
-    steps_of = {
-        "settings.max_steps": record.settings.get("max_steps"),
-        "training.steps": record.training.steps,
-        **({} if given is None else {"identity.max_steps": given}),
-    }
-    for name, steps in steps_of.items():
-        if type(steps) is not int or not 1 <= steps <= MAX_STEPS:
-            raise broken(settings, f"{name}: must be a number of steps, got {shown(steps)}")
-    if record.guard and record.guard.share not in {point.share for point in record.guard.curve}:
-        raise broken(settings, "guard.share: was not tried")
+    if run.record.training is None:
+        raise broken(run.path / RUN_FILE, "training: is missing, though the run is finished")
     for moment, means in run.measures.items():
         if missing := set(measures) - means.keys():
             raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
-    queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
-    measured = [n for n in queries.column_names if MEASURED.match(n)]
-    needed = dict.fromkeys([*measured, *(column("after", name) for name in measures)], NUMBER)
-    with_similarity = {"doc_id": TEXT, "similarity": NUMBER}
-    in_pairs = with_similarity if "similarity" in pairs.column_names else {}
-    for file, table, kinds in (
-        (PER_QUERY_FILE, queries, needed),
-        (PAIRS_FILE, pairs, in_pairs),
-        (TRACE_FILE, trace, {"seconds": NUMBER}),
+    run.draws()
+    for file, table, columns in (
+        (PER_QUERY_FILE, run.per_query(), [column("after", name) for name in measures]),
+        (TRACE_FILE, run.trace(), ["seconds"]),
+        (PAIRS_FILE, run.pairs(), []),
     ):
         if table.num_rows == 0:
             raise broken(run.path / file, "has no rows")
-        check_columns(run.path / file, table, kinds)
-    drawn = pairs["times_drawn"].to_numpy()
-    if (drawn < 0).any() or not drawn.any():
-        raise broken(run.path / PAIRS_FILE, "column 'times_drawn' holds no counts")
-    if (trace["seconds"].to_numpy() < 0).any():
-        raise broken(run.path / TRACE_FILE, "column 'seconds' holds negative values")
-    draws = run.draws()["pair"].to_numpy()
-    if len(draws) == 0 or draws.min() < 0 or draws.max() >= len(drawn):
-        raise broken(run.path / DRAWS_FILE, "its pairs are not those of the run")
+        check_columns(run.path / file, table, dict.fromkeys(columns, NUMBER))
 
 
 def find_groups(folder: Path) -> list[Group]:
