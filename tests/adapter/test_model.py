@@ -18,7 +18,6 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
-from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import FULL_MEASURES
@@ -105,14 +104,6 @@ def test_only_the_projection_trains(finished: Run, static_model: Path) -> None:
     assert finished.record.model.parameters == sum(array.size for array in before.values())
 
 
-def test_checkpoints_hold_no_vectors(finished: Run) -> None:
-    stored = [load_file(file) for file in finished.path.glob("checkpoints/*/**/*.safetensors")]
-    assert stored
-    assert all(
-        {name: array.shape for name, array in arrays.items()} == {"linear.weight": (24, 24)} for arrays in stored
-    )
-
-
 @pytest.mark.slow
 def test_the_folder_loads_without_opera(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     """The embeddings of a plain process, and the run's measures, from a transformer with prompts."""
@@ -150,16 +141,6 @@ def matrix(run: Run) -> bytes:
     return next(run.model_path.rglob("query_0_Dense/model.safetensors")).read_bytes()
 
 
-def test_dev_is_measured_during_training_and_the_best_adapter_kept(
-    beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    settings = {**SETTINGS, "adapter": "both", "eval_steps": 20, "load_best_model_at_end": True, "guard": False}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", **settings)
-    assert [step for step, _ in run.training.evaluations] == [20, 40, 60]
-    assert run.training.best_value == max(value for _, value in run.training.evaluations)
-    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"]
-
-
 def test_the_share_of_the_guard_scales_the_projection(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,10 +154,3 @@ def test_the_share_of_the_guard_scales_the_projection(
     base, final = (SentenceTransformer(str(place), device="cpu") for place in (static_model, kept.model_path))
     assert [type(module) for module in final] == [type(module) for module in base]
     np.testing.assert_array_equal(final.encode_query("t1w1"), base.encode_query("t1w1"))
-
-
-def test_a_model_that_cuts_its_embeddings_is_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    model = SentenceTransformer(str(static_model), truncate_dim=4)
-    model.save_pretrained(str(tmp_path / "cut"))
-    with pytest.raises(SettingError, match=r"adapter=query: .* cuts its embeddings to 4 dimensions"):
-        opera.adapt(beir, model=tmp_path / "cut", out=tmp_path / "run", **SETTINGS)

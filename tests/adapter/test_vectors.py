@@ -15,7 +15,7 @@ import pytest
 import opera
 from opera.adapter import load
 from opera.adapter.vectors import FileVectors, service_model
-from opera.core.errors import DataError, InputError, ModelError
+from opera.core.errors import DataError, ModelError
 from opera.data import load_data
 from opera.data.texts import TextTable
 from opera.retrieval.encoder import Encoder
@@ -46,14 +46,6 @@ def test_vectors_come_normalised_in_the_order_of_the_rows(name: str, dtype: type
     found = read(write(tmp_path / name, VECTORS.astype(dtype)))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5], [1, 0], [0, 1]], atol=1e-7)
-
-
-def test_another_file_or_other_ids_have_another_digest(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.npy")
-    first = FileVectors(path, TABLE, "query").digest
-    assert first == FileVectors(path, TABLE, "query").digest
-    assert first != FileVectors(write(path, 2 * VECTORS), TABLE, "query").digest
-    assert first != FileVectors(write(path, ids=["b", "a", "c", "more"]), TABLE, "query").digest
 
 
 SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -134,13 +126,6 @@ def test_the_same_vectors_train_the_same_adapter(
     }
     with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
         opera.evaluate(beir, model=of_files.path)
-
-
-@pytest.mark.parametrize("name", ["max_query_length", "max_passage_length", "corpus_text"])
-def test_settings_of_encoding_are_refused(name: str, beir: Path, files: dict[str, Any], tmp_path: Path) -> None:
-    value = "text" if name == "corpus_text" else 7
-    with pytest.raises(InputError, match=f"{name}={value}: with adapter=query vectors come from files"):
-        opera.adapt(beir, out=tmp_path / "run", **files, **{name: value})
 
 
 def test_queries_and_documents_of_two_models_are_refused(beir: Path, files: dict[str, Any], tmp_path: Path) -> None:

@@ -59,11 +59,6 @@ def parquet(name: str, change: Callable[[pa.Table], pa.Table]) -> Make:
     return lambda folder: pq.write_table(change(pq.read_table(folder / name)), folder / name)
 
 
-def column(name: str, values: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Table]:
-    """Put other values into a column."""
-    return lambda found: found.set_column(found.column_names.index(name), name, pa.array(values(found)))
-
-
 def wrong(place: str, reason: str) -> str:
     """The message on a file that is not as OPERA wrote it."""
     return f"{place}: is not as OPERA wrote it: {reason}"

@@ -106,25 +106,6 @@ def test_commands_show_the_notes_of_data(
         assert caplog.text.count("read 'question' as query, 'answer' as document") == 1
 
 
-def test_one_query_has_no_interval(run_opera: Opera, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "faq.csv").write_text("question,answer\nt1w1,t1w2\n")
-    done = run_opera("evaluate", "faq.csv", "--model", static_model, "--split", "train")
-    assert "1 query" in done.stdout
-    assert "interval" not in done.stdout
-
-
-def test_hostile_text_is_printed_as_it_is(run_opera: Opera, static_model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "[red]d[/red]", "text": "[bold]t1w1[/bold] [link=x]"}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "t1w1"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t[red]d[/red]\t1\n")
-    done = run_opera("search", folder, "[blink]t1w1", "--model", static_model)
-    assert done.returncode == 0, done.stderr
-    for text in ("[red]d[/red]", "[bold]t1w1[/bold] [link=x]", "[blink]t1w1"):
-        assert text in done.stdout
-
-
 def test_score_writes_a_table_of_the_pairs(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
     score = ("score", beir, "--model", static_model, "--out")
     done = run_opera(*score, "pairs.parquet")

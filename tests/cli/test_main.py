@@ -47,38 +47,6 @@ def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--set", "temprature=1"], "did you mean 'temperature'?"),
-        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--steps", "0"], "error: --steps: must be greater"),
-        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--method", "dq"], "unknown method 'dq'"),
-        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--lr", "1", "--set", "learning_rate=2"], "given twice"),
-        (["nonsense"], "no such command 'nonsense'"),
-        (["evaluate", "run", "BEIR", "--model", "MODEL"], "got unexpected extra argument"),
-        (
-            ["train", "BEIR", "--model", "MODEL", "--out", "x", "--method", "sp:k=0.5:range=1:50"],
-            "settings after colons are for opera compare; use --method sp --set k=0.5 --set range=1:50",
-        ),
-        (
-            ["compare", "BEIR", "--model", "MODEL", "--out", "x", "--seeds", "a"],
-            "--seeds: must be whole numbers separated by commas, such as 0,1,2, got 'a'",
-        ),
-    ],
-)
-def test_wrong_input_exits_2_with_one_message_and_writes_nothing(
-    run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    places = {"BEIR": beir, "MODEL": static_model}
-    before = set(tmp_path.iterdir())
-    done = run_opera(*(places.get(argument, argument) for argument in arguments))
-    assert done.returncode == 2
-    assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert set(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
     ("error", "message"),
     [
         (
@@ -128,11 +96,6 @@ def test_what_no_launcher_sets_is_refused(run_opera: Opera, monkeypatch: pytest.
     assert f"error: {name}: must be a whole number, got 'x\\x1b'; unset it, or start with torchrun\n" in done.stderr
 
 
-def test_a_closed_output_ends_nothing(run_opera: Opera, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)  # as Python has it after >&-
-    assert run_opera("train", "--help-settings").returncode == 0
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
 def test_standard_error_that_cannot_be_written_ends_nothing(
     number: int, tmp_path: Path, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,9 +142,3 @@ def test_a_value_in_a_log_line_forges_no_line(capsys: pytest.CaptureFixture[str]
     record = logging.LogRecord("opera", logging.INFO, "", 0, "note: %s", (Path("a\nopera: error: b"),), None)
     cli._TqdmHandler().emit(record)
     assert capsys.readouterr().err == "note: a\\nopera: error: b\n"
-
-
-def test_a_librarys_warning_is_one_line_and_names_the_library(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "a value of a file: \x1b[31m\nopera: error: b"
-    cli._TqdmHandler().emit(logging.LogRecord("sentence_transformers.x", logging.WARNING, "", 0, text, (), None))
-    assert capsys.readouterr().err == "warning: sentence_transformers: a value of a file: \\x1b[31m\\nopera: error: b\n"

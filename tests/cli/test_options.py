@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from opera.cli.options import collect_values, interruptible, is_main_process, load_training_data
+from opera.cli.options import collect_values, interruptible, load_training_data
 from opera.core.errors import DataError, ModelError, SettingError
 
 
@@ -43,21 +43,6 @@ def test_the_model_is_located_before_the_data_are_read(beir: Path, static_model:
         load_training_data(str(tmp_path / "no-data"), str(tmp_path / "no-model"))
     with pytest.raises(DataError, match="no such file or folder"):
         load_training_data(str(tmp_path / "no-data"), str(static_model))
-
-
-@pytest.mark.parametrize(
-    ("rank", "size", "main"),
-    [(None, None, True), ("0", "2", True), ("1", "2", False), ("1", None, True), ("1", "1", True)],
-)
-def test_the_first_process_prints(
-    monkeypatch: pytest.MonkeyPatch, rank: str | None, size: str | None, main: bool
-) -> None:
-    """A RANK that no torchrun set, as some clusters do, silences nothing."""
-    for name, value in (("RANK", rank), ("WORLD_SIZE", size)):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    assert is_main_process() is main
 
 
 def test_ctrl_c_prints_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import opera
-from grids import N_QUERIES, RunsFolder, around, guard_record
+from grids import RunsFolder, around, guard_record
 from opera.cli.compare import print_results
-from opera.cli.inspect import histogram, print_inspection, seen_sentence
+from opera.cli.inspect import print_inspection
 from opera.cli.screen import Screen, flat, number_of
 from opera.experiments.analysis import PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
@@ -55,17 +55,6 @@ class TestGrids:
         assert "1 of the grid's 3 cells is not finished" in text
         assert "handed over" not in text
 
-    def test_convergence_starts_with_the_baseline_whichever_it_is(self, folder: RunsFolder) -> None:
-        means = {"ft": (0.3, 0.5), "dp": (0.5, 0.7)}
-        for method, values in means.items():
-            for steps, mean in zip((4, 8), values, strict=True):
-                seconds = 0.5 if method == "ft" else 0.75
-                folder.add(method=method, max_steps=steps, after=[mean] * N_QUERIES, step_seconds=seconds)
-        text = self.shown(analyse_runs(folder.home, "dp"))
-        head = text.index(f"one: dp has its best {PRIMARY}, 0.700, at 8 steps; matched by")
-        assert head < text.index("ft: never")
-        assert "dp: 4 steps, 0.75 × the time" in self.shown(analyse_runs(folder.home))
-
     def test_ranks_and_the_verdict_of_each_data_set_with_its_best_model(self, folder: RunsFolder) -> None:
         folder.add(method="ft", after=around(0.5, 1), before=[0.3] * 9)
         best = folder.add(method="dp", after=around(0.6, 2), before=[0.3] * 9)
@@ -103,22 +92,6 @@ class TestGrids:
 
 
 class TestInspections:
-    def test_histograms_show_everything_that_is_there(self) -> None:
-        assert histogram([0, 0.001, 0.5, 1], 1) == " ▁▄█"
-
-    @pytest.mark.parametrize(
-        ("split", "seen", "words"),
-        [
-            ("test", 0.95, "test: 95% of its documents are in train; fine-tuning is mostly safe"),
-            ("test", 0.41, "most are new, and fine-tuning may not carry over to them"),
-            ("test", 0.1, "most are new, and fine-tuning can make retrieval worse"),
-            ("test", 0, "test: 0% of its documents are in train; all are new, and fine-tuning can make"),
-            ("dev", 0.6, "some are new, and fine-tuning may not carry over to them"),
-        ],
-    )
-    def test_how_new_the_documents_are(self, split: str, seen: float, words: str) -> None:
-        assert words in seen_sentence(split, seen)
-
     def test_one_page_or_everything(self, beir: Path, static_model: Path) -> None:
         seen = opera.inspect(beir, model=static_model)
         page, text = printed(print_inspection, seen, width=100), printed(print_inspection, seen, True)

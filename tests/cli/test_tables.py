@@ -13,9 +13,7 @@ import pytest
 
 from commands import QUICK, Opera
 from opera.data import load_data
-from opera.data.loading import data_source
 from opera.data.stored import load_stored
-from opera.experiments.grid.plan import grid_axes, plan_grid
 from opera.runs.folder import Run
 
 COLUMNS = ("--columns", "query=q,document=shown,weight=n", "--columns", "split=part")
@@ -63,30 +61,6 @@ def test_train_evaluate_search_and_resume(tables: Path, run_opera: Opera, static
     )
     for words in (("t1w5 t1w6", *given), (source, "t1w5 t1w6")):
         assert len(json.loads(run_opera("search", *words, "--model", run.path, "--json").stdout)) == 5
-
-
-def test_one_file_with_columns(tables: Path, run_opera: Opera, static_model: Path) -> None:
-    (tables / "faq.csv").write_text(
-        '"What, asked",the reply\n' + "".join(f"t{row}w5,t{row}w1 common{row}\n" for row in range(9))
-    )
-    refused = run_opera("evaluate", "faq.csv", "--model", static_model, "--split", "train")
-    assert refused.returncode == 2
-    option = "--columns 'query=What, asked,document=the reply'"
-    assert option in refused.stderr
-    done = run_opera("evaluate", "faq.csv", *shlex.split(option), "--model", static_model, "--split", "train", "--json")
-    assert done.returncode == 0, done.stderr
-    assert (
-        json.loads(done.stdout)["data"]
-        == "tables:pairs=faq.csv&columns.query=What,%20asked&columns.document=the%20reply"
-    )
-
-
-def test_a_grid_on_tables(tables: Path) -> None:
-    columns = {"query": "q", "document": "shown", "weight": "n", "split": "part"}
-    source = data_source(None, pairs="clicks.csv", documents="d.parquet", queries=None, columns=columns)
-    axes, shared = grid_axes({}, ["ft", "rp"], [0], [4])
-    cells = plan_grid([source], axes, Path("grid"), shared)
-    assert {(cell.data, cell.data_name) for cell in cells} == {(source, "clicks")}
 
 
 def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(

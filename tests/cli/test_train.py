@@ -10,8 +10,7 @@ import pytest
 
 from commands import QUICK, Opera
 from grids import write_unfinished_run
-from opera.cli.train import _how_to_continue, settings_text
-from opera.config.recipe import docs_by_group
+from opera.cli.train import _how_to_continue
 from opera.config.training import TrainSettings
 from opera.runs.folder import Run
 
@@ -45,29 +44,6 @@ def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
     assert not list(tmp_path.iterdir())
     refused = run_opera(*command, "--resume")
     assert (refused.returncode, "leave --resume out" in refused.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("columns", ["80", "60", ""])
-def test_the_list_of_settings_fits_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    lines = settings_text(docs_by_group()).splitlines()
-    assert len(lines) > 200
-    assert max(map(len, lines[1:])) <= int(columns or 80)
-    assert len(lines[0]) <= 80
-
-
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [
-        (["--warmup-ratio", "0.1"], "no such option: --warmup-ratio; give it as --set warmup_ratio=VALUE"),
-        (["--epochs"], "option '--epochs' requires an argument"),
-        (["--trainer", "adam_beta2"], "--trainer adam_beta2: must be key=value, such as --trainer adam_beta2=0.98"),
-    ],
-)
-def test_a_wrong_option_says_what_to_give(given: list[str], hint: str, run_opera: Opera) -> None:
-    done = run_opera("train", "data", "--model", "model", "--out", "run", *given)
-    assert done.returncode == 2
-    assert hint in done.stderr
 
 
 def test_a_learning_rate_far_above_the_usual_is_questioned(
@@ -113,14 +89,6 @@ def test_require_gain_and_the_verdict_first(
     assert change["low"] <= change["difference"] <= change["high"]
 
 
-def test_require_gain_needs_the_guard(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    options = ["--require-gain", "--set", "guard=false"]
-    done = run_opera("train", beir, "--model", static_model, "--out", "run", *options)
-    assert done.returncode == 2
-    assert "--require-gain: needs the guard's verdict" in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
 def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("max_steps: 8000\nnegatives: hard\nrange: 10:100\nlearning_rate: 1e-6\n")
     (tmp_path / "mine.yaml").write_text("max_steps: 2\nrange: 1:9\nquery_prompt: 'common1 '\nprecision: fp32\n")
@@ -130,13 +98,6 @@ def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
     names = ("negatives", "learning_rate", "max_steps", "range", "query_prompt", "per_device_train_batch_size")
     assert [settings[name] for name in names] == ["hard", 0.01, 2, [1, 9], "common1 ", 8]
-
-
-def test_an_adapter_says_that_the_index_stays_valid(run_opera: Opera, beir: Path, static_model: Path) -> None:
-    done = run_opera("train", beir, "--model", static_model, "--adapter", "query", "--out", "run", *QUICK)
-    assert done.returncode == 0, done.stderr
-    assert "SentenceTransformer('run/model')" in done.stdout
-    assert "documents keep their embeddings: an index of them stays valid" in done.stdout
 
 
 @pytest.mark.parametrize(

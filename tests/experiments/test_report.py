@@ -166,11 +166,6 @@ class TestPage:
         assert f"<p>{only.title}</p>" in head
         assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
 
-    def test_one_run_has_a_report_too(self, grid: Path, tmp_path: Path) -> None:
-        text = opera.report(grid / "run1", tmp_path / "one.html").read_text()
-        assert "from 0.300 to 0.410" in text
-        assert "Holm" not in text.split("<main>")[1]
-
     def test_wrong_input_is_refused_and_nothing_is_written(self, grid: Path, tmp_path: Path) -> None:
         with pytest.raises(RunFolderError, match="holds no finished run"):
             opera.report(tmp_path)

@@ -90,18 +90,6 @@ def test_the_index_and_its_recall_are_kept(
         opera.search(data, query, model=static_model, index=kind)
 
 
-def test_a_failure_of_faiss_is_an_error_of_one_line(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def refuse(*given: object) -> None:
-        raise RuntimeError("write error: no space")
-
-    monkeypatch.setattr(faiss, "write_index", refuse)
-    with pytest.raises(OperaError, match=r"--index hnsw: FAISS cannot write the index in .*: write error: no space$"):
-        opera.search(beir, "tea", model=static_model, index="hnsw")
-
-
 def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     reason = r"needs the package faiss-cpu, which is not installed: pip install faiss-cpu \(it is in .* extra 'faiss'\)"

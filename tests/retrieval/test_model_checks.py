@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, PreTrainedModel, modeling_utils
 
 import opera
 from opera.core.errors import ModelError
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model, loading_model
+from opera.retrieval.models import load_model
 
 Weights = dict[str, torch.Tensor]
 
@@ -48,17 +46,6 @@ def test_weights_that_are_missing_are_not_made_up(
     change_weights(bert, change)
     with pytest.raises(ModelError, match=message):
         load_model(bert, "cpu")
-
-
-def test_loading_leaves_the_private_functions_of_transformers_alone(bert: Path) -> None:
-    before, load = dict(vars(modeling_utils)), PreTrainedModel.from_pretrained
-    change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "pooler.dense.bias" not in n})
-    with loading_model() as outer, loading_model() as inner:
-        assert all(vars(modeling_utils)[name] is value for name, value in before.items())
-        model, info = AutoModel.from_pretrained(bert, output_loading_info=True)
-        assert isinstance(model, PreTrainedModel)
-        assert outer == inner == sorted(info["missing_keys"]) == ["pooler.dense.bias"]
-    assert PreTrainedModel.from_pretrained == load
 
 
 def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:
@@ -116,16 +103,3 @@ def test_weights_of_no_working_model_are_refused(
         modules.write_text(json.dumps(json.loads(modules.read_text())[:1]))
     with pytest.raises(ModelError, match=message):
         load_model(model, "cpu")
-
-
-def test_embeddings_without_a_length_are_refused(static_model: Path) -> None:
-    """Whatever makes them so, after the model was loaded."""
-    model = load_model(static_model, "cpu")
-    del model[1]
-    for factor in (1e25, 1e-25):
-        with torch.no_grad():
-            model[0].embedding.weight[:] = factor
-        with pytest.raises(ModelError, match="embedding of the query 't1w1' is too long or too short to be brought to"):
-            Encoder(model, use_cache=False).encode(["t1w1"], "query")
-        model[0].embedding.weight.data.zero_()
-        assert not Encoder(model, use_cache=False).encode(["t1w1"], "query").any()  # as of a text without a token

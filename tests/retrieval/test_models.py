@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 
-from attacks import change
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import SettingError
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import fingerprint, load_model, set_dropout, set_lengths
 
 
 def lengths(query: int | None, document: int | None) -> dict[str, int | None]:
     return {"max_query_length": query, "max_passage_length": document}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('"forward"', '"get_my_features"', "cannot be loaded .*: Model does not have the requested 'get_my_features'"),
-        ('"last_hidden_state"', '"last_hidden_date"', "cannot be loaded .*: Could not access output key"),
-    ],
-)
-def test_a_model_that_loads_but_cannot_encode_is_refused(
-    old: str, new: str, message: str, bert_model: Path, tmp_path: Path
-) -> None:
-    config = shutil.copytree(bert_model, tmp_path / "model") / "sentence_bert_config.json"
-    assert old in config.read_text()
-    config.write_text(config.read_text().replace(old, new))
-    with pytest.raises(ModelError, match=message):
-        load_model(tmp_path / "model", "cpu")
 
 
 def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
@@ -91,18 +70,3 @@ def test_dropout(bert_model: Path, static_model: Path) -> None:
     static = load_model(static_model, "cpu")
     with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
         set_dropout(static, 0.1)
-
-
-def test_warnings_of_the_libraries_are_shown(
-    bert_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """They may be about results; here, a newer version's setting that this one leaves out."""
-    modules = [Transformer(str(bert_model)), Pooling(32), Dense(32, 8)]
-    SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(tmp_path))
-    change(tmp_path / "2_Dense" / "config.json", gate=True)
-    load_model(bert_model, "cpu")
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    load_model(tmp_path, "cpu")
-    assert [name for name, _, text in caplog.record_tuples if "Ignoring unrecognized Dense config key" in text] == [
-        "sentence_transformers.base.modules.dense"
-    ]

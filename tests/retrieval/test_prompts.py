@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -28,7 +27,6 @@ from opera.retrieval.prompts import (
     as_setting,
     family_of,
     prompt_for,
-    prompts_in_folder,
     set_prompts,
 )
 
@@ -66,16 +64,6 @@ def test_a_prompt_must_leave_room_for_the_text(bert_model: Path) -> None:
         set_prompts(model, "common1 " * 4, None)
     with pytest.raises(SettingError, match="document_prompt: has 64 tokens, and max_passage_length=64 leaves no room"):
         set_prompts(model, "", "common1 " * 100)
-
-
-def test_an_encoder_uses_the_prompts_or_none(bert_model: Path) -> None:
-    encoder = Encoder(load_model(bert_model, "cpu"), "fp32")
-    plain = Encoder(load_model(bert_model, "cpu"), "fp32")
-    plain.prompts = {"query": "", "document": ""}
-    for role, prompt in (("query", "common1 "), ("document", "common2 ")):
-        with_prompt, without = encoder.encode(["t1w1"], role), plain.encode(["t1w1"], role)  # type: ignore[arg-type]
-        assert np.array_equal(with_prompt, plain.encode([f"{prompt}t1w1"], role))  # type: ignore[arg-type]
-        assert not np.allclose(with_prompt, without, atol=1e-3)
 
 
 def test_another_prompt_for_queries_leaves_documents_in_the_cache(
@@ -121,13 +109,6 @@ def test_a_known_family_without_prompts_gets_a_warning(
         opera.search(beir, "t1w1", model=folder, query_prompt="", document_prompt="")
         opera.search(beir, "t1w1", model=folder, query_prompt="common1 ", document_prompt="common2 ")
     assert "prompt" not in caplog.text, "whoever sets them, even to none, has decided"
-
-
-def test_a_folder_says_its_prompts_without_being_loaded(bert_model: Path, tmp_path: Path) -> None:
-    assert prompts_in_folder(bert_model) == {"query": "common1 ", "document": "common2 "}
-    for content in ("{", "[]", "{}", '{"prompts": 3}', '{"prompts": {"query": 3}}'):
-        (tmp_path / "config_sentence_transformers.json").write_text(content)
-        assert prompts_in_folder(tmp_path) == {}
 
 
 def test_a_grid_notes_what_its_model_lacks(
@@ -177,19 +158,6 @@ def test_families_are_known_by_name() -> None:
     assert {spec: family and family.name for spec, family in found.items()} == expected
 
 
-def test_families_are_known_by_what_the_configuration_says(tmp_path: Path) -> None:
-    for config, family in (
-        ('{"_name_or_path": "/anywhere/sentence_transformers/BAAI_bge-large-en/"}', "bge-en"),
-        ('{"model_type": "nomic_bert"}', "nomic-embed"),
-        ('{"model_type": "bert"}', None),
-        ("[]", None),
-        ("{", None),
-    ):
-        (tmp_path / "config.json").write_text(config)
-        found = family_of(str(tmp_path), tmp_path)
-        assert (found and found.name) == family, config
-
-
 def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
     names = [name for name in recipes_by_name() if name.startswith("models/")]
     known = {name: family_of(name, None) for name in names}
@@ -218,17 +186,6 @@ def test_a_family_that_is_pooled_otherwise_than_guessed_is_refused(
         load_model(folder, "cpu")
     assert str(caught.value).startswith(f"{folder}: has no modules.json, which says how tokens are pooled")
     assert f"takes mean, and models of the family {family} need {pooling}" in str(caught.value)
-
-
-def test_a_guess_that_is_right_is_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The last token of a causal language model, which is what the makers' files say Qwen3-Embedding is; e5's mean."""
-    folder = plain_folder("qwen3", tmp_path / "Qwen3-Embedding-0.6B")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Qwen3ForCausalLM"]}))
-    with caplog.at_level("INFO", logger="opera"):
-        assert load_model(folder, "cpu")[1].pooling_mode == "lasttoken"
-        assert load_model(plain_folder("e5", tmp_path / "e5-small"), "cpu")[1].pooling_mode == "mean"
-    assert not caplog.text
 
 
 def test_a_guess_for_an_unknown_model_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

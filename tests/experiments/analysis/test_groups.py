@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, analyse_runs, short_name
+from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, analyse_runs
 from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
 from opera.runs.record import GridRecord
 from opera.runs.verdict import dev_sentence
@@ -57,32 +55,6 @@ class TestLabels:
         assert labels(folder) == ["ft:model=large", "ft:model=small"]
         assert analyse_runs(folder.home).models == ("models/small", "hub/large")
 
-    def test_methods_that_are_not_registered_here_come_last(self, folder: RunsFolder) -> None:
-        for sharpness in (5.0, 2.0):
-            own = {"method": "softmax", "sharpness": sharpness, "bias": 1}
-            change_record(folder.add(seed=3), identity=own, settings=own)
-        folder.add(method="sp+dp")
-        folder.add(method="dp", temperature=0.05)
-        assert labels(folder) == ["dp:temperature=0.05", "sp+dp", "softmax:sharpness=2", "softmax:sharpness=5"]
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("a/b.jsonl", "b"), ("a/b/", "b"), ("python:json", "python:json"), ("/", "/"), ("irds:beir/fiqa", "fiqa"),
-        ("paper:tripclick-head", "tripclick-head"), ("irds:antique/train", "antique"), ("irds:", "irds:"),
-        ("hf:mteb/nfcorpus:test", "nfcorpus:test"), ("hf:folder/mine/", "mine"), ("hf:..", "hf:.."),
-    ],
-)  # fmt: skip
-def test_short_names(source: str, name: str) -> None:
-    assert short_name(source) == name
-
-
-def test_data_sets_with_the_same_name_get_longer_names(folder: RunsFolder) -> None:
-    for data in ("a/one", "b/one", "two"):
-        folder.add(data=data)
-    assert {table.name for table in analyse_runs(folder.home).tables} == {"a/one", "b/one", "two"}
-
 
 class TestGroups:
     def test_they_hold_the_seeds_of_a_data_set_method_and_number_of_steps(self, folder: RunsFolder) -> None:
@@ -98,15 +70,6 @@ class TestGroups:
         folder.add(seed=0, max_steps=7)
         found = [(group.method, group.steps, group.seeds) for group in folder.groups()]
         assert found == [("ft", 7, (0,)), ("ft:epochs=12", 24, (0, 1))]
-
-    def test_runs_without_a_newer_setting_join_those_that_have_it(self, folder: RunsFolder) -> None:
-        folder.add(seed=0)
-        path = folder.add(seed=1) / "run.json"
-        record = json.loads(path.read_text())
-        del record["identity"]["refit"]
-        path.write_text(json.dumps(record))
-        (group,) = folder.groups()
-        assert (group.method, group.seeds) == ("ft", (0, 1))
 
     def test_the_same_run_twice_is_refused(self, folder: RunsFolder) -> None:
         first, second = folder.add(), folder.add()
@@ -140,19 +103,6 @@ class TestLeftOut:
             with pytest.raises(RunFolderError, match=reason):
                 analyse_runs(alone)
 
-    def test_folders_that_may_not_be_read(self, folder: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder.add(seed=0)
-        unlisted, scandir = folder.add(seed=1), os.scandir
-
-        def refuse(path: Any) -> Any:
-            if Path(path) == unlisted:
-                raise PermissionError(errno.EACCES, "Permission denied", str(path))
-            return scandir(path)
-
-        monkeypatch.setattr(os, "scandir", refuse)
-        damaged = [f"{unlisted}: cannot be read (Permission denied)"]
-        assert analyse_runs(folder.home).left_out[DAMAGED] == damaged
-
     def test_cells_that_a_grid_lacks_are_counted(self, folder: RunsFolder) -> None:
         folder.add()
         GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
@@ -167,22 +117,6 @@ def test_which_baseline(folder: RunsFolder) -> None:
     assert analyse_runs(folder.home, "dp").baseline == "dp"
     with pytest.raises(SettingError, match="--baseline rp: no run has this label; there are ft, sp, dp"):
         analyse_runs(folder.home, "rp")
-
-
-def test_one_seed_and_one_method(folder: RunsFolder) -> None:
-    comparison = analyse_runs(folder.add(method="dp", after=[0.25] * 9))
-    (row,) = comparison.tables[0].rows
-    assert row.measures[PRIMARY].std is None
-    assert (row.tests, row.step_ratio) == ({}, None)
-    assert (comparison.ranks, comparison.convergence, comparison.missing) == ({}, (), 0)
-
-
-def test_costs(folder: RunsFolder) -> None:
-    folder.add(method="ft", step_seconds=0.5)
-    folder.add(method="dp", step_seconds=0.75)
-    first, second = analyse_runs(folder.home).tables[0].rows
-    assert (first.seconds_per_step, first.step_ratio, second.step_ratio) == (0.5, 1.0, 1.5)
-    assert second.training_seconds == 3.0, "of the steps, whatever the sittings took"
 
 
 def test_everything_goes_to_json(folder: RunsFolder) -> None:
@@ -228,15 +162,3 @@ class TestGuard:
         assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
         assert "40 dev queries are few" in few
         assert "Training pairs name 80% of dev's documents" in dev_sentence(guard.typical)
-
-    def test_tests_are_corrected_over_the_guarded_methods(self, folder: RunsFolder) -> None:
-        for method, mean in (("ft", 0.4), ("dp", 0.45)):
-            folder.add(method=method, fine_tuned=around(mean), after=around(0.5, 1), chosen=guard_record())
-        folder.add(method="sp", guard=False, fine_tuned=around(0.5), after=around(0.5))
-        folder.add(method="rp", seed=0, chosen=guard_record(), fine_tuned=around(0.4))
-        folder.add(method="rp", seed=1)
-        guards = {row.method: row.guard for row in analyse_runs(folder.home).tables[0].rows}
-        assert guards.pop("sp:guard=false") is guards.pop("rp") is None
-        tests = [guard.against_fine_tuned for guard in guards.values() if guard is not None]
-        smallest = min((test for test in tests if test is not None), key=lambda test: test.t_test)
-        assert smallest.t_test_holm == pytest.approx(2 * smallest.t_test)

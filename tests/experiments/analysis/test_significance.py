@@ -89,13 +89,6 @@ class TestPairedTests:
         test = analyse_runs(folder.home).tables[0].rows[1].tests[PRIMARY]
         assert test.queries == 3
 
-    def test_where_no_seed_or_one_query_is_shared_there_is_no_test(self, folder: RunsFolder) -> None:
-        folder.add(method="ft", seed=0)
-        folder.add(method="dp", seed=1)
-        folder.add(method="sp", seed=0, queries=["q0", *"abcdefgh"])
-        comparison = analyse_runs(folder.home)
-        assert [row.tests for row in comparison.tables[0].rows] == [{}, {}, {}]
-
     def test_holm_counts_the_methods_of_one_table(self, folder: RunsFolder) -> None:
         for method, seed in (("ft", 0), ("sp", 1), ("dp", 2)):
             folder.add(method=method, after=around(0.5 + 0.05 * seed, seed))
@@ -117,12 +110,6 @@ class TestRanks:
         assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
         assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
         assert mean_ranks(np.array([[0.3, 0.5, 0.5], [0.1, 0.2, 0.3]])).tolist() == [3, 1.75, 1.25]
-
-    def test_they_are_of_the_largest_number_of_steps(self, folder: RunsFolder) -> None:
-        for data, method, steps in product(("one", "two"), ("ft", "dp"), (4, 8)):
-            mean = 0.5 + ((method == "dp") == (steps == 8)) / 8
-            folder.add(data=data, method=method, max_steps=steps, after=[mean] * 9)
-        assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.0, "dp": 1.0}
 
 
 def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:

@@ -72,22 +72,6 @@ def test_against_the_baseline(comparison: Comparison) -> None:
     assert against(dp=larger, sp=BETTER) == f"sp is significantly better: {of_two}"
 
 
-def test_many_methods_are_counted(comparison: Comparison) -> None:
-    many = with_tests(comparison, {f"sp:k=0.{number}": WORSE for number in range(1, 7)})
-    assert bullets(many)[1].endswith("; significantly worse: 6 of 6 methods")
-    four = with_tests(comparison, {f"sp:k=0.{number}": WORSE for number in range(1, 5)})
-    assert bullets(four)[1].endswith("; significantly worse: sp:k=0.1, sp:k=0.2, sp:k=0.3 and sp:k=0.4")
-
-
-def test_nothing_can_be_compared(comparison: Comparison) -> None:
-    (table,) = comparison.tables
-    alone = replace(table, rows=(replace(table.rows[0], tests={}),))
-    text = bullets(replace(comparison, tables=(alone,)))[1]
-    assert text == (
-        "Against ft: no comparison is possible: no other method has two test queries and a seed in common with ft"
-    )
-
-
 def test_against_the_untrained_model(comparison: Comparison) -> None:
     hurt = with_tests(comparison, {"dp": BETTER}, gain=replace(WORSE, difference=-0.02))
     assert bullets(hurt)[2].startswith(
@@ -115,16 +99,6 @@ def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolde
     assert verdict(analyse_runs(folder.home))[1].bullets[0] == "dp lowers nDCG@10 from 0.200 to 0.100"
 
 
-def test_titles_have_steps_and_seeds(folder: RunsFolder) -> None:
-    for method, data, steps in (("ft", "one", 4), ("dp", "one", 8), ("ft", "one", 8), ("ft", "two", 2000)):
-        folder.add(method=method, data=data, max_steps=steps)
-    folder.add(method="ft", data="one", max_steps=8, seed=1)
-    assert [found.title for found in verdict(analyse_runs(folder.home))] == [
-        "one: 8 steps, 1 to 2 seeds",
-        "two: 2,000 steps, 1 seed",
-    ]
-
-
 def test_the_guard_of_one_run(folder: RunsFolder) -> None:
     chosen = guard_record(dev_queries=33)
     folder.add(before=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, after=[0.33] * N_QUERIES, chosen=chosen)
@@ -135,18 +109,6 @@ def test_the_guard_of_one_run(folder: RunsFolder) -> None:
         "points of nDCG@10 (95% interval +2.0 to +2.0; p = 0.0039)"
     )
     assert warning == "Warning: 33 dev queries are few to choose by; 50 or more are better"
-
-
-def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
-    for seed, word in enumerate(("better", "same", "kept")):
-        for method, share in (("ft", 0.5 * (2 - seed)), ("dp", 1)):
-            chosen = guard_record(share=share, verdict=word if method == "ft" else "better")
-            folder.add(method=method, seed=seed, fine_tuned=around(0.3), after=around(0.3), chosen=chosen)
-    *_, guard = bullets(analyse_runs(folder.home))
-    assert guard.startswith(
-        "Guard: verdicts of 6 runs on dev: 4 better, 1 not distinguishable, 1 untrained model kept; final model: "
-        "from 0% to 100% fine-tuned weights; against the fine-tuned model: no method is significantly better; "
-    )
 
 
 def test_a_tie_has_no_winner(folder: RunsFolder) -> None:

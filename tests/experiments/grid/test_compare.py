@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +26,13 @@ Call = Callable[..., tuple[int, str, str]]
 @pytest.mark.parametrize("recipe", recipes_by_name())
 def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
     given = opera.recipe(recipe)
-    axes, shared = grid_axes(collect_values([recipe], None, {}), None, [0])
+    axes, shared = grid_axes(collect_values([recipe], None), None, [0])
     for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
     status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]
     assert [cell.values["method"] for cell in status.cells] == methods
     assert {cell.steps for cell in status.cells} == {given.get("max_steps")}
-
-
-def test_the_public_name_does_not_hide_the_module() -> None:
-    assert import_module("opera.experiments.grid.compare").compare is opera.compare
-    assert vars(import_module("opera.experiments.grid"))["compare"] is sys.modules["opera.experiments.grid.compare"]
 
 
 def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
@@ -54,24 +47,6 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
     (cell.folder / "run.json").write_text(json.dumps(record))
     with pytest.raises(RunFolderError, match="is a run on other data than"):
         prepare_grid(*arguments)
-
-
-def test_a_cell_by_another_version_of_opera_is_refused(
-    call: Call, tmp_path: Path, beir: Path, static_model: Path
-) -> None:
-    out = tmp_path / "grid"
-    write_grid_file(out, grid_record(out, str(static_model), {}))
-    (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
-    finish_cell(cell)
-    path = cell.folder / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 1}))
-    before = sorted(out.rglob("*"))
-    code, text, error = call(
-        beir, "--model", static_model, "--out", out, "--methods", "ft", "--seeds", "0", "--steps", "10"
-    )
-    assert (code, text) == (2, "")
-    assert f"{cell.folder}: is a run by another version of OPERA; give another --out" in error
-    assert sorted(out.rglob("*")) == before
 
 
 def test_a_recipe_gives_defaults_that_options_override(
@@ -113,13 +88,6 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
     with pytest.raises(opera.SettingError, match=r"^data: the cells of a grid are processes, .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
-
-
-def test_with_vectors_from_files_the_model_is_a_name(tmp_path: Path, beir: Path) -> None:
-    vectors = {"query_vectors": "q.npy", "document_vectors": "d.npy"}
-    status = prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", "service-1", vectors, 1)
-    (cell,) = status.cells
-    assert cell.values["query_vectors"] == "q.npy"
 
 
 def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:

@@ -159,13 +159,6 @@ class TestGrid:
         assert (code, error) == (0, "")
         assert text.rstrip().endswith("4 of 4 cells done")
 
-    def test_other_settings_are_refused(
-        self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path
-    ) -> None:
-        code, text, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "weight_decay=0.5")
-        assert (code, text) == (2, "")
-        assert "holds a grid with settings" in error
-
     def test_cells_are_ordinary_runs_also_after_a_kill(
         self, grid: SimpleNamespace, beir: Path, static_model: Path, tmp_path: Path
     ) -> None:

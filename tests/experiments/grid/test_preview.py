@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from grids import SITUATION, finish_cell, planned
 from opera.cli.compare import print_cells
 from opera.cli.screen import Screen
-from opera.config.automatic import resolve
-from opera.config.training import TrainSettings
-from opera.experiments.grid import preview
 from opera.experiments.grid import run as running
-from opera.experiments.grid.preview import Timing, plan_records, seconds_left, time_grid
-from opera.experiments.grid.run import Processes, Status
+from opera.experiments.grid.preview import Timing, plan_records, seconds_left
+from opera.experiments.grid.run import Status
 from processes import ForkedWorker
 
 Call = Callable[..., tuple[int, str, str]]
@@ -64,43 +58,6 @@ def test_the_time_left_by_how_many_run_at_once(jobs: int, seconds: float, tmp_pa
     """With three: 8 13 13, 8 8 13 and 13 8."""
     status = Status.scan(planned(tmp_path, steps=[10, 20]), jobs)
     assert seconds_left(status, {"data/x": replace(TIMING, encoding=0.0)}) == seconds
-
-
-def test_automatic_steps_are_worked_out_once_timed(tmp_path: Path) -> None:
-    automatic, ten = planned(tmp_path, methods=["ft", "dp:epochs=3:batch_size=100"], seeds=[0], steps=None)
-    assert TIMING.steps(automatic) == resolve(TrainSettings(), SITUATION).max_steps
-    assert TIMING.steps(ten) == 30
-    assert [cell["steps"] for cell in plan_records(Status([automatic, ten]), {})["cells"]] == [None, None]
-
-
-def test_ctrl_c_while_it_is_timed(
-    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(self: Processes, job: object, log: Path) -> dict[str, Any]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return {"failed": "stopped"}
-
-    monkeypatch.setattr(Processes, "run", interrupted)
-    code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
-    assert (code, out) == (130, "")
-    assert "opera: interrupted; nothing was written" in error
-
-
-def test_each_data_set_is_timed_once_with_the_cores_its_cells_will_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[tuple[int, int, int]] = []
-
-    def run_jobs(jobs: list[Any], at_once: int, share: int, ended: Callable[..., None]) -> None:
-        used.append((len(jobs), at_once, share))
-        for number in range(len(jobs)):
-            ended(number, {"timing": asdict(TIMING)})
-
-    monkeypatch.setattr(preview, "run_jobs", run_jobs)
-    cells = planned(tmp_path, data=["data/x", "data/y"])
-    for jobs in (1, 3, 50):
-        assert time_grid(Status.scan(cells, jobs), "model") == {"data/x": TIMING, "data/y": TIMING}
-    assert used == [(2, 1, 1), (2, 1, 3), (2, 1, 8)]
 
 
 def test_a_plan_times_real_steps_and_writes_nothing(

@@ -13,9 +13,8 @@ import pytest
 
 from grids import planned
 from opera.core import environment
-from opera.core.processes import signals_as_interrupt
 from opera.experiments.grid import run
-from opera.experiments.grid.run import Processes, Status, format_duration, run_grid
+from opera.experiments.grid.run import Processes, Status, run_grid
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -47,23 +46,6 @@ def test_one_that_dies_takes_no_other_cell_along(
     assert lines[0].startswith(f"done: {cells[0].title}: nDCG@10 0.5000; 1 of 6 cells done, about ")
     assert lines[1:3] == [f"failed: {cells[1].title}: {killed}", f"  full log: {cells[1].log}"]
     assert lines[-1] == f"done: {cells[-1].title}: nDCG@10 0.5000; 2 of 6 cells done"
-
-
-def test_the_end_of_a_failed_cells_log_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = r"import sys; sys.stderr.buffer.write(b'a\nb\nOutOf\xff\n\n'); sys.exit(1)"
-    monkeypatch.setattr(Processes, "command", (run.sys.executable, "-c", code))
-    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0])
-    cell.log.parent.mkdir(parents=True)
-    cell.log.write_text("an earlier try\n")
-    run_grid(Status.scan([cell]), "[red]model")
-    assert capsys.readouterr().err.splitlines()[1:] == [
-        f"failed: {cell.title}: its process ended with exit status 1",
-        *("a", "b", "OutOf\ufffd"),
-        f"  full log: {cell.log}",
-    ]
-    assert cell.log.read_text(errors="replace").startswith("an earlier try\na\n")
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])
@@ -120,48 +102,3 @@ def test_a_second_ctrl_c_kills_them(sham_cells: list[subprocess.Popen[str]], tmp
         run_grid(status, "model")
     assert sham_cells[0].wait() == -signal.SIGKILL
     assert not folder.exists()
-
-
-def test_a_signal_that_is_ignored_stays_ignored_as_under_nohup() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with signals_as_interrupt():
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_more_jobs_than_cells_and_another_thread_than_the_main_one(
-    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    monkeypatch.setattr(run, "Processes", lambda at_once: made.append(at_once) or Processes(at_once))
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 7]), jobs=50)
-    thread = threading.Thread(target=run_grid, args=(status, "model"), daemon=True)
-    thread.start()
-    thread.join()
-    assert (len(status.done), len(sham_cells), made) == (2, 2, [2])
-
-
-def test_a_progress_line_that_cannot_be_printed_stops_the_others(
-    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cells = planned(tmp_path, methods=["ft"], seeds=[6]) + planned(tmp_path, methods=["dp"], seeds=[0])
-    status, running = Status.scan(cells, jobs=2), cells[0].folder
-
-    def fail(cell: object) -> None:
-        wait_for(running.with_name("started"))
-        raise BrokenPipeError
-
-    monkeypatch.setattr(run.Run, "open", fail)
-    with pytest.raises(BrokenPipeError):
-        run_grid(status, "model")
-    assert running.is_dir(), "it was asked to stop"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (840, "14 min"), (12_000, "3 h 20 min")]
-)
-def test_format_duration(seconds: float, words: str) -> None:
-    assert format_duration(seconds) == words
