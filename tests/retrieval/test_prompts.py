@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 import opera
 from backbones import write_backbone
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
-from opera.config.yaml import parse_assignments
 from opera.core.errors import ModelError, SettingError
 from opera.data import load_data
 from opera.experiments.grid.compare import prepare_grid
@@ -23,25 +20,10 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model, set_lengths
 from opera.retrieval.prompts import (
     FAMILIES,
-    as_option,
-    as_setting,
     family_of,
     prompt_for,
     set_prompts,
 )
-
-AWKWARD = ["query: ", " a 'quoted' \"text\": ", "Instruct: find\nQuery: ", "null", "[1", "für: ", ""]
-
-
-@pytest.mark.parametrize("prompt", AWKWARD)
-def test_what_a_note_advises_gives_the_prompt(prompt: str) -> None:
-    option, assignment = shlex.split(as_setting("query", prompt))
-    assert option == "--set"
-    assert parse_assignments([assignment]) == {"query_prompt": prompt}
-    words = subprocess.run(
-        ["bash", "-c", f"printf '%s|' {as_option('query', prompt)}"], capture_output=True, text=True, check=True
-    )
-    assert words.stdout == f"--query-prompt|{prompt}|"
 
 
 def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
@@ -86,9 +68,9 @@ def test_another_prompt_for_queries_leaves_documents_in_the_cache(
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("bge-small-en-v1.5", ["--query-prompt 'Represent this sentence for searching relevant passages: '"]),
-        ("e5-base-v2", ["--query-prompt 'query: '", "--document-prompt 'passage: '"]),
-        ("Qwen3-Embedding-0.6B", ["--query-prompt $'Instruct: Given a web search query, retrieve"]),
+        ("bge-small-en-v1.5", ["set query_prompt to 'Represent this sentence for searching relevant passages: '"]),
+        ("e5-base-v2", ["set query_prompt to 'query: '", "set document_prompt to 'passage: '"]),
+        ("Qwen3-Embedding-0.6B", ["set query_prompt to 'Instruct: Given a web search query"]),
         ("bge-m3", []),
         ("gte-base", []),
         ("my-model", []),
@@ -119,7 +101,7 @@ def test_a_grid_notes_what_its_model_lacks(
     with caplog.at_level("INFO", logger="opera"):
         prepare_grid([str(beir)], axes, tmp_path / "grid", str(folder), {"query_prompt": "query: "}, jobs=1)
     (note,) = [record.getMessage() for record in caplog.records]
-    assert note.endswith("""add --set 'document_prompt="passage: "', or leave it empty for none""")
+    assert note.endswith("set document_prompt to 'passage: ', or to an empty text for none")
 
 
 def test_a_prompt_of_another_name_is_not_used_and_that_is_said(
@@ -133,7 +115,7 @@ def test_a_prompt_of_another_name_is_not_used_and_that_is_said(
         encoder = open_encoder(tmp_path / "model")
     assert encoder.prompts["document"] == ""
     assert "the prompt 'passage', which sentence-transformers does not use for a document" in caplog.text
-    assert "add --document-prompt 'common2 '" in caplog.text
+    assert "set document_prompt to 'common2 '" in caplog.text
 
 
 SPECS = {

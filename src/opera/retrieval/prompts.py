@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,7 @@ from opera.config.encoding import EncodingSettings
 from opera.core.errors import ModelError, SettingError
 from opera.core.processes import process_index
 from opera.core.reading import read_text
-from opera.core.terminal import shown
+from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
 from opera.retrieval.locate import locate_model
 from opera.runs.folder import holds_run
@@ -220,24 +219,6 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
         )
 
 
-def as_setting(role: Role, prompt: str) -> str:
-    """Write a prompt as an argument of ``opera train``."""
-    as_json = json.dumps(prompt, ensure_ascii=False)  # YAML in double quotes, but for a few signs
-    safe = "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in as_json)
-    return f"--set {shlex.quote(f'{role}_prompt={safe}')}"
-
-
-def as_option(role: Role, prompt: str) -> str:
-    """Write a prompt as an option of the commands that use a model."""
-    if prompt.isprintable():
-        return f"--{role}-prompt {shlex.quote(prompt)}"
-    escaped = "".join(  # as bash reads them
-        char if char.isprintable() else char.encode("unicode_escape").decode()
-        for char in prompt.replace("\\", r"\\").replace("'", r"\'")
-    )
-    return f"--{role}-prompt $'{escaped}'"
-
-
 def prompts_in_folder(folder: Path) -> dict[str, str]:
     """Return the prompts that a model's folder names, without loading it."""
     values = json_values(folder / PROMPTS_FILE).get("prompts")
@@ -252,7 +233,6 @@ def warn_of_missing_prompts(
     prompts: Mapping[str, str],
     name: str,
     decided: Iterable[Role],
-    how: Callable[[Role, str], str],
 ) -> None:
     """Warn of each prompt that a model needs and its files do not name, once in a process.
 
@@ -260,7 +240,6 @@ def warn_of_missing_prompts(
         prompts: the model's, by the names that its files give them.
         name: what the user called the model.
         decided: the roles whose prompts the user set, even to none.
-        how: writes a prompt as the user may give it: :func:`as_setting` or :func:`as_option`.
     """
     place = locate_model(name)
     family = family_of(name, place if isinstance(place, Path) else None)
@@ -278,9 +257,9 @@ def warn_of_missing_prompts(
             else f"models of the family {family.name} are used with a {role} prompt (model card of "
             f"{family.card}), and its files name none"
         )
-        log.warning(
-            "warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt)
-        )
+        text = printable(repr(prompt))
+        advice = f"set {role}_prompt to {text}, or to an empty text for none"
+        log.warning("warning: %s: %s; %s", name, why, advice)
 
 
 def warn_of_prompts(
@@ -292,9 +271,8 @@ def warn_of_prompts(
     """Warn of missing prompts in the main process, but not of a run's, which decided on them."""
     if process_index() == 0 and not holds_run(Path(name)):
         given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
-        warn_of_missing_prompts(
-            prompts, name, [role for role in ROLES if given[role] is not None], as_option
-        )
+        decided = [role for role in ROLES if given[role] is not None]
+        warn_of_missing_prompts(prompts, name, decided)
 
 
 def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from opera.retrieval.models import (
     set_lengths,
     with_separate_settings,
 )
-from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
+from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
 from opera.runs.folder import holds_run
 
 Lengths = dict[str, int | None]
@@ -146,7 +146,7 @@ def _loaded(
     model.similarity_fn_name = "cosine"
     if process_index() == 0 and not holds_run(Path(source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
-        warn_of_missing_prompts(model.prompts, source, decided, as_setting)
+        warn_of_missing_prompts(model.prompts, source, decided)
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:
