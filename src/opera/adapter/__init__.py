@@ -98,8 +98,8 @@ def load(path: str | Path) -> NumpyAdapter:
     Raises:
         ModelError: if there is no adapter, or it cannot be read or holds something else.
     """
-    given = user_path(path, "path")
-    places = (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE)
+    folder = user_path(path, "path")
+    places = (folder, folder / ADAPTER_FILE, folder / MODEL_FOLDER / ADAPTER_FILE)
     place = next((place for place in places if place.is_file()), None)
     if place is None:
         raise ModelError(

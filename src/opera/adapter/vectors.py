@@ -29,19 +29,19 @@ def service_model(
     Raises:
         DataError: for a file that cannot be read, a text without a vector, or two lengths.
     """
-    found = (
+    both = (
         FileVectors(queries, data.queries, "query"),
         FileVectors(documents, data.corpus, "document"),
     )
-    dimension, other = (vectors.shape[1] for vectors in found)
+    dimension, other = (vectors.shape[1] for vectors in both)
     if dimension != other:
         raise DataError(
             f"{queries} has vectors of length {dimension}, {documents} of {other}: both must come "
             "from one model"
         )
-    lookup = VectorLookup(dimension, "".join(vectors.digest for vectors in found))
+    lookup = VectorLookup(dimension, "".join(vectors.digest for vectors in both))
     model = vector_model(lookup, device=device)
-    set_vectors(model, FrozenVectors(*found))
+    set_vectors(model, FrozenVectors(*both))
     return model
 
 
@@ -92,9 +92,9 @@ class FileVectors:
         self.shape = len(rows), vectors.shape[1]
 
     def __getitem__(self, rows: IntArray) -> NDArray[np.float32]:
-        found = self._vectors[self._rows[rows]].astype(np.float64)
+        vectors = self._vectors[self._rows[rows]].astype(np.float64)
         with np.errstate(all="ignore"):  # what is not finite is looked for below
-            lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
             name = shown(self._ids[self._rows[rows[bad].min()]])
@@ -102,7 +102,7 @@ class FileVectors:
                 f"{self._path}: the vector of {name} is zero, too long, or holds a value that is "
                 "no number"
             )
-        return np.asarray(found / lengths, dtype=np.float32)
+        return np.asarray(vectors / lengths, dtype=np.float32)
 
 
 def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:

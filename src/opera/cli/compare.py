@@ -153,8 +153,8 @@ def compare(
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
     )
-    given = (pairs, documents, queries, columns, encoding, skip_bad_rows)
-    sources = [one_source(name, *given) for name in data or (None,)]
+    table_options = (pairs, documents, queries, columns, encoding, skip_bad_rows)
+    sources = [one_source(name, *table_options) for name in data or (None,)]
     status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
@@ -218,9 +218,9 @@ def print_plan(screen: Screen, status: Status, timings: Timings) -> None:
     time = "time left not known" if left is None else f"about {format_duration(left)} left"
     lines = [f"{state} done" + (f", {time}" if status.waiting else "")]
     if timings:
-        each = max(timing.model_bytes for timing in timings.values()) / 1e6
-        total = each * len(status.waiting) / 1000
-        size = f"about {each:,.0f} MB: {total:,.1f} GB in all"
+        megabytes = max(timing.model_bytes for timing in timings.values()) / 1e6
+        total = megabytes * len(status.waiting) / 1000
+        size = f"about {megabytes:,.0f} MB: {total:,.1f} GB in all"
         lines.append(f"each run keeps its trained model, {size}")
     print_cells(screen, status, timings)
     screen.lines(*lines)
@@ -237,8 +237,8 @@ def print_cells(screen: Screen, status: Status, timings: Timings) -> None:
     for (data, label, steps), cells in kinds.items():
         waiting, times = sum(cell.folder not in status.done for cell in cells), ["", ""]
         if (timing := timings.get(data)) is not None:
-            steps, each = timing.steps(cells[0]), timing.seconds(cells[0])
-            times = [format_duration(seconds) for seconds in (each, each * waiting)]
+            steps, cell_seconds = timing.steps(cells[0]), timing.seconds(cells[0])
+            times = [format_duration(seconds) for seconds in (cell_seconds, cell_seconds * waiting)]
         seeds = ", ".join(str(cell.seed) for cell in cells)
         many = "auto" if steps is None else f"{steps:,}"
         rows.append((cells[0].data_name, label, many, seeds, str(waiting), *times))
@@ -275,8 +275,8 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     if comparison.missing:
         cells = f"{comparison.missing} of the grid's {comparison.planned} cells"
         screen.heading(f"{cells} {'is' if comparison.missing == 1 else 'are'} not finished")
-    for reason, found in comparison.left_out.items():
-        screen.lines(*(f"left out, {reason}: {run}" for run in found))
+    for reason, runs in comparison.left_out.items():
+        screen.lines(*(f"left out, {reason}: {run}" for run in runs))
     screen.lines(f"\nWrite an HTML report: opera report {place(out)}")
 
 
@@ -306,16 +306,16 @@ def _convergence(comparison: Comparison) -> list[str]:
     from opera.experiments.analysis import PRIMARY
 
     lines = []
-    for each in comparison.convergence:
+    for row in comparison.convergence:
         text = (
             "  {0.method}: never"
-            if each.steps is None
+            if row.steps is None
             else ("  {0.method}: {0.steps:,} steps, {0.seconds_ratio:.2f} × the time")
         )
-        if each.method == comparison.baseline:
+        if row.method == comparison.baseline:
             best = "{0.target:.3f}, at {0.baseline_steps:,} steps; matched by"
             text = (
-                f"\n{comparison.final(each.data).name}: {{0.method}} has its best {PRIMARY}, {best}"
+                f"\n{comparison.final(row.data).name}: {{0.method}} has its best {PRIMARY}, {best}"
             )
-        lines.append(text.format(each))
+        lines.append(text.format(row))
     return lines

@@ -171,15 +171,15 @@ def search(
     loaded = with_notes_logged(load_data(source))
     corpus = CorpusSearch(loaded, model, index, query_prompt, document_prompt)
     for asked in _typed() if interactive else searched:
-        found = corpus.find(asked, top)
+        documents_found = corpus.find(asked, top)
         title = f"“{asked}” in {corpus.data.title}"
-        record = [asdict(document) for document in found]
-        show(as_json, lambda: record, partial(_print_documents, title=title, found=found))  # noqa: B023
+        text = partial(_print_documents, title=title, documents=documents_found)
+        show(as_json, partial(list, map(asdict, documents_found)), text)
 
 
-def _print_documents(screen: Screen, title: str, found: list[FoundDocument]) -> None:
+def _print_documents(screen: Screen, title: str, documents: list[FoundDocument]) -> None:
     screen.heading(title)
-    for document in found:
+    for document in documents:
         head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
         screen.document(head, document.text)
 

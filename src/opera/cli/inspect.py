@@ -156,9 +156,9 @@ def _findings(inspection: Inspection) -> Iterator[str]:
                 f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries are almost repeats "
                 f"of train's; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share the document"
             )
-    for name, found in (("documents", inspection.documents), ("queries", inspection.queries)):
-        if found.near_duplicates or found.copies:
-            yield f"{name}: {_duplicates_in_words(found)}"
+    for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
+        if duplicates.near_duplicates or duplicates.copies:
+            yield f"{name}: {_duplicates_in_words(duplicates)}"
     yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
     if not inspection.leaks:
         yield "only train is given: opera train draws test and dev from it, as --future says."
@@ -225,16 +225,20 @@ def seen_sentence(split: str, seen: float) -> str:
 
 
 def _print_similarities(screen: Screen, inspection: Inspection) -> None:
-    found, quality = inspection.similarities, inspection.quality
-    highest = max(*found.labelled_counts, *found.random_counts)
+    similarities, quality = inspection.similarities, inspection.quality
+    highest = max(*similarities.labelled_counts, *similarities.random_counts)
     kinds = (
-        ("training pairs", found.labelled, found.labelled_counts),
-        ("random pairs", found.random, found.random_counts),
+        ("training pairs", similarities.labelled, similarities.labelled_counts),
+        ("random pairs", similarities.random, similarities.random_counts),
     )
     quantiles = ("minimum", "5%", "25%", "median", "75%", "95%", "maximum")
     screen.heading("\nSimilarity of query and document")
     screen.table(
-        ("", *quantiles, f"from {found.edges[0]:.2f} to {found.edges[-1]:.2f}".replace("-", "−")),
+        (
+            "",
+            *quantiles,
+            f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}".replace("-", "−"),
+        ),
         [
             (name, *(f"{value:.3f}" for value in values), histogram(shares, highest))
             for name, values, shares in kinds
@@ -257,9 +261,9 @@ def _print_similarities(screen: Screen, inspection: Inspection) -> None:
 
 def _print_duplicates(screen: Screen, inspection: Inspection) -> None:
     screen.heading("\nNear-duplicates (80% of the words shared)")
-    for name, found in (("documents", inspection.documents), ("queries", inspection.queries)):
-        screen.lines(f"{name}: {_duplicates_in_words(found)}")
-        _print_examples(screen, found.examples)
+    for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
+        screen.lines(f"{name}: {_duplicates_in_words(duplicates)}")
+        _print_examples(screen, duplicates.examples)
     for split, leak in inspection.leaks.items():
         screen.lines(
             f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} {split} queries have a "
@@ -279,7 +283,7 @@ def _duplicates_in_words(duplicates: Duplicates) -> str:
 
 
 def _print_examples(screen: Screen, examples: Sequence[NearDuplicate]) -> None:
-    for each in examples[:SHOWN_DUPLICATES]:
-        both = ((each.id, each.text), (each.duplicate_id, each.duplicate_text))
+    for example in examples[:SHOWN_DUPLICATES]:
+        both = ((example.id, example.text), (example.duplicate_id, example.duplicate_text))
         screen.cut(*(f"    {flat(name)}: {flat(text)}" for name, text in both), style="dim")
         screen.lines("")

@@ -236,17 +236,17 @@ def collect_values(
     )
     from opera.methods import AUTO
 
-    given = {name: value for name, value in options.items() if value is not None}
+    chosen = {name: value for name, value in options.items() if value is not None}
     if trainer:
-        given["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
+        chosen["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
     if others := [name for name in assigned if name in ADAPT_ARGUMENTS]:
         raise SettingError(*(unknown_name(name, ()) for name in others))
-    if twice := given.keys() & assigned.keys():
+    if twice := chosen.keys() & assigned.keys():
         raise SettingError(
             f"given twice, by its own option and by --set: {', '.join(sorted(twice))}"
         )
-    values = {**assigned, **given}
+    values = {**assigned, **chosen}
     method = str(values.get("method") or recipe(*config or []).get("method", AUTO))
     methods = [label.partition(":")[0] for label in listed(method)]
     return override(recipe(*config or [], methods=methods), values)

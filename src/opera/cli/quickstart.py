@@ -72,7 +72,7 @@ def _print_searches(screen: Screen, run: Run) -> None:
     ]
     order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))
     screen.heading("\nHeld-out queries, drawn at random from those whose best documents changed:")
-    for row in sorted(changed[at] for at in order[:SHOWN]):
+    for row in sorted(changed[number] for number in order[:SHOWN]):
         query, relevant = (table[name][row].as_py() for name in ("query_id", "relevant"))
         screen.heading(f"\n“{data.queries.texts(data.queries.find_rows([query]))[0]}”")
         for when, documents in ranked.items():

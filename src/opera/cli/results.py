@@ -63,17 +63,17 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
     """
     from opera.runs.folder import SUSPICIOUS_FILE
 
-    if (found := run.record.false_pairs) is not None:
-        advised = compared or run.settings["method"] == "denoise" or found.low < MANY
+    if (estimate := run.record.false_pairs) is not None:
+        advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
         advice = "" if advised else TRY
-        screen.lines(f"\n{labels_sentence(found, str(run.path / SUSPICIOUS_FILE))}{advice}")
-        screen.lines(TESTED if found.low >= MANY else None)
+        screen.lines(f"\n{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}")
+        screen.lines(TESTED if estimate.low >= MANY else None)
 
 
-def labels_sentence(found: FalsePairsRecord, listed: str) -> str:
+def labels_sentence(estimate: FalsePairsRecord, listed: str) -> str:
     """Say how many training pairs look false, and which file lists them."""
-    sentence = found.sentence[0].upper() + found.sentence[1:]
-    return f"{sentence}; {listed} lists {found.suspicious:,}, the worst first"
+    sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
+    return f"{sentence}; {listed} lists {estimate.suspicious:,}, the worst first"
 
 
 def print_parts(screen: Screen, run: Run) -> None:
@@ -93,12 +93,12 @@ def print_parts(screen: Screen, run: Run) -> None:
     if sets := run.record.sets:
         rows = [
             (
-                flat(each.name),
-                "" if each.share_of_draws is None else f"{each.share_of_draws:.1%}",
-                str(each.counts.get("test_queries", 0)),
-                *_change(each.test),
+                flat(part.name),
+                "" if part.share_of_draws is None else f"{part.share_of_draws:.1%}",
+                str(part.counts.get("test_queries", 0)),
+                *_change(part.test),
             )
-            for each in sets
+            for part in sets
         ]
         rows.append(("mean of the sets", "", "", *_change(mean_of_sets(sets))))
         heads = ("data set", "drawn", "test queries", "before", "after", "points")

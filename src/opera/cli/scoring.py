@@ -182,7 +182,7 @@ def mine(
     from opera.training_set.mining import check_range
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    reads = inputs_of(source, model) + [Path(locate_model(each)) for each in [reranker] if each]
+    reads = inputs_of(source, model) + [Path(locate_model(name)) for name in [reranker] if name]
     checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
     margins = (relative_margin, absolute_margin, max_score)
     ranks = mining_settings(range_, *margins, reranker, index).range
@@ -242,6 +242,8 @@ def pairs(
 
     how: dict[str, Any] = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     origins = make_pairs(corpus, out=out, overwrite=overwrite, **how)["origin"]
-    counts = [f"{each['counts']:,} {each['values']}" for each in origins.value_counts().to_pylist()]
+    counts = [
+        f"{origin['counts']:,} {origin['values']}" for origin in origins.value_counts().to_pylist()
+    ]
     say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
     say(f"opera train {quote(place(out))} --future same-documents --model minilm --out run")

@@ -71,12 +71,12 @@ class Screen:
         from rich.text import Text
 
         table = Table(**look)
-        for at, column in enumerate(columns):
+        for number, column in enumerate(columns):
             table.add_column(
                 Text(printable(column)),
-                justify="left" if at < words else "right",
+                justify="left" if number < words else "right",
                 overflow="fold",
-                min_width=least[at] if at < len(least) else None,
+                min_width=least[number] if number < len(least) else None,
             )
         for row in rows:
             if row is None:

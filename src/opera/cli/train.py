@@ -53,13 +53,13 @@ WIDEST = 100
 
 def _print_settings(context: typer.Context, option: typer.CallbackParam, value: bool) -> bool:
     """Print once both options are known, in whichever order they were given."""
-    given = {**context.params, str(option.name): value}
-    if given.get("help_settings") and "everything" in given:
+    values = {**context.params, str(option.name): value}
+    if values.get("help_settings") and "everything" in values:
         from opera.config.recipe import docs_by_group
 
-        say(settings_text(docs_by_group(), given["everything"]))
+        say(settings_text(docs_by_group(), values["everything"]))
         raise typer.Exit
-    if given.get("everything") and "help_settings" in given:
+    if values.get("everything") and "help_settings" in values:
         raise SettingError("--all: goes with --help-settings")
     return value
 
@@ -269,5 +269,9 @@ def _as_dict(run: Run) -> dict[str, Any]:
         "false_pairs": None if false is None else false.model_dump(),
         "measures": measures,
         "changes": {name: vars(change) for name, change in changes.items()},
-        **{name: [each.model_dump() for each in found] for name, found in parts.items() if found},
+        **{
+            name: [part.model_dump() for part in records]
+            for name, records in parts.items()
+            if records
+        },
     }

@@ -137,13 +137,13 @@ def export(
 
 
 def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
-    given = texts(forms, "forms")
-    if unknown := [form for form in given if form not in FORMS]:
+    wanted = texts(forms, "forms")
+    if unknown := [form for form in wanted if form not in FORMS]:
         near = nearest(unknown[0], FORMS)
         raise SettingError(f"forms: must be of {', '.join(FORMS)}, got {shown(unknown[0])}{near}")
-    if not given:
+    if not wanted:
         raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
-    return tuple(form for form in FORMS if form in given)
+    return tuple(form for form in FORMS if form in wanted)
 
 
 def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> None:
@@ -188,9 +188,9 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
         raise SettingError(f"{model}: is no run, so its data are not known; {other}")
     else:
         loaded = run_data(model, other)
-    found = with_run_splits(loaded, model)
-    found.judged_qrels(SPLIT)
-    return found
+    prepared = with_run_splits(loaded, model)
+    prepared.judged_qrels(SPLIT)
+    return prepared
 
 
 def _check_forms(
@@ -320,7 +320,7 @@ class Reference:
             set_prompts(exported, self.query_prompt, None)
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
-        before, after = (found.per_query[PRIMARY] for found in (self.evaluation, evaluation))
+        before, after = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
         low, high = mean_interval(after - before, bounds=DIFFERENCE)
         speed, least_cosine = self._beside(encoder)
         return Figures(
@@ -340,9 +340,9 @@ class Reference:
         ratios, embeddings = [], dict[str, NDArray[np.float32]]()
         for _ in range(ROUNDS + 1):
             seconds = {}
-            for name, each in (("before", self.encoder), ("after", encoder)):
+            for name, timed in (("before", self.encoder), ("after", encoder)):
                 start = time.perf_counter()
-                embeddings[name] = each.encode(self.sample, "document")
+                embeddings[name] = timed.encode(self.sample, "document")
                 seconds[name] = time.perf_counter() - start
             ratios.append(seconds["before"] / seconds["after"])
         same_size = encoder.dimension == self.encoder.dimension
@@ -383,10 +383,10 @@ def write_static(model: SentenceTransformer, folder: Path) -> None:
     if pooling not in POOLING:
         raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
     dimension = int(model[0].auto_model.config.hidden_size)
-    with tempfile.TemporaryDirectory() as whole:
-        model[0].save(whole)
+    with tempfile.TemporaryDirectory() as home:
+        model[0].save(home)
         embedding = StaticEmbedding.from_distillation(
-            whole, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
+            home, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
         )
     static = SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
     static.model_card_data.local_files_only = True  # saving the model must not query the hub

@@ -71,9 +71,9 @@ class _HiddenStates(torch.nn.Module):
         token_type_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the last hidden states, float32 ``[batch, tokens, dimension]``."""
-        given = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         states = self.transformer(
-            input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **given
+            input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **inputs
         )
         return states.last_hidden_state  # type: ignore[no-any-return]
 
@@ -110,7 +110,9 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
             raise ModelError(
                 f"--onnx: torch cannot write a {kind} as an ONNX graph: {first_line(error)}"
             ) from error
-    weights = sum(each.numel() * each.element_size() for each in model[0].auto_model.parameters())
+    weights = sum(
+        weight.numel() * weight.element_size() for weight in model[0].auto_model.parameters()
+    )
     graph = program.model_proto
     main = graph.graph
     for part in (graph, main, *main.node, *main.value_info, *main.initializer):
@@ -196,13 +198,13 @@ class OnnxTransformer(torch.nn.Module):
         self.session = onnxruntime.InferenceSession(
             str(file), options, providers=["CPUExecutionProvider"]
         )
-        self.names = [given.name for given in self.session.get_inputs()]
+        self.names = [graph_input.name for graph_input in self.session.get_inputs()]
 
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
         one_segment = {"token_type_ids": torch.zeros_like(features["input_ids"])}
-        given = {**one_segment, **features}  # a text of one segment may come without them
-        (states,) = self.session.run(None, {name: given[name].numpy() for name in self.names})
+        inputs = {**one_segment, **features}  # a text of one segment may come without them
+        (states,) = self.session.run(None, {name: inputs[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 
 
@@ -228,8 +230,8 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
     _rewrite(folder / MODULES_FILE, lambda _: modules)
     if (folder / TOKENIZER_FILE).is_file():
         _rewrite(folder / TOKENIZER_FILE, _known_tokenizer)
-    given = [length for length in lengths_of(model).values() if length is not None]
-    longest = max(given) if len(given) == len(ROLES) else model.max_seq_length
+    lengths = [length for length in lengths_of(model).values() if length is not None]
+    longest = max(lengths) if len(lengths) == len(ROLES) else model.max_seq_length
     if longest is not None and longest < NO_LIMIT:  # servers take it for queries and documents
         _rewrite(folder / TRANSFORMER_FILE, lambda values: {**values, "max_seq_length": longest})
 

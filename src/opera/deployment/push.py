@@ -119,12 +119,12 @@ def checked_name(name: str, argument: str) -> str:
     Raises:
         SettingError: if it is none, or names no owner.
     """
-    given = text(name, argument)
-    if not HUB_ID.fullmatch(given):
+    repository = text(name, argument)
+    if not HUB_ID.fullmatch(repository):
         raise SettingError(
             f"{argument}: must be OWNER/NAME, as the hub names repositories, got {shown(name)}"
         )
-    return given
+    return repository
 
 
 def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
@@ -133,14 +133,14 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
     Raises:
         SettingError: naming what is none.
     """
-    given = texts(languages, "language")
-    for code in given:
+    codes = texts(languages, "language")
+    for code in codes:
         if not LANGUAGE.fullmatch(code):
             raise SettingError(
                 "--language: must be codes such as en or pt-BR, separated by commas, got "
                 f"{shown(code)}"
             )
-    return given
+    return codes
 
 
 def _refuse_local_base(files: Sequence[Path]) -> None:

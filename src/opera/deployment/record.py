@@ -138,22 +138,22 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
     measured.
     """
 
-    def row(name: str, file: str, size: float, found: tuple[str, ...]) -> tuple[str, ...]:
-        return (name, file, *(found or ("",) * 4), f"{size:.1f}")
+    def row(name: str, file: str, size: float, figures: tuple[str, ...]) -> tuple[str, ...]:
+        return (name, file, *(figures or ("",) * 4), f"{size:.1f}")
 
     measured = [form.figures for form in exported.forms if form.figures is not None]
-    before = tuple(f"{found.before:.4f}" for found in measured[:1])
+    before = tuple(f"{figures.before:.4f}" for figures in measured[:1])
     rows = [row("as trained", "", exported.megabytes, before and (*before, "", "", "1.0×"))]
     return rows + [
-        row(each.form, each.file, each.megabytes, _cells(each)) for each in exported.forms
+        row(form.form, form.file, form.megabytes, _cells(form)) for form in exported.forms
     ]
 
 
 def _cells(form: ExportedForm) -> tuple[str, ...]:
-    if (found := form.figures) is None:
+    if (figures := form.figures) is None:
         return ()
-    interval = f"{points(found.low)} to {points(found.high)}"
-    return f"{found.after:.4f}", points(found.difference), interval, f"{found.speed:.1f}×"
+    interval = f"{points(figures.low)} to {points(figures.high)}"
+    return f"{figures.after:.4f}", points(figures.difference), interval, f"{figures.speed:.1f}×"
 
 
 PLAIN_CARD = """---

@@ -88,7 +88,7 @@ class Leak:
 
 def word_overlap(text: str, other: str) -> float:
     """Shared words over all words of both (Jaccard); 0 for two texts without words."""
-    words, others = (frozenset(WORD.findall(each.lower())) for each in (text, other))
+    words, others = (frozenset(WORD.findall(content.lower())) for content in (text, other))
     return len(words & others) / max(1, len(words | others))
 
 
@@ -106,12 +106,12 @@ def find_near_duplicates(
     if it is among the others.
     """
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
-    found = []
+    candidates = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
         both = zip(rows.tolist(), others.texts(rows), strict=True)
         overlaps = {row: word_overlap(text, other) for row, other in both}
-        found.append({row: o for row, o in overlaps.items() if o >= NEAR_DUPLICATE_OVERLAP})
-    return found
+        candidates.append({row: o for row, o in overlaps.items() if o >= NEAR_DUPLICATE_OVERLAP})
+    return candidates
 
 
 def count_duplicates(
@@ -122,11 +122,13 @@ def count_duplicates(
     ``embeddings`` are float32 ``[texts, dimension]``, rows of length 1.
     """
     rows = _rows_to_check(len(table), seed)
-    own = np.array(embeddings[rows])
-    found = find_near_duplicates(table.texts(rows), own, table, embeddings, NEIGHBOURS + 1, device)
+    checked = np.array(embeddings[rows])
+    all_candidates = find_near_duplicates(
+        table.texts(rows), checked, table, embeddings, NEIGHBOURS + 1, device
+    )
     near = {
         row: {other: overlap for other, overlap in candidates.items() if other != row}
-        for row, candidates in zip(rows.tolist(), found, strict=True)
+        for row, candidates in zip(rows.tolist(), all_candidates, strict=True)
     }
     best = {row: max(others, key=others.__getitem__) for row, others in near.items() if others}
     once = (row for row, other in best.items() if not (other < row and best.get(other) == row))
@@ -153,9 +155,14 @@ def find_leak(
     rows = _rows_to_check(held_out.n_queries, seed)
     held_out = held_out.select_queries(np.isin(np.arange(held_out.n_queries), rows))
     train_queries = data.queries.select(train.query_rows)
-    texts, own = data.queries.texts(held_out.query_rows, "text"), np.array(split_embeddings[rows])
-    found = find_near_duplicates(texts, own, train_queries, train_embeddings, NEIGHBOURS, device)
-    leaked = {query: candidates for query, candidates in enumerate(found) if candidates}
+    texts, vectors = (
+        data.queries.texts(held_out.query_rows, "text"),
+        np.array(split_embeddings[rows]),
+    )
+    all_candidates = find_near_duplicates(
+        texts, vectors, train_queries, train_embeddings, NEIGHBOURS, device
+    )
+    leaked = {query: candidates for query, candidates in enumerate(all_candidates) if candidates}
     leaked_pairs = 0
     for query, candidates in leaked.items():
         labelled = np.concatenate([_documents(data, train, row) for row in candidates])
@@ -186,11 +193,11 @@ def _example(
 ) -> NearDuplicate:
     """Describe a text and its closest duplicate."""
     other = max(candidates, key=candidates.__getitem__)
-    (own, text), (other_id, other_text) = (
-        (part.ids(slice(at, at + 1))[0], part.texts(slice(at, at + 1))[0])
-        for part, at in ((table, row), (others, other))
+    (name, text), (other_id, other_text) = (
+        (part.ids(slice(place, place + 1))[0], part.texts(slice(place, place + 1))[0])
+        for part, place in ((table, row), (others, other))
     )
-    return NearDuplicate(own, other_id, text, other_text, candidates[other])
+    return NearDuplicate(name, other_id, text, other_text, candidates[other])
 
 
 def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:

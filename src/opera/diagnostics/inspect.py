@@ -213,8 +213,8 @@ def inspect(
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
         seen={name: seen_share(loaded, name) for name in others},
         leaks={
-            name: find_leak(loaded, name, queries, queries_of(own), seed, show, device)
-            for name, own in others.items()
+            name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
+            for name, qrels in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         false_pairs=None
@@ -230,9 +230,9 @@ def _trained(
     """Train a model that nobody keeps, and write the list of the pairs that look false to it."""
     with TemporaryDirectory() as folder:
         run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
-        if (found := run.record.false_pairs) is not None:
+        if (estimate := run.record.false_pairs) is not None:
             replace_file(listed, partial(shutil.copyfile, run.path / SUSPICIOUS_FILE))
-        return found
+        return estimate
 
 
 def _suspicious_pairs(

@@ -104,9 +104,11 @@ class ApproximateIndex:
         hidden = len(starts) < 20 or process_index() > 0
         for start in counted(starts, "searching", len(starts), "parts", hidden=hidden):
             queries = query_embeddings[start : start + QUERIES]
-            for at, found in enumerate(self._index.search(queries, depth, params=parameters)[1]):
-                rows = np.unique(found[found >= 0])
-                nearest.add_some(start + at, rows, self.documents[rows])
+            for number, neighbours in enumerate(
+                self._index.search(queries, depth, params=parameters)[1]
+            ):
+                rows = np.unique(neighbours[neighbours >= 0])
+                nearest.add_some(start + number, rows, self.documents[rows])
         ranking = nearest.ranking()
         few = np.flatnonzero(np.isneginf(ranking.scores).any(axis=1))
         if few.size:
@@ -129,8 +131,8 @@ class ApproximateIndex:
     def _make(self, folder: Path, queries: Vectors, depth: int) -> None:
         """Write the index, and which share of the best documents it finds; 0 without queries."""
         self._index = _build(self.kind, self.documents)
-        found, exact = (way(queries, depth).doc_rows for way in (self.search, self._exact))
-        both = sum(len(np.intersect1d(*pair)) for pair in zip(exact, found, strict=True))
+        approximate, exact = (way(queries, depth).doc_rows for way in (self.search, self._exact))
+        both = sum(len(np.intersect1d(*pair)) for pair in zip(exact, approximate, strict=True))
         recall = both / max(1, exact.size)
         if recall < LEAST_RECALL and exact.size:
             raise OperaError(

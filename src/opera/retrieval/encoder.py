@@ -151,14 +151,14 @@ class Encoder:
         rows = _cut(np.arange(share.start, share.stop), shards.size)
         if self.kept is None:
             parts = self._parts(source, rows, self._tokens(source))
-            yield from zip([int(own[0]) for own in rows], parts, strict=True)
+            yield from zip([int(numbers[0]) for numbers in rows], parts, strict=True)
             return
         key = self._key(corpus_text, source.digest, roles=["document"])
         known, made = self.kept.get(key), []
         parts = iter(known) if known else self._parts(source, rows, self._tokens(source))
-        for own, part in zip(rows, parts, strict=True):
+        for numbers, part in zip(rows, parts, strict=True):
             made.append(part)
-            yield int(own[0]), part
+            yield int(numbers[0]), part
         self.kept[key] = made
 
     def cached(
@@ -181,8 +181,8 @@ class Encoder:
 
     def _length(self, role: Role) -> int | None:
         """Tokens of a text that the model reads; ``None`` for all of them."""
-        own = getattr(self.model[0], f"{role}_length", None)
-        return own if own is not None else getattr(self.model, "max_seq_length", None)
+        length = getattr(self.model[0], f"{role}_length", None)
+        return length if length is not None else getattr(self.model, "max_seq_length", None)
 
     @cached_property
     def _model_digest(self) -> str:
@@ -205,21 +205,21 @@ class Encoder:
 
     def _encode_rows(self, source: TokenSource, rows: IntArray | None = None) -> Vectors:
         """Encode rows of a table, default all, or open them in the cache."""
-        whole = np.arange(len(source.table)) if rows is None else np.asarray(rows)
-        shards, role = Shards.of(len(whole)), source.task
-        if not len(whole):
+        numbers = np.arange(len(source.table)) if rows is None else np.asarray(rows)
+        shards, role = Shards.of(len(numbers)), source.task
+        if not len(numbers):
             return np.empty((0, self.dimension), dtype=np.float32)
         if not self.use_cache:
             tokens = self._tokens(source)
             return gather_rows(
-                lambda own: self._parts(source, _cut(whole[own], shards.size), tokens),
-                len(whole),
+                lambda share: self._parts(source, _cut(numbers[share], shards.size), tokens),
+                len(numbers),
                 shards.size,
             )
 
         def write(folder: Path, names: list[str]) -> None:
             tokens = self._tokens(source, keep=rows is None)
-            parts = [whole[shards.rows(shard_number(name))] for name in names]
+            parts = [numbers[shards.rows(shard_number(name))] for name in names]
             for name, vectors in zip(names, self._parts(source, parts, tokens), strict=True):
                 write_shard(folder / name, vectors)
 
@@ -289,17 +289,17 @@ class Encoder:
     ) -> NDArray[np.float32]:
         """Embed texts by their token ids, in batches of a bounded number of tokens."""
         embeddings = np.empty((len(ids), self.dimension), dtype=np.float32)
-        lengths = np.array([len(each) for each in ids], dtype=np.int64)
+        lengths = np.array([len(tokens) for tokens in ids], dtype=np.int64)
         in_prompt = prompt_length(self.model, self.prompts[role])
         self.model.eval()
         with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
             padded = pads(self.model)
             for batch in token_batches(lengths, most, padded):
-                given = [ids[number] for number in batch.tolist()]
-                found = embed_tokens(self.model, given, in_prompt, packed=not padded)
+                texts = [ids[number] for number in batch.tolist()]
+                vectors = embed_tokens(self.model, texts, in_prompt, packed=not padded)
                 # the first dimensions, for truncate_dim
-                embeddings[batch] = found[:, : self.dimension].float().cpu().numpy()
+                embeddings[batch] = vectors[:, : self.dimension].float().cpu().numpy()
                 done(len(batch))
         return embeddings
 
@@ -329,8 +329,8 @@ def open_encoder(
     Warns of the prompts that a well-known model lacks.
     """
     name, loaded = str(model), load_model(model, pick_device())
-    given = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
-    if chosen := {name: length for name, length in given.items() if length is not None}:
+    lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
+    if chosen := {name: length for name, length in lengths.items() if length is not None}:
         set_lengths(loaded, {**lengths_of(loaded), **chosen}, chosen)
     if similarity is not None:
         loaded.similarity_fn_name = similarity

@@ -127,8 +127,8 @@ def evaluate(
         "query_prompt": query_prompt,
         "document_prompt": document_prompt,
     }
-    given = {name: value for name, value in reading.items() if value is not None}
-    encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
+    chosen = {name: value for name, value in reading.items() if value is not None}
+    encoding = EncodingSettings.parse(chosen).model_dump(exclude_unset=True)
     source, model = data_and_model(data, model)
     original = load_data(source)
     prepared = with_run_splits(original, model)
@@ -167,15 +167,15 @@ def evaluate_encoder(
     depth, rows = ranking_depth(parsed), qrels.query_rows
     if data.sets:
         sets = {
-            own.name: evaluate_encoder(encoder, own, split, parsed, corpus_text, sizes)
-            for own in each_set(data, split)
+            part.name: evaluate_encoder(encoder, part, split, parsed, corpus_text, sizes)
+            for part in each_set(data, split)
         }
         return _joined(data, split, sets)
     own_documents = documents_that_are_queries(data, qrels)
     one_more = int((own_documents >= 0).any())
     if sizes:
-        whole = [encoder.dimension, *sizes]
-        by_size = rank_by_size(encoder, data, rows, depth + one_more, whole, corpus_text)
+        dimensions = [encoder.dimension, *sizes]
+        by_size = rank_by_size(encoder, data, rows, depth + one_more, dimensions, corpus_text)
     else:
         ranking = search_corpus(encoder, data, rows, depth + one_more, corpus_text)
         by_size = {encoder.dimension: ranking}
@@ -189,7 +189,7 @@ def evaluate_encoder(
         per_query=per_query(ranking, qrels, parsed),
         ranking=ranking,
         top_documents=_ids_of(data, ranking.doc_rows[:, :TOP_DOCUMENTS]),
-        by_size={size: means(per_query(found, qrels, parsed)) for size, found in by_size.items()},
+        by_size={size: means(per_query(ranked, qrels, parsed)) for size, ranked in by_size.items()},
     )
 
 
@@ -201,34 +201,36 @@ def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]
 
 def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:
     """Put the results of several data sets together; rankings are as deep as the shallowest."""
-    first = dict(zip([own.name for own in data.sets], first_rows(data)[1], strict=False))
-    rankings = {name: each.ranking for name, each in sets.items()}
+    first = dict(zip([part.name for part in data.sets], first_rows(data)[1], strict=False))
+    rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
     rows = [ranking.doc_rows[:, :depth] + first[name] for name, ranking in rankings.items()]
     scores = [ranking.scores[:, :depth] for ranking in rankings.values()]
-    each, *_ = every = list(sets.values())
-    counts = [len(found.query_ids) for found in every]
+    first_result, *_ = every = list(sets.values())
+    counts = [len(result.query_ids) for result in every]
     return Evaluation(
         split=split,
-        query_ids=[f"{name}/{query}" for name, found in sets.items() for query in found.query_ids],
+        query_ids=[
+            f"{name}/{query}" for name, result in sets.items() for query in result.query_ids
+        ],
         per_query={
-            name: np.concatenate([found.per_query[name] for found in every])
-            for name in each.per_query
+            name: np.concatenate([result.per_query[name] for result in every])
+            for name in first_result.per_query
         },
         ranking=Ranking(np.concatenate(rows), np.concatenate(scores)),
         top_documents=[
             [f"{name}/{document}" for document in top]
-            for name, found in sets.items()
-            for top in found.top_documents
+            for name, result in sets.items()
+            for top in result.top_documents
         ],
         by_size={
             size: {
                 name: float(
-                    np.average([found.by_size[size][name] for found in every], weights=counts)
+                    np.average([result.by_size[size][name] for result in every], weights=counts)
                 )
                 for name in values
             }
-            for size, values in each.by_size.items()
+            for size, values in first_result.by_size.items()
         },
         sets=sets,
     )
@@ -250,7 +252,9 @@ def query_difficulty(
     """
     if data.sets:
         every = each_set(data, split)
-        return np.concatenate([query_difficulty(encoder, own, split, corpus_text) for own in every])
+        return np.concatenate(
+            [query_difficulty(encoder, part, split, corpus_text) for part in every]
+        )
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)

@@ -110,11 +110,11 @@ def load_trained(model: SentenceTransformer, folder: Path) -> None:
     Raises:
         ModelError: if the file holds other parameters than those that train.
     """
-    found = load_file(folder / TRAINED_FILE)
-    own = {name for name, part in model.named_parameters() if part.requires_grad}
-    if found.keys() != own:
+    parameters = load_file(folder / TRAINED_FILE)
+    trained = {name for name, part in model.named_parameters() if part.requires_grad}
+    if parameters.keys() != trained:
         raise ModelError(f"{folder / TRAINED_FILE}: holds other parameters than those that train")
-    model.load_state_dict(found, strict=False)
+    model.load_state_dict(parameters, strict=False)
 
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:

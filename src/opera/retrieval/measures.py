@@ -116,11 +116,14 @@ def parse_measures(names: str | Sequence[str | Measure]) -> tuple[Measure, ...]:
     Raises:
         SettingError: for an unknown name, a measure that nothing installed computes, or no name.
     """
-    given = split_names(names) if isinstance(names, str) else several(names, "measures", "texts")
-    if not given or not all(given):
+    requested = (
+        split_names(names) if isinstance(names, str) else several(names, "measures", "texts")
+    )
+    if not requested or not all(requested):
         raise SettingError("measures: name at least one, such as nDCG@10")
     return tuple(
-        own if isinstance(own, Measure) else Measure.parse(text(own, "measures")) for own in given
+        measure if isinstance(measure, Measure) else Measure.parse(text(measure, "measures"))
+        for measure in requested
     )
 
 
@@ -150,9 +153,9 @@ def per_query(
         if isinstance(measure.computed_by, ir_measures.Measure)
     }
     if theirs:
-        given = _grades_by_id(qrels), _ranks_by_id(ranking)
-        for found in ir_measures.iter_calc(list(theirs), *given):
-            theirs[found.measure][int(found.query_id)] = found.value
+        inputs = _grades_by_id(qrels), _ranks_by_id(ranking)
+        for value in ir_measures.iter_calc(list(theirs), *inputs):
+            theirs[value.measure][int(value.query_id)] = value.value
     gains = _binary_gains(ranking, qrels)
     return {
         measure.name: theirs[measure.computed_by]
@@ -177,9 +180,9 @@ def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.
     """
     considered = gains[:, :RETRIEVED_DEPTH]
     discounts = 1 / np.log2(np.arange(2, considered.shape[1] + 2))
-    found = considered[:, :cutoff] @ discounts[:cutoff]
+    gained = considered[:, :cutoff] @ discounts[:cutoff]
     ideal = -np.sort(-considered, axis=1)[:, :cutoff] @ discounts[:cutoff]
-    return np.divide(found, ideal, out=np.zeros(len(found)), where=ideal > 0)
+    return np.divide(gained, ideal, out=np.zeros(len(gained)), where=ideal > 0)
 
 
 OWN_MEASURES: Registry[OwnMeasure] = Registry("measure")
@@ -239,7 +242,7 @@ def _nearest_measure(name: str, family: str) -> str:
     """Suggest the known measure closest to a name, ignoring case, with its cutoff if it has one."""
     families = [*ir_measures.measures.registry, *OWN_MEASURES]
     # of two spellings, the first listed
-    known = {each.casefold(): each for each in reversed(families)}
+    known = {spelling.casefold(): spelling for spelling in reversed(families)}
     rest = name.removeprefix(family) if re.fullmatch(r"[^@]*@[1-9]\d*", name) else "@10"
     match = difflib.get_close_matches(family.casefold(), known, n=1, cutoff=0.5)
     return f"; did you mean '{known[match[0]]}{rest}'?" if match else ""
@@ -249,7 +252,7 @@ def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
     """Return grade by document by query, as ir_measures takes qrels; row numbers serve as ids."""
     docs, grades = [str(row) for row in qrels.doc_rows.tolist()], qrels.grades.tolist()
     ranges = enumerate(pairwise(qrels.offsets.tolist()))
-    return {str(at): dict(zip(docs[i:j], grades[i:j], strict=True)) for at, (i, j) in ranges}
+    return {str(query): dict(zip(docs[i:j], grades[i:j], strict=True)) for query, (i, j) in ranges}
 
 
 def _ranks_by_id(ranking: Ranking) -> dict[str, dict[str, float]]:
@@ -266,7 +269,7 @@ def _binary_gains(ranking: Ranking, qrels: Qrels) -> NDArray[np.float64]:
     parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
     relevant = [qrels.doc_rows[part][qrels.grades[part] > 0] for part in parts]
     rows = zip(ranking.doc_rows, relevant, strict=True)
-    return np.array([np.isin(found, wanted) for found, wanted in rows], dtype=np.float64)
+    return np.array([np.isin(documents, wanted) for documents, wanted in rows], dtype=np.float64)
 
 
 def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
@@ -290,10 +293,10 @@ def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
     """
 
     def lines() -> Iterable[str]:
-        for at, query in enumerate(result.query_ids):
-            rows = result.ranking.doc_rows[at]
+        for number, query in enumerate(result.query_ids):
+            rows = result.ranking.doc_rows[number]
             docs = data.corpus.ids(rows[rows >= 0])
-            scored = zip(docs, result.ranking.scores[at], strict=False)
+            scored = zip(docs, result.ranking.scores[number], strict=False)
             for rank, (doc, score) in enumerate(scored, start=1):
                 yield f"{query} Q0 {doc} {rank} {score:.9g} opera\n"
 

@@ -87,8 +87,8 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     total: Any = torch.zeros((), device=model.device)
     for role in ("query", "document"):
         features = model.preprocess(["0"], task=role)
-        given = {k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}
-        total = total + model(given, task=role)["sentence_embedding"].float().sum()
+        inputs = {k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}
+        total = total + model(inputs, task=role)["sentence_embedding"].float().sum()
     total.backward()
     unused = [
         name for name, part in model.named_parameters() if part.requires_grad and part.grad is None
@@ -137,14 +137,14 @@ def _try_out(model: SentenceTransformer, place: str) -> None:
     """Encode two texts: a folder whose configuration is wrong may fail only here."""
     expected = (len(PROBE), model.get_embedding_dimension())
     for encode in (model.encode_query, model.encode_document):
-        found = encode(PROBE, show_progress_bar=False)
-        if found.shape != expected:
-            shapes = f"{list(found.shape)}, and not {list(expected)}"
+        embeddings = encode(PROBE, show_progress_bar=False)
+        if embeddings.shape != expected:
+            shapes = f"{list(embeddings.shape)}, and not {list(expected)}"
             raise ValueError(f"its embeddings of two texts have the shape {shapes}")
         reads_all = hasattr(
             model[0], "auto_model"
         )  # others may know no token of a text, whose embedding is then zero
-        if normalise(found).size or (reads_all and not found.any()):
+        if normalise(embeddings).size or (reads_all and not embeddings.any()):
             raise ModelError(
                 f"{place}: its embeddings are too long or too short to be compared; use another "
                 "copy of it"
@@ -320,8 +320,8 @@ def fingerprint(model: BaseModel) -> str:
         parts.append(transformer.config.to_dict())
     kinds = [type(module).__name__ for module in model]
     others = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
-    kept = [[item for item in sorted(part.items()) if item[0] not in IGNORED] for part in parts]
-    total.update(repr([kinds, others, kept]).encode())
+    configs = [[item for item in sorted(part.items()) if item[0] not in IGNORED] for part in parts]
+    total.update(repr([kinds, others, configs]).encode())
     tokenizer: Any = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
@@ -359,12 +359,12 @@ def load_safely(
     Raises:
         ModelError, MissingExtraError: as :func:`load_model`.
     """
-    found, hint = locate_model(spec), ""
-    if isinstance(found, str):
+    located, hint = locate_model(spec), ""
+    if isinstance(located, str):
         hint = f"; there is no such folder either ('{MINILM}' needs no network)"
     try:
         organization = kind.default_huggingface_organization
-        folder = download_model(found, organization) if isinstance(found, str) else found
+        folder = download_model(located, organization) if isinstance(located, str) else located
         quiet_libraries()
         check_model_folder(folder)
         safe = {"trust_remote_code": False, "local_files_only": True}
@@ -372,7 +372,7 @@ def load_safely(
             model = kind(
                 str(folder), device=device, model_kwargs=dict(SAFE_LOADING), **safe, **options
             ).float()
-        check(model, missing, str(found), folder)
+        check(model, missing, str(located), folder)
     except ModelError:
         raise
     except Exception as error:  # of many types; all but one mean that the model is not usable
@@ -380,6 +380,6 @@ def load_safely(
             raise
         what = KINDS[kind.__name__]
         raise ModelError(
-            f"{found}: cannot be loaded as a {what}: {first_line(error)}{hint}"
+            f"{located}: cannot be loaded as a {what}: {first_line(error)}{hint}"
         ) from error
     return model

@@ -90,8 +90,8 @@ class NearestDocuments:
         for start in range(0, len(rows), queries_at_once):
             queries = rows[start : start + queries_at_once]
             vectors = self._on_device[queries]
-            for at in range(0, len(tile), documents_at_once):
-                block = slice(at, at + documents_at_once)
+            for first_document in range(0, len(tile), documents_at_once):
+                block = slice(first_document, first_document + documents_at_once)
                 scores = self._scores(vectors, documents[block])
                 candidates = self._candidates(queries, scores, errors[queries])
                 self._keep(queries, *candidates, tile[block], ranks[block])

@@ -200,8 +200,8 @@ def set_prompts(model: SentenceTransformer, query: str | None, document: str | N
     Raises:
         SettingError: if a prompt leaves no room for the text.
     """
-    given = {"query": query, "document": document}
-    model.prompts.update({role: prompt for role, prompt in given.items() if prompt is not None})
+    prompts = {"query": query, "document": document}
+    model.prompts.update({role: prompt for role, prompt in prompts.items() if prompt is not None})
     for role in ROLES:
         _check_room(model, role)
 
@@ -270,8 +270,8 @@ def warn_of_prompts(
 ) -> None:
     """Warn of missing prompts in the main process, but not of a run's, which decided on them."""
     if process_index() == 0 and not holds_run(Path(name)):
-        given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
-        decided = [role for role in ROLES if given[role] is not None]
+        chosen: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+        decided = [role for role in ROLES if chosen[role] is not None]
         warn_of_missing_prompts(prompts, name, decided)
 
 
@@ -282,8 +282,8 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
         SettingError: for a prompt that is no text.
     """
     prompts = {"query_prompt": query, "document_prompt": document}
-    given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
-    return EncodingSettings.parse(given).model_dump(exclude_unset=True)
+    chosen = {name: prompt for name, prompt in prompts.items() if prompt is not None}
+    return EncodingSettings.parse(chosen).model_dump(exclude_unset=True)
 
 
 def with_data_prompt(
@@ -314,8 +314,8 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
     names = [name.rpartition("_")[2] for name in model_names(spec, folder)]
     config = {} if folder is None else json_values(folder / "config.json")
     kind = config.get("model_type", "")
-    named = (each for name in names for each in FAMILIES if re.search(each.pattern, name))
-    return next(named, next((each for each in FAMILIES if each.model_type == kind), None))
+    named = (family for name in names for family in FAMILIES if re.search(family.pattern, name))
+    return next(named, next((family for family in FAMILIES if family.model_type == kind), None))
 
 
 def model_names(spec: str, folder: Path | None) -> list[str]:

@@ -153,8 +153,10 @@ def open_reranker(
     """
     prompts = given_prompts(query_prompt, document_prompt)
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
-    place, whole = expand_user(spec, "reranker"), torch.nn.Identity()
-    model = load_safely(CrossEncoder, place, "cpu", _check, max_length=length, activation_fn=whole)
+    place, raw_scores = expand_user(spec, "reranker"), torch.nn.Identity()
+    model = load_safely(
+        CrossEncoder, place, "cpu", _check, max_length=length, activation_fn=raw_scores
+    )
     return Reranker(model, **prompts, precision=precision)
 
 

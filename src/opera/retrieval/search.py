@@ -56,11 +56,11 @@ def rank_by_size(
     documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), UNIT)
     most = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
     cuts = (queries[start : start + most] for start in range(0, max(1, len(queries)), most))
-    found = [rank(own, tiles(documents, share, len(own)), device=encoder.device) for own in cuts]
+    rankings = [rank(cut, tiles(documents, share, len(cut)), device=encoder.device) for cut in cuts]
     return {
         size: Ranking(
-            np.concatenate([part[size].doc_rows for part in found]),
-            np.concatenate([part[size].scores for part in found]),
+            np.concatenate([part[size].doc_rows for part in rankings]),
+            np.concatenate([part[size].scores for part in rankings]),
         )
         for size in sizes
     }
@@ -76,20 +76,20 @@ def _rank_by_size(
     device: str,
 ) -> dict[int, Ranking]:
     cut = partial(first_dimensions, length_1=similarity == "cosine")
-    found = {
+    searches = {
         size: NearestDocuments(cut(queries, size), corpus, depth, device, similarity)
         for size in sizes
     }
 
     def look() -> None:
         for first, tile in parts:
-            for size, nearest in found.items():
+            for size, nearest in searches.items():
                 nearest.add(first, cut(tile, size))
 
     everywhere(look)
-    for nearest in found.values():
+    for nearest in searches.values():
         nearest.add_of_other_processes()
-    return {size: nearest.ranking() for size, nearest in found.items()}
+    return {size: nearest.ranking() for size, nearest in searches.items()}
 
 
 def search_corpus(
@@ -197,8 +197,8 @@ class CorpusSearch:
         kind = checked_index(index)
         source, self.model = data_and_model(data, model)
         self.data = one_set(load_data(source), "search")
-        given = given_prompts(query_prompt, document_prompt)
-        self._encoder = open_encoder(self.model, **with_data_prompt(given, self.data, self.model))
+        prompts = given_prompts(query_prompt, document_prompt)
+        self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
         text = run_corpus_text(self.model)
         if kind == "exact":
             documents, device = self._encoder.encode_corpus(self.data, text), self._encoder.device

@@ -125,7 +125,9 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], di
     if not alone:
         closed: list[OSError] = []  # folders that cannot be listed; linked ones are left out
         walk = os.walk(folder, onerror=closed.append)
-        candidates = sorted(Path(at) for at, folders, files in walk if RUN_FILE in files + folders)
+        candidates = sorted(
+            Path(place) for place, folders, files in walk if RUN_FILE in files + folders
+        )
         left_out[DAMAGED] = [f"{e.filename}: cannot be read ({e.strerror})" for e in closed]
     finished: list[Run] = []
     for path in candidates:
@@ -142,7 +144,11 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], di
             other = isinstance(error, OtherFormatError)
             left_out[OTHER_FORMAT if other else DAMAGED].append(str(path if other else error))
     if not finished:
-        counts = [f"{len(found)} {reason}" for reason, found in left_out.items() if found]
+        counts = [
+            f"{len(runs_left_out)} {reason}"
+            for reason, runs_left_out in left_out.items()
+            if runs_left_out
+        ]
         others = f", only {' and '.join(counts)}" if counts else ""
         others += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
         raise RunFolderError(f"{folder}: holds no finished run{others}")
@@ -225,10 +231,10 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     """
     settings = _recorded_settings(run)
     method = METHODS.get(settings["method"])
-    own = method.settings_class.model_fields if method else {}
-    fields = {**TrainSettings.flat_fields, **own}
+    own_fields = method.settings_class.model_fields if method else {}
+    fields = {**TrainSettings.flat_fields, **own_fields}
     label = settings["method"]
-    for name in [*own, *sorted(differing - own.keys())]:
+    for name in [*own_fields, *sorted(differing - own_fields.keys())]:
         if name in settings and not (name in fields and settings[name] == fields[name].default):
             label += f":{name}={_format_value(settings[name])}"
     return str(label)
@@ -239,11 +245,14 @@ def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
 
     What differs between data sets alone sets no run apart from another, and stays out of labels.
     """
-    found: dict[tuple[str, str], set[str]] = {}
+    values_by_setting: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         for name, value in _recorded_settings(run).items():
-            found.setdefault((run.record.data.source, name), set()).add(repr(value))
-    return frozenset(name for (_, name), values in found.items() if len(values) > 1) - GROUPING
+            values_by_setting.setdefault((run.record.data.source, name), set()).add(repr(value))
+    return (
+        frozenset(name for (_, name), values in values_by_setting.items() if len(values) > 1)
+        - GROUPING
+    )
 
 
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:

@@ -113,8 +113,8 @@ class ResultsTable:
     @property
     def tested(self) -> str:
         """Say on what the methods are measured."""
-        own = ", drawn anew for each seed (± has their difference too)" if self.own_tests else ""
-        return f"{self.queries:,} test queries{own}"
+        note = ", drawn anew for each seed (± has their difference too)" if self.own_tests else ""
+        return f"{self.queries:,} test queries{note}"
 
     def best_row(self, measure: str) -> MethodResult:
         """The method with the highest mean."""
@@ -223,7 +223,9 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         shared=shared_settings(runs),
         baseline=baseline,
         groups=tuple(groups),
-        tables=tuple(_table(own, baseline, names[data]) for (data, _), own in by_key.items()),
+        tables=tuple(
+            _table(members, baseline, names[data]) for (data, _), members in by_key.items()
+        ),
         convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
@@ -274,21 +276,23 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     tests = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
     results = {}
     for group in guarded:
-        own = [run.record.guard for run in group.runs if run.record.guard]
+        records = [run.record.guard for run in group.runs if run.record.guard]
         means: dict[str, Any] = {
-            "dev_queries": min(record.dev_queries for record in own),
-            "dev_seen": float(np.mean([record.dev_seen for record in own])),
+            "dev_queries": min(record.dev_queries for record in records),
+            "dev_seen": float(np.mean([record.dev_seen for record in records])),
         }
-        seen = [record.test_seen for record in own if record.test_seen is not None]
-        if len(seen) == len(own):
+        seen = [record.test_seen for record in records if record.test_seen is not None]
+        if len(seen) == len(records):
             means["test_seen"] = float(np.mean(seen))
-        if len(own) > 1:  # the test is that of the seeds' means, so no single one's is warned about
+        if (
+            len(records) > 1
+        ):  # the test is that of the seeds' means, so no single one's is warned about
             means |= {"test": None, "second": None, "dev_parts": None}
-        typical = own[0].model_copy(update=means)
+        typical = records[0].model_copy(update=means)
         results[group.method] = GuardResult(
-            shares=tuple(record.share for record in own),
-            verdicts=tuple(record.verdict for record in own),
-            sentences=tuple(map(verdict_sentence, own)),
+            shares=tuple(record.share for record in records),
+            verdicts=tuple(record.verdict for record in records),
+            sentences=tuple(map(verdict_sentence, records)),
             typical=typical,
             warnings=tuple(warnings_of(typical)),
             fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES},
@@ -336,9 +340,9 @@ def compute_convergence(
         best = max(reference, key=lambda group: group.mean(measure))
         target = best.mean(measure)
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
-            own = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
+            matching = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
             reached: tuple[Any, ...] = (None, None, None)
-            if (first := next(own, None)) is not None:
+            if (first := next(matching, None)) is not None:
                 seconds_ratio = ratio(first.training_seconds, best.training_seconds)
                 reached = (first.steps, first.steps / best.steps, seconds_ratio)
             convergence.append(Convergence(data, label, target, best.steps, *reached))

@@ -59,13 +59,13 @@ QueryValues = Mapping[tuple[int, str], float]
 
 def query_values(group: Group, column: str) -> QueryValues:
     """A column of the table of test queries; empty where a run lacks it."""
-    found: dict[tuple[int, str], float] = {}
+    values: dict[tuple[int, str], float] = {}
     for seed, table in zip(group.seeds, group.query_tables, strict=True):
         if column not in table.column_names:
             return {}
         keys = ((seed, query) for query in table["query_id"].to_pylist())
-        found.update(zip(keys, table[column].to_numpy(), strict=True))
-    return found
+        values.update(zip(keys, table[column].to_numpy(), strict=True))
+    return values
 
 
 def differences(ours: QueryValues, theirs: QueryValues) -> NDArray[np.float64]:
@@ -141,12 +141,18 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
-def corrected_tests(found: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
+def corrected_tests(
+    differences_by_label: Mapping[str, NDArray[np.float64]],
+) -> dict[str, PairedTest]:
     """Test the differences of each method, float64 ``[queries]``; p and intervals are corrected."""
-    tests = {label: paired_test(values) for label, values in found.items() if len(values) > 1}
+    tests = {
+        label: paired_test(values)
+        for label, values in differences_by_label.items()
+        if len(values) > 1
+    }
     corrected = holm([test.t_test for test in tests.values()])
     for (label, test), p in zip(list(tests.items()), corrected, strict=True):
         factor = p / test.t_test if test.t_test > 0 else 1.0
-        low, high = mean_interval(found[label], 1 - LEVEL / factor, DIFFERENCE)
+        low, high = mean_interval(differences_by_label[label], 1 - LEVEL / factor, DIFFERENCE)
         tests[label] = replace(test, t_test_holm=p, low=low, high=high)
     return tests

@@ -77,7 +77,9 @@ def _best(table: ResultsTable) -> str:
     row = table.best_row(PRIMARY)
     value = f"{row.measures[PRIMARY]:.3f}"
     mean = f"{row.measures[PRIMARY].mean:.3f}"
-    tied = [each.method for each in table.rows if f"{each.measures[PRIMARY].mean:.3f}" == mean]
+    tied = [
+        result.method for result in table.rows if f"{result.measures[PRIMARY].mean:.3f}" == mean
+    ]
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
         return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
@@ -103,16 +105,16 @@ def _guard(table: ResultsTable) -> list[str]:
         return []
     shares = [share for guard in guards.values() for share in guard.shares]
     low, high = min(shares), max(shares)
-    found = "; ".join(sentence for guard in guards.values() for sentence in guard.sentences)
+    outcome = "; ".join(sentence for guard in guards.values() for sentence in guard.sentences)
     if len(shares) > 1:
         verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
         of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        found = f"verdicts of {len(shares)} runs on dev: {of_all}"
+        outcome = f"verdicts of {len(shares)} runs on dev: {of_all}"
     made = mixture(low)
     if low < high:
         made = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"
-    bullet = f"Guard: {found}; final model: {made}"
+    bullet = f"Guard: {outcome}; final model: {made}"
     tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
         bullet += f"; against the fine-tuned model: {_summary(tests)}"

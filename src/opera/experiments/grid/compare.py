@@ -68,14 +68,16 @@ def check_grid_folder(out: Path, requested: GridRecord) -> None:
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if names:
         theirs, ours_now = (_format(names, settings) for settings in (before, now))
-        found = f"holds a grid with settings {theirs}; this call has {ours_now}"
-        raise RunFolderError(f"--out {out}: {found}{other}")
+        difference = f"holds a grid with settings {theirs}; this call has {ours_now}"
+        raise RunFolderError(f"--out {out}: {difference}{other}")
 
 
 def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
     """The named settings as ``NAME=VALUE``; one that was not given has its default."""
-    given = {name: format_settings({name: settings[name]}) for name in names if name in settings}
-    return ", ".join(given.get(name, f"the default {name}") for name in names)
+    formatted = {
+        name: format_settings({name: settings[name]}) for name in names if name in settings
+    }
+    return ", ".join(formatted.get(name, f"the default {name}") for name in names)
 
 
 def write_grid_file(out: Path, record: GridRecord) -> None:
@@ -152,14 +154,14 @@ def compare(
             failed ones again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
-    given = data if isinstance(data, list | tuple) else [data]
+    sets = data if isinstance(data, list | tuple) else [data]
     how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    if any(not isinstance(source, str | os.PathLike) for source in given):
+    if any(not isinstance(source, str | os.PathLike) for source in sets):
         raise SettingError(
             "data: the cells of a grid are processes, which read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
         )
-    sources = [str(named_source(source, **how)) for source in given]
+    sources = [str(named_source(source, **how)) for source in sets]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
         methods = [label for label in methods.split(",") if label.strip()]

@@ -103,13 +103,13 @@ def grid_axes(
     The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
     """
     shared = with_full_names(values)
-    given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
+    defaults = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
     if methods is None:
-        methods = given.get("method", ("ft", DEFAULT_METHOD))
+        methods = defaults.get("method", ("ft", DEFAULT_METHOD))
     if seeds is None:
-        seeds = given.get("seed", DEFAULT_SEEDS)
+        seeds = defaults.get("seed", DEFAULT_SEEDS)
     if steps is None:
-        steps = given.get("max_steps", (None,))
+        steps = defaults.get("max_steps", (None,))
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in methods),
         seeds=tuple(parsed_axis("seed", seed) for seed in seeds),
@@ -164,8 +164,8 @@ def plan_grid(
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
         by_steps = "autosteps" if steps is None else f"steps{steps}"
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
-        own = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
-        cells.append(Cell(source, label, steps, seed, folder, {**by_label[label], **own}))
+        axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
+        cells.append(Cell(source, label, steps, seed, folder, {**by_label[label], **axis_values}))
     return cells
 
 
@@ -200,8 +200,8 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     if len(label.encode()) > MAX_LABEL:
         rule = f"it must have at most {MAX_LABEL} bytes; use --set for some settings"
         raise SettingError(f"names a folder, so {rule}")
-    method, own = parse_method(label)
-    for name in own:
+    method, method_settings = parse_method(label)
+    for name in method_settings:
         if ALIASES.get(name, name) in AXIS_SETTINGS:
             rule = "differs between cells: give --methods, --steps and --seeds instead"
             raise SettingError(f"{name} {rule}")
@@ -212,7 +212,7 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     everywhere = fields.get(method, set()) | TrainSettings.flat_fields.keys()
     elsewhere = set().union(*fields.values()) - everywhere
     common = {name: value for name, value in shared.items() if name not in elsewhere}
-    return {**common, **with_full_names(own), "method": method}
+    return {**common, **with_full_names(method_settings), "method": method}
 
 
 def _folder_names(data: Sequence[str]) -> dict[str, str]:

@@ -65,9 +65,9 @@ def time_grid(status: Status, model: str) -> dict[str, Timing]:
             raise InputError(*message["failed"].split("\n"))
         if "failed" in message:
             raise TrainingError(f"timing {cells[number].data}: {message['failed']}")
-        found = message["timing"]
-        situation = Situation(**found["situation"])
-        timings[cells[number].data] = Timing(**{**found, "situation": situation})
+        timing = message["timing"]
+        situation = Situation(**timing["situation"])
+        timings[cells[number].data] = Timing(**{**timing, "situation": situation})
 
     jobs = [(job_of(cell, model), Path(os.devnull)) for cell in cells]
     run_jobs(jobs, 1, min(status.jobs, len(status.waiting)), ended)

@@ -207,10 +207,10 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[P
     charts = []
     for measure in (PRIMARY, RECALL):
         lines = []
-        for label, own in by_method.items():  # in ascending order of their steps
-            values = [group.mean_std(measure) for group in own]
+        for label, members in by_method.items():  # in ascending order of their steps
+            values = [group.mean_std(measure) for group in members]
             means, spread = [v.mean for v in values], [v.std or 0.0 for v in values]
-            lines.append(Line(label, [group.steps for group in own], means, spread))
+            lines.append(Line(label, [group.steps for group in members], means, spread))
         caption = (
             f"{measure} by number of steps, each point from its own runs; ± one standard deviation "
             "over the seeds"
@@ -223,18 +223,18 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     """Draw the ranks at first visit of the first run, and the part of them that false pairs make
     up: a straight line, since theirs are uniform (Schweder and Spjøtvoll 1982).
     """
-    found = groups[0].runs[0].record.false_pairs
-    if found is None:
+    estimate = groups[0].runs[0].record.false_pairs
+    if estimate is None:
         return []
     ranks = groups[0].pair_tables[0]["first_rank"].drop_null().to_numpy()
     x = np.linspace(0, 1, 41)
     below = (np.searchsorted(np.sort(ranks), x, side="right") / len(ranks)).tolist()
     lines = [
         Line(groups[0].method, x.tolist(), below),
-        Line("false pairs, above the true ones", (0, 1), (1 - found.share, 1)),
+        Line("false pairs, above the true ones", (0, 1), (1 - estimate.share, 1)),
     ]
     share = "share of a batch's documents above the pair's, at first visit"
-    return [chart(found.sentence, share, "share of the pairs", lines)]
+    return [chart(estimate.sentence, share, "share of the pairs", lines)]
 
 
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
@@ -248,8 +248,8 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
     scored = [table for table in tables if "similarity" in table.column_names]
     ratios = {}
     for group, table in zip(groups, tables, strict=True):
-        own = [table] if "similarity" in table.column_names else scored
-        source = next((other for other in own if _same_pairs(other, table)), None)
+        sources = [table] if "similarity" in table.column_names else scored
+        source = next((other for other in sources if _same_pairs(other, table)), None)
         if source is None:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)

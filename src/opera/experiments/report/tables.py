@@ -47,9 +47,9 @@ class ReportTable:
 
 def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
     """Return the tables on one data set with one number of steps: quality, cost, guard."""
-    found = [_quality(comparison, table), _cost(table)]
+    tables = [_quality(comparison, table), _cost(table)]
     guarded = any(row.guard is not None for row in table.rows)
-    return [*found, _guard(table)] if guarded else found
+    return [*tables, _guard(table)] if guarded else tables
 
 
 def ranks_table(comparison: Comparison) -> ReportTable | None:
@@ -136,8 +136,8 @@ def _guard(table: ResultsTable) -> ReportTable:
             of = guard.fine_tuned if what == "fine-tuned" else row.measures
             values[f"{name} {what}"] = of[name]
         if (test := guard.against_fine_tuned) is not None:
-            found = _points(test)
-            values |= {**found, "points by the guard": found["points"]}
+            difference = _points(test)
+            values |= {**difference, "points by the guard": difference["points"]}
         rows.append(values)
     caption = (
         f"what the guard handed over, {table.steps:,} steps; the untrained model is in the first "

@@ -105,8 +105,10 @@ def render(comparison: Comparison) -> str:
         comparison=comparison,
         ranks=ranks_table(comparison),
         sections=[
-            _section(comparison, table, found)
-            for table, found in zip(comparison.final_tables(), verdict(comparison), strict=True)
+            _section(comparison, table, conclusion)
+            for table, conclusion in zip(
+                comparison.final_tables(), verdict(comparison), strict=True
+            )
         ],
         colour=colour,
         style=Markup(style.read_text(encoding="utf-8")),
@@ -121,14 +123,14 @@ def _title(comparison: Comparison) -> str:
     return f"{methods} on {', '.join(names)}"
 
 
-def _section(comparison: Comparison, final: ResultsTable, found: Verdict) -> dict[str, Any]:
+def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -> dict[str, Any]:
     """What the template shows of one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
     alone = [guards[0].sentences[0]] if len(guards) == 1 and len(guards[0].shares) == 1 else []
     return {
         "name": final.name,
-        "verdict": found,
+        "verdict": conclusion,
         "pictures": steps_charts(groups, final.untrained)
         or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
