@@ -144,3 +144,8 @@ def test_nothing_is_removed_that_is_read(tmp_path: Path) -> None:
         with pytest.raises(RunFolderError, match=r"--overwrite would delete .*, which this command reads"):
             check_reads_stay(run, "--out", [read], removed)
     check_reads_stay(run, "--out", [tmp_path, run / "mine.yaml", Path("minilm")], removed)
+
+
+def test_a_file_in_an_absent_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such file or directory"):
+        replace_file(tmp_path / "absent" / "x", lambda temporary: temporary.write_text("x"))
