@@ -123,7 +123,6 @@ def test_the_same_vectors_train_the_same_adapter(
         "adapter.py",
         "recipe.yaml",
         "README.md",
-        "recipe.yaml",
     }
     with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
         opera.evaluate(beir, model=of_files.path)

@@ -224,7 +224,7 @@ compare data ./data --model model --out grid => DATA: data is given twice
     """),
     *table("quickstart", """
 --out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---out q --seed -1 => --seed: must be greater than or equal to 0, got '-1'; see opera quickstart --help
+--out q --seed -1 => --seed: must be 0 to 4294967295, got -1
     """),
     Bad(COMPARE, "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so pass "
         "guard=false", write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")),
