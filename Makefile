@@ -6,7 +6,7 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with on
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 
-.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
+.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler bench-sampler-quick audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,7 +57,7 @@ check: install ## lint and type-check
 	$(RUN)ruff format --check .
 	$(RUN)mypy
 
-bench: bench-encoder bench-profile bench-search bench-startup bench-sampler-quick ## training, encoding, search beside other libraries, start-up, sampler (half an hour)
+bench: bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler-quick ## training, encoding, search beside other libraries, start-up, sampler (half an hour)
 
 bench-quick: install ## whether the benchmark of training and encoding works (3 minutes); writes nothing
 	$(RUN)python benchmarks/encoder --quick
@@ -70,6 +70,9 @@ bench-profile: install ## which operations a training step of OPERA and its enco
 
 bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/performance.md
 	$(RUN)python benchmarks/search.py
+
+bench-load: install ## loading 300,000 pairs beside DuckDB, which reads and groups them (1 minute); writes nothing
+	$(RUN)python benchmarks/load.py
 
 bench-startup: install ## what starting a command costs; fills docs/performance.md
 	$(RUN)python benchmarks/startup.py

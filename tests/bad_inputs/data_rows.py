@@ -14,7 +14,6 @@ PASS = (
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"
 HEADER = "query-id\tcorpus-id\tscore\n"
-SHOWN_9S = "'" + "9" * 49 + "…" + "9" * 48 + "'"
 NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
 NO_BEIR = "data: not a BEIR folder:"
 NO_QRELS = f"{NO_BEIR} qrels/ holds no .tsv file such as qrels/train.tsv"
@@ -80,7 +79,7 @@ CORPORA = [
 {"_id": "", "text": "a"} => column '_id' must not be empty
 {"_id": " \\u3000", "text": "a"} => column '_id' must not be empty
 {"_id": null, "text": "a"} => column '_id' must not be empty
-{"_id": "d0", "text": "a"} => duplicate id 'd0', first seen at data/corpus.jsonl:1; ids must be unique
+{"_id": "d0", "text": "a"} => duplicate id 'd0'; first seen at data/corpus.jsonl:1, and ids must be unique
     """, corpus, CORPUS),
     *(
         Bad(EVALUATE, f"{CORPUS}column '_id' must not hold a tab, a line break or another control character, "
@@ -100,12 +99,13 @@ JUDGEMENTS = [
         Bad(EVALUATE, f"{QRELS}column 'score' must be a number, got {grade!r}",
             judgement(f"test0\td0\t{grade}"))
         for grade in (
-            "1_0", "١", "１", "0x1", "high", "", '"1"', "-", "--1", "−1", "²",
+            "1_0", "١", "１", "0x1", "high", '"1"', "-", "--1", "−1", "²",
             "1\x0b",
         )
     ),
     *table(EVALUATE, """
 test0\td0\t4294967297 => grade must lie between -1000 and 1000, got 4.29497e+09
+test0\td0\t => column 'score' is missing
 test0\td0\t0.5 => grade must be a whole number, got 0.5
 test0\td0\t-1001 => grade must lie between -1000 and 1000, got -1001
 test0\td0 => must have 3 columns ('query-id', 'corpus-id', 'score'), got 2: 'test0\\td0'

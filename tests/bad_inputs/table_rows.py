@@ -128,7 +128,7 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{P_CSV} --columns document=body", "p.csv: no column has a name known for the query; its columns are 'x', "
         "'body'; say which to take, as in --columns document=body,query=x; if the first line is no header: --columns "
         "query=1", write("p.csv", "x,body\na,b\n")),
-    Bad(f"{P_JSONL} --columns grade=s", "p.jsonl:1: column 's' must hold numbers, but holds list<item: string>",
+    Bad(f"{P_JSONL} --columns grade=s", "p.jsonl: column 's' must hold numbers, not lists",
         write("p.jsonl", '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n')),
     Bad(f"{P_CSV.replace('.csv', '.tsv')} --skip-bad-rows", "p.tsv:3: a quotation mark begins a text that ends on a "
         "later line, as Excel writes them; TSV has one row per line, and quotation marks are part of the text: rename "
@@ -159,7 +159,7 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
         write("p.csv.gz", b"\x1f\x8b\x08\x00spoilt")),
     Bad("evaluate --pairs valid=p.csv --model model --split train",
         "p.csv: has no split 'train'; pass --split dev", GOOD),
-    Bad(BY_ID, "docs.csv:4: duplicate id '7', first seen at docs.csv:2; ids must be unique",
+    Bad(BY_ID, "docs.csv:4: duplicate id '7'; first seen at docs.csv:2, and ids must be unique",
         write("docs.csv", "id,text\n7,a\n8,b\n7,c\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,8\n")),
     Bad(BY_ID, "pairs.csv:2: a relevant pair whose query or document has no text; give it one or remove the pair",
         write("docs.csv", "id,text\n7,\n8,b\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,7\n")),

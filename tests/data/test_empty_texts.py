@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from opera.core.errors import DataError
@@ -95,56 +89,3 @@ def test_titles_count_unless_only_texts_are_encoded(make_beir: MakeBeir) -> None
     corpus = load_data(folder).corpus
     assert corpus.empty_rows("title_text").tolist() == [5]
     assert corpus.empty_rows("text").tolist() == [5, 7]
-
-
-ROWS = [["a", "p", "x", ""], ["b", "q", " ", "y"]]
-FRAME = pd.DataFrame(ROWS, columns=["query", "positive", "negative", "negative_2"])
-LISTS = pd.DataFrame({"query": ["a", "b"], "positive": ["p", "q"], "negative": [["x", np.nan], [None, "y", ""]]})
-
-
-def lines(*records: dict[str, Any]) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("p.csv", "query,positive,negative,negative_2\na,p,x,\nb,q,  ,y\n"),
-        ("p.tsv", "query\tpositive\tnegative\tnegative_2\na\tp\tx\t\nb\tq\t\ty\n"),
-        ("p.jsonl", lines(*FRAME.to_dict("records"))),
-        ("p.jsonl", lines(*({"query": q, "positive": p, "negatives": [x, y, None]} for q, p, x, y in ROWS))),
-        ("p.jsonl", lines(*({"query": q, "pos": [p], "neg": [x, None, y]} for q, p, x, y in ROWS))),
-    ],
-)
-def test_an_empty_negative_is_missing_in_every_format(name: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
-    assert_two_negatives(load_data(tmp_path / name))
-
-
-@pytest.mark.parametrize("frame", [FRAME, FRAME.replace("", None), FRAME.replace("", np.nan), LISTS])
-def test_an_empty_negative_is_missing_in_every_frame(frame: pd.DataFrame, tmp_path: Path) -> None:
-    assert_two_negatives(RetrievalData.from_pairs(pairs=frame))
-    pa.parquet.write_table(pa.Table.from_pandas(frame), tmp_path / "p.parquet")
-    assert_two_negatives(load_data(tmp_path / "p.parquet"))
-
-
-def assert_two_negatives(data: RetrievalData) -> None:
-    assert data.given_negatives is not None
-    assert data.given_negatives.offsets.tolist() == [0, 1, 2]
-    assert data.corpus.texts(data.given_negatives.doc_rows) == ["x", "y"]
-    assert sorted(data.corpus.texts()) == ["p", "q", "x", "y"]
-
-
-def test_an_empty_negative_takes_its_score_along(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(lines({"query": "a", "pos": ["p"], "neg": ["", "x"], "neg_scores": [3, 1]}))
-    data = load_data(path)
-    assert data.teacher is not None
-    assert data.teacher.lookup(np.array([0]), data.corpus.find_rows(["d1"])).tolist() == [1]
-
-
-def test_a_column_of_negatives_may_be_empty() -> None:
-    frame = pd.DataFrame({"query": ["a"], "positive": ["p"], "negative": [np.nan]})
-    for pairs in (frame, pa.table({name: pa.array(frame[name]) for name in frame}), frame.to_dict("records")):
-        data = RetrievalData.from_pairs(pairs=pairs)
-        assert (data.corpus.texts(), data.given_negatives) == (["p"], None)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from opera.core.errors import DataError, InputError
@@ -16,12 +15,6 @@ from opera.data import RetrievalData, load_data, register_source, sources
 from opera.data.stored import load_stored
 
 MakeBeir = Callable[..., Path]
-
-
-@pytest.mark.parametrize("pairs", [3, pd.DataFrame({"query": ["a"], "document": ["b"]})])
-def test_pairs_that_are_no_path(pairs: Any) -> None:
-    with pytest.raises(InputError, match=r"^pairs: must be a path, or several, got '(int|DataFrame)'; a table"):
-        load_data(pairs=pairs)
 
 
 def test_a_folder_that_may_not_be_entered(make_beir: MakeBeir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import Qrels, TeacherScores, cache_folder, load_data, store
-from opera.data.retrieval_data import load_or_parse
+from opera.data.store import load_or_parse
+from opera.data.texts import text_batches
 from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
@@ -62,12 +63,12 @@ def test_weights_and_teacher_scores_are_stored(tmp_path: Path) -> None:
 
     def parse(builder: store.DataBuilder) -> None:
         for kind in ("corpus", "queries"):
-            builder.write_texts(kind, ((f"{kind}{row}", "", f"text {row}") for row in range(2)))
+            builder.write_texts(kind, text_batches((f"{kind}{row}", "", f"text {row}") for row in range(2)))
         builder.splits = {"train": qrels, "test": Qrels.from_arrays(np.array([0]), np.array([0]), np.array([1]))}
         builder.teacher = teacher
 
     for _ in ("parsed", "cached"):
-        data = load_or_parse(lambda: "5e7" * 20, "weighted", "weighted", parse)
+        data = load_or_parse("5e7" * 20, "weighted", "weighted", parse)
         assert data.splits["train"].weights is not None
         assert data.splits["train"].weights.tolist() == weights.tolist()
         assert data.splits["test"].weights is None

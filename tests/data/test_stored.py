@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError, SettingError
-from opera.data import RetrievalData, check_stays_out, load_data
+from opera.data import check_stays_out, load_data
 from opera.data.combined import combine
 from opera.data.names import source_name
 from opera.data.stored import load_stored
@@ -92,7 +92,7 @@ def test_each_of_several_sets_is_looked_at(here: Path) -> None:
     both = combine([load_data("beir"), load_data("tables")])
     with pytest.raises(SettingError, match="lies in tables"):
         check_stays_out(here / "tables" / "run", "--out", both, folder=True)
-    made = RetrievalData.from_pairs(pairs=[("a", "b")])
+    made = load_data([("a", "b")])
     check_stays_out(here / "tables" / "run", "--out", made, folder=True)
 
 
@@ -119,7 +119,7 @@ def test_tables_of_the_hub_are_not_fetched_because_a_file_names_them() -> None:
 
 
 def test_data_that_no_file_held() -> None:
-    source = RetrievalData.from_pairs(["a"], ["b"]).source
+    source = load_data(queries=["a"], documents=["b"]).source
     for load in (load_stored, load_data):
         with pytest.raises(DataError, match=r"^memory:pairs: these data were in a program's memory, .*; pass them"):
             load(source)

@@ -20,7 +20,7 @@ MakeBeir = Callable[..., Path]
 def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
     folder = make_beir()
     edit_line(folder / "corpus.jsonl", 1, '{"_id": "d0", "title": "a \\"quoted\\" id", "text": "x"}')
-    monkeypatch.setattr("opera.data.texts.BATCH_ROWS", 7)
+    monkeypatch.setattr("opera.data.relation.WRITTEN_ROWS", 7)
     data = load_data(folder)
     assert data.corpus.table["text"].num_chunks > 10
     texts = data.corpus.texts()
@@ -34,6 +34,7 @@ def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir
 def test_a_batch_of_long_texts_ends_early(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
     """An Arrow array holds at most 2 GiB of text, whatever the number of rows."""
     monkeypatch.setattr("opera.data.texts.BATCH_CHARACTERS", 1000)
+    monkeypatch.setattr("opera.data.relation.ARROW_BYTES", 3000)
     texts = {f"d{row}": f"{row} " + "a" * (row % 7 * 100) for row in range(50)}
     table = TextTable.from_texts(texts)
     folder = make_beir()
@@ -51,7 +52,7 @@ def test_a_batch_of_long_texts_ends_early(monkeypatch: pytest.MonkeyPatch, make_
 
 @pytest.mark.parametrize("count", [0, 1, 2500])
 def test_rows_are_selected_in_any_order(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr("opera.data.texts.BATCH_ROWS", 7)
+    monkeypatch.setattr("opera.data.relation.WRITTEN_ROWS", 7)
     table = TextTable.from_texts({f"d{row}": f"text {row}" for row in range(60)})
     rows = np.random.default_rng(1).integers(60, size=count)
     found = table.select(rows)
@@ -75,7 +76,7 @@ def test_a_title_is_joined_unless_only_the_text_is_wanted(make_beir: MakeBeir) -
 
 def test_a_text_too_long_for_one_array_is_refused(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
     folder = make_beir()
-    monkeypatch.setattr("opera.data.lines.LONGEST_TEXT", 300)
+    monkeypatch.setattr("opera.data.text_files.LONGEST_TEXT", 300)
     edit_line(folder / "corpus.jsonl", 5, json.dumps({"_id": "d4", "text": "a" * 300}))
     with pytest.raises(DataError, match=r"corpus\.jsonl:5: is a line of 300 characters or more; split it"):
         load_data(folder)

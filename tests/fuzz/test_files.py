@@ -200,7 +200,7 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
 
 def test_every_source_that_ships_has_a_fuzzer() -> None:
     shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    files = {source.description for source in LOCAL}  # test_differential.py
+    files = {source.description for source in LOCAL}  # test_tables.py
     assert [source.kind for source in LOCAL] == ["beir", "trainer", "tables", "example:"]
     named = {"python:PACKAGE", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
     assert shipped == files | named, "add a fuzzer here, and bad inputs"

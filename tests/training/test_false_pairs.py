@@ -140,7 +140,7 @@ def test_the_list_can_be_given_back(run: opera.Run, topics: Path, static_model: 
 def test_a_list_leaves_the_drawn_test_as_it_was(run: opera.Run, static_model: Path, tmp_path: Path) -> None:
     """So that both runs are measured by the same queries, and ``evaluate`` finds them."""
     texts = [f"the {word} of number {at}" for at in range(60) for word in ("colour", "price")]
-    data = opera.RetrievalData.from_pairs([f"which {text}" for text in texts], texts)
+    data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
     (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{at},d{at}\n" for at in range(40)))
     call: dict[str, Any] = {"model": static_model, "max_steps": 2, "future": "new-documents"}
     whole = opera.adapt(data, out=tmp_path / "whole", drop_pairs=None, **call)

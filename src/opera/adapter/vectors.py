@@ -18,7 +18,7 @@ from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import printable, shortened, shown
 from opera.data import RetrievalData, TextTable
-from opera.data.lines import numbered_lines
+from opera.data.text_files import numbered_lines
 
 
 def service_model(

@@ -18,19 +18,23 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from opera.core.errors import DataError, OperaError
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import first_line, shortened, shown
+from opera.data.adapters import add_tables
 from opera.data.checks import check_id
+from opera.data.columns import Columns, TableKind
+from opera.data.index import Index, parse_relation
+from opera.data.memory import table_of_dataset
 from opera.data.names import SPLIT_NAMES
-from opera.data.retrieval_data import RetrievalData, load_or_parse
-from opera.data.store import LAYOUT, DataBuilder, digest_files
-from opera.data.tables.columns import Columns, TableKind
-from opera.data.tables.from_python import DatasetTable
-from opera.data.tables.load import RULES, store_tables
+from opera.data.read import Table
+from opera.data.relation import Relation
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
 
 log = logging.getLogger("opera")
 
@@ -103,32 +107,32 @@ def load_hub(
         DataError: if it cannot be fetched, has another layout, or breaks a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
-    rules = f"{RULES}\0{columns}"
-
-    def digest() -> str:
-        if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
-            files = _files(parsed, place)
-            names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
-            return digest_files(files, f"hf\0{rules}\0{parsed.split}\0{names}")
-        return hashlib.sha256(
-            "\0".join((LAYOUT, rules, "hf", *map(str, parsed))).encode()
+    if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
+        files = _files(parsed, place)
+        names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
+        key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names}")
+    else:
+        files = []
+        key = hashlib.sha256(
+            "\0".join((LAYOUT, "hf", *map(str, (columns, *parsed)))).encode()
         ).hexdigest()
 
-    def parse(builder: DataBuilder) -> None:
+    def read(relation: Relation, builder: DataBuilder) -> None:
         if parsed.local:
             _check_card(parsed, place)
         # the library's own copy is not needed afterwards
         with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
             try:
                 with _quiet_libraries():
-                    _store(builder, place, parsed, Columns(columns), cache)
+                    _read(relation, builder, place, parsed, Columns(columns), cache)
             except (OperaError, MemoryError):
                 raise
             except Exception as error:
                 raise _explained(error, place, parsed, cache) from error
 
     name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
-    return load_or_parse(digest, name, source or place, parse, named=not parsed.local)
+    parse = partial(parse_relation, read, lenient=True, fast=False)
+    return load_or_parse(key, name, source or place, parse, named=not parsed.local, files=files)
 
 
 def _files(name: HubName, source: str) -> list[Path]:
@@ -194,7 +198,9 @@ def _quiet_libraries() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cache: str) -> None:
+def _read(
+    relation: Relation, builder: DataBuilder, source: str, name: HubName, given: Columns, cache: str
+) -> None:
     """Read the layout that is there, by the library ``datasets``; ``cache`` is for its copies."""
     import datasets
 
@@ -202,15 +208,15 @@ def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cac
         log.info("asking the hub for %s", name.place)
     revision = name.revision
 
-    def tables(place: str, config: str) -> dict[str, DatasetTable]:
+    def tables(place: str, config: str) -> dict[str, Table]:
         """The splits of a configuration, memory-mapped; the commit that was read is noted."""
         splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
         commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
         notes = [f"read at commit {commit}" for commit in commits[:1]]
-        builder.notes += [note for note in notes if note not in builder.notes]
+        relation.notes += [note for note in notes if note not in relation.notes]
         return {
-            split: DatasetTable(f"{source}, {config if split == config else split}", part)
+            split: table_of_dataset(f"{source}, {config if split == config else split}", part)
             for split, part in splits.items()
         }
 
@@ -219,7 +225,7 @@ def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cac
         raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
     place = str(folder.absolute()) if name.local else name.place
     configs = datasets.get_dataset_config_names(place, revision=revision)
-    texts: dict[TableKind, list[DatasetTable]] = {}
+    texts: dict[TableKind, list[Table]] = {}
     if {"corpus", "queries"} <= set(configs) and name.config is None:
         texts["documents"] = list(tables(place, "corpus").values())
         texts["queries"] = list(tables(place, "queries").values())
@@ -231,7 +237,8 @@ def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cac
     else:
         config = _config_of_pairs(source, name, configs)
     pairs = _named_splits(source, name, tables(place, config))
-    store_tables(builder, texts, list(pairs.items()), given, lenient=True)
+    add_tables(relation, texts, list(pairs.items()), given)
+    Index(relation, builder, next(iter(pairs.values())).name).build()
 
 
 def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
@@ -246,9 +253,7 @@ def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
     return wanted
 
 
-def _named_splits(
-    source: str, name: HubName, splits: dict[str, DatasetTable]
-) -> dict[str, DatasetTable]:
+def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:
     """Return the splits to read by our names; a single split of another name is train."""
     wanted = name.split or (next(iter(splits)) if len(splits) == 1 else None)
     if wanted is None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
@@ -23,17 +23,18 @@ from opera.core.extras import missing
 from opera.core.progress import counted
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
-from opera.data.checks import check_grade, check_id, check_string
+from opera.data.adapters import add_tables
+from opera.data.arrow_tables import MemoryTable
+from opera.data.columns import Columns
+from opera.data.index import Index, parse_relation
 from opera.data.names import SPLIT_NAMES, source_name
-from opera.data.retrieval_data import RetrievalData, load_or_parse
-from opera.data.store import LAYOUT, DataBuilder
-from opera.data.tables.load import RULES, refuse_repeated
-from opera.data.tables.numbering import Texts
-from opera.data.tables.pairs import PairBatch, PairStore
-from opera.data.tables.problems import At, Problems
-from opera.data.tables.rows import ListedTable
+from opera.data.read import arrow_rows
+from opera.data.relation import Relation
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 from opera.data.texts import TextRow
 
+JUDGED = ["query", "document", "grade"]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
@@ -85,7 +86,7 @@ def find_splits(identifier: str) -> dict[str, str]:
 
 def _digest(splits: Mapping[str, str]) -> str:
     named = (f"{split}={identifier}" for split, identifier in splits.items())
-    return hashlib.sha256("\0".join((LAYOUT, RULES, "irds", *named)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((LAYOUT, "irds", *named)).encode()).hexdigest()
 
 
 def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
@@ -100,13 +101,16 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
         MissingExtraError: if ir_datasets is not installed.
         DataError: for data that cannot be fetched, and for an error in them.
     """
-    parse = partial(_parse, splits, source)
-    return load_or_parse(partial(_digest, splits), name, source, parse, named=True)
+    parse = partial(parse_relation, partial(_read, splits, source), lenient=True, fast=False)
+    return load_or_parse(_digest(splits), name, source, parse, named=True)
 
 
-def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None:
+def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: DataBuilder) -> None:
     library = _library(source)
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
+    corpus = next(iter(datasets.values()))
+    if not corpus.has_docs():
+        raise DataError(f"{source}: ir_datasets has no documents of it")
 
     def read(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         try:
@@ -116,73 +120,64 @@ def _parse(splits: Mapping[str, str], source: str, builder: DataBuilder) -> None
         except Exception as error:
             raise _explained(error, source, next(iter(splits.values()))) from error
 
-    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[TextRow]:
-        """Check ids and texts; half a character, which no file holds, becomes a question mark."""
-        cut = 0
-        for row in counted(rows, f"reading {source}", total, kind):
-            check_id(f"{source}: id of {kind}", row[0])
-            whole = [
-                text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
-                for text in row
-            ]
-            cut += whole != list(row)
-            for text in whole:
-                check_string(f"{source}: {kind} {shown(row[0])}: its text", text)
-            yield row[0], whole[1], whole[2]
-        if cut:
-            builder.notes.append(
-                f"{cut:,} texts of {kind} held half a character, which became a question mark"
-            )
+    def table(name: str, columns: Sequence[str], rows: Callable[[], Iterable[Any]]) -> MemoryTable:
+        types = dict.fromkeys(columns, pa.string())
+        return MemoryTable(
+            f"{source}: {name}",
+            columns,
+            lambda _: (pa.record_batch(part.columns) for part in arrow_rows(rows(), types)),
+        )
 
-    corpus = next(iter(datasets.values()))
-    if not corpus.has_docs():
-        raise DataError(f"{source}: ir_datasets has no documents of it")
+    def documents() -> Iterator[Sequence[Any]]:
+        total = corpus.docs_metadata().get("count")
+        rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
+        for row in counted(rows, f"reading {source}", total, "documents"):
+            yield 0, *whole("documents", row)
 
+    def whole(kind: str, row: TextRow) -> Iterator[str]:
+        """Half a character, which no file holds, becomes a question mark."""
+        fixed = [text.encode("utf-8", "replace").decode() for text in row]
+        cut[kind] += fixed != list(row)
+        return iter(fixed)
+
+    cut = Counter[str]()
     queries: dict[str, str] = {}
     prefixes = dict.fromkeys(datasets, "")
     for split, dataset in datasets.items():
         rows = read(dataset.queries_iter) if dataset.has_queries() else ()
-        own = {query.query_id: _text_row(query, query.query_id)[2] for query in rows}
-        if any(queries.get(query, text) != text for query, text in own.items()):
+        texts = {query.query_id: _text_row(query, query.query_id)[2] for query in rows}
+        if any(queries.get(query, text) != text for query, text in texts.items()):
             prefixes[split] = f"{split}:"
-        queries |= {f"{prefixes[split]}{query}": text for query, text in own.items()}
-    query_rows = [(query, "", text) for query, text in queries.items()]
-    doc_rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
-    documents = texts(doc_rows, "documents", corpus.docs_metadata().get("count"))
-    asked = texts(query_rows, "queries", len(queries))
-    for kind, name, read_rows in (
-        ("corpus", "documents", documents),
-        ("queries", "queries", asked),
-    ):
-        table, problems = builder.write_texts(kind, read_rows), Problems()
-        listed = ListedTable(f"{source}: {name}", (), source)
-        problems.count(listed, len(table))
-        refuse_repeated(table, partial(At, listed), problems)
-        problems.check()
-        if len(table) == 0:
-            raise DataError(f"{source}: has no {name}")
+        queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
+    asked = ((0, *whole("queries", (query, "", text))) for query, text in queries.items())
+
+    def judgements(split: str) -> Iterator[Sequence[Any]]:
+        for judged in read(datasets[split].qrels_iter):
+            query = f"{prefixes[split]}{judged.query_id}"
+            yield 0, query, judged.doc_id, str(judged.relevance)
+
+    add_tables(
+        relation,
+        {
+            "documents": [table("documents", ["id", "title", "text"], documents)],
+            "queries": [table("queries", ["id", "title", "text"], lambda: asked)],
+        },
+        [
+            (split, table(f"split '{split}'", JUDGED, partial(judgements, split)))
+            for split in datasets
+        ],
+        Columns(),
+    )
+    relation.notes = [
+        f"{count:,} texts of {kind} held half a character, which became a question mark"
+        for kind, count in cut.items()
+        if count
+    ]
     if any(prefixes.values()):
-        builder.notes.append(
+        relation.note(
             "the splits number their queries alike: ids of later splits have its name in front"
         )
-
-    def pairs(problems: Problems) -> Iterator[PairBatch]:
-        for number, (split, dataset) in enumerate(datasets.items()):
-            judged = list(read(dataset.qrels_iter))
-            query_ids = (f"{prefixes[split]}{each.query_id}" for each in judged)
-            grades = [check_grade(f"{source}: split '{split}'", each.relevance) for each in judged]
-            yield PairBatch(
-                Texts(pa.array(query_ids, pa.string())),
-                Texts(pa.array((each.doc_id for each in judged), pa.string())),
-                row=np.arange(len(judged)),
-                negative=np.zeros(len(judged), dtype=bool),
-                split=np.full(len(judged), number, dtype=np.int8),
-                place=partial(At, ListedTable(f"{source}: split '{split}'", (), source)),
-                grade=np.array(grades, dtype=np.float64),
-            )
-
-    numbers = {split: number for number, split in enumerate(datasets)}
-    PairStore(builder, source, pairs, numbers, lenient=True).store()
+    Index(relation, builder, source).build(list(datasets))
 
 
 def _text_row(item: Any, identifier: str) -> TextRow:

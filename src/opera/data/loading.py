@@ -9,13 +9,14 @@ from typing import Any
 
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.core.terminal import shortened, shown
+from opera.core.terminal import shortened
 from opera.data.combined import combine
+from opera.data.memory import load_memory
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import find_source, kind_of_files
 from opera.data.stored import check_cache_stays_out
-from opera.data.tables.files import TableSource
+from opera.data.table_files import TableSource
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or as on the command line."""
@@ -24,12 +25,13 @@ Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 def load_data(
     source: Any = None,
     *,
-    pairs: str | Path | Sequence[str | Path] | Mapping[str, str | Path] | None = None,
-    documents: str | Path | None = None,
-    queries: str | Path | None = None,
+    pairs: Any = None,
+    documents: Any = None,
+    queries: Any = None,
     columns: Given | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
+    name: str = "pairs",
 ) -> RetrievalData:
     """Read a data set; data that is already loaded is returned as it is.
 
@@ -40,31 +42,65 @@ def load_data(
             the source code of an installed package (``python:stdlib`` for the standard library),
             ``irds:ID`` or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging Face hub,
             anything a registered source reads, or a table of pairs in memory, such as a DataFrame.
-        pairs: tables of pairs, instead of ``source``: a file, several, or files by split.
-        documents: the table of documents whose ids ``pairs`` holds.
+        pairs: tables of pairs, instead of ``source``: a file, several, or files by split. In
+            memory: tuples (query, document) or (query, document, grade), dictionaries, or a table
+            of pandas, polars, pyarrow or ``datasets``. Without ``pairs``, queries and documents
+            are lists of texts, and row i belongs to row i.
+        documents: the table of documents whose ids ``pairs`` holds: a file or folder. In memory:
+            texts by id, a list of texts with the ids 0, 1, ..., or a table.
         queries: the table of queries, likewise.
         columns: the columns of a table by role, where their names are not known or others are
-            meant.
+            meant; see docs/data.md.
         encoding: of text files of tables, as Python names it, such as ``cp1252``; ``None``: UTF-8.
         skip_bad_rows: leave out the rows of tables that break a rule; ``skipped`` lists them.
+        name: short name of data in memory, for tables and run records.
 
     Raises:
         SettingError: for a path that cannot be, such as an empty one, ``source`` and ``pairs``
             both, or neither, or a cache that lies in the data.
         DataError: if no source reads it, or for an error in the data, naming file, line, rule and
-            value.
+            value; for data in memory, argument and row.
     """
     how: dict[str, Any] = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    text: str | RetrievalData
+    if not (_are_paths(pairs) and _is_path(documents) and _is_path(queries)):
+        return _from_memory(source, pairs, documents, queries, name, **how)
     if source is None or pairs or documents or queries:
-        text = data_source(source, pairs=pairs, documents=documents, queries=queries, **how)
-    else:
+        text: Any = data_source(source, pairs=pairs, documents=documents, queries=queries, **how)
+    elif _is_path(source) or isinstance(source, RetrievalData):
         text = named_source(source, **how)
+    else:
+        return _from_memory(None, source, None, None, name, **how)
     if isinstance(text, RetrievalData):
         return text
     reader = find_source(text)
     check_cache_stays_out(text)
     return reader.load(text)
+
+
+def _is_path(value: Any) -> bool:
+    """Whether a value is meant as a path, or is nothing; others are in memory."""
+    return value is None or callable(value) or isinstance(value, str | bytes | int | os.PathLike)
+
+
+def _are_paths(pairs: Any) -> bool:
+    """Whether these are paths, a list of them, or paths by split."""
+    if pairs is None or isinstance(pairs, str | os.PathLike):
+        return True
+    values = pairs.values() if isinstance(pairs, Mapping) else pairs
+    return isinstance(pairs, list | tuple | Mapping) and all(
+        isinstance(value, str | os.PathLike) for value in values
+    )
+
+
+def _from_memory(
+    source: Any, pairs: Any, documents: Any, queries: Any, name: str, **how: Any
+) -> RetrievalData:
+    if source is not None:
+        beside = f"not beside a data set ({shortened(str(source))})"
+        raise SettingError(f"pairs, documents, queries: {beside}; give one of the two")
+    if how.pop("encoding") is not None:
+        raise SettingError("encoding: is for text files, and these data are in memory")
+    return load_memory(queries, documents, pairs, name=name, **how)
 
 
 def named_source(source: Any, **how: Any) -> str | RetrievalData:
@@ -77,14 +113,13 @@ def named_source(source: Any, **how: Any) -> str | RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    if source is None or callable(source) or isinstance(source, str | bytes | int | os.PathLike):
+    if _is_path(source):
         return data_source(source, pairs=None, documents=None, queries=None, **how)
-    encoding, loaded = how.pop("encoding"), isinstance(source, RetrievalData)
-    if loaded and (given := [name for name, value in how.items() if value]):
+    if not isinstance(source, RetrievalData):
+        return _from_memory(None, source, None, None, "pairs", **how)
+    if given := [name for name, value in how.items() if value]:
         raise SettingError(f"{given[0]}: is for tables that are read, and these data are loaded")
-    if encoding is not None:
-        raise SettingError("encoding: is for text files, and these data are in memory")
-    return source if loaded else RetrievalData.from_pairs(pairs=source, **how)
+    return source
 
 
 def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
@@ -127,12 +162,6 @@ def data_source(
         SettingError: for both, or neither; for tables of texts without pairs; and as
             :meth:`TableSource.of`.
     """
-    if not isinstance(pairs, str | Path | Sequence | Mapping | None):
-        raise SettingError(
-            f"pairs: must be a path, or several, got {shown(type(pairs).__name__)}; a table "
-            "in memory is read by "
-            "RetrievalData.from_pairs(pairs=...)"
-        )
     given = [
         f"--{name}"
         for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import printable, shortened, shown
+from opera.data.adapters import add_list
+from opera.data.columns import Columns
 from opera.data.combined import each_set, first_rows, moved, with_sets
 from opera.data.identity import judges_texts_of
 from opera.data.qrels import Qrels, TeacherScores
+from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.tables.columns import Columns
-from opera.data.tables.files import open_pairs
-from opera.data.tables.load import parts_of
-from opera.data.tables.problems import Problems
-from opera.data.tables.rows import ALWAYS_UTF8
+from opera.data.table_files import open_pairs
+from opera.data.text_files import ALWAYS_UTF8
 from opera.data.texts import TextTable
 
 IDS = ("query_id", "doc_id")
@@ -123,19 +123,16 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
     Raises:
         DataError: if none is there.
     """
-    read: dict[str, list[Any]] = {name: [] for name in (*IDS, *TEXTS, "score")}
-    problems = Problems()
-    for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
-        own_names = _columns(table.name, table.columns, columns)
-        names = dict(zip(columns, ([own] for own in own_names), strict=True))
-        names |= {name: [name] for name in TEXTS if name in table.columns and columns == IDS}
-        for part in parts_of(table, names, problems):
-            for name, (own,) in part.columns.items():
-                value = {"score": own.numbers, **dict.fromkeys(TEXTS, own.texts)}
-                read[name].append(value.get(name, own.ids)())
-    problems.check()
-    queries, documents = (pa.chunked_array(read[name], pa.string()) for name in IDS)
-    scores = np.concatenate([np.empty(0), *(read["score"] or [np.zeros(len(queries))])])
+    with TemporaryDirectory() as folder:
+        relation = Relation(Path(folder), fast=False)
+        for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
+            names = dict(zip(columns, _columns(table.name, table.columns, columns), strict=True))
+            names |= {name: name for name in TEXTS if name in table.columns and columns == IDS}
+            names["document_id"] = names.pop("doc_id")
+            add_list(relation, table, names)
+        listed = relation.table("SELECT query_id, document_id, query, document, score FROM pairs")
+    queries, documents = listed["query_id"], listed["document_id"]
+    scores = pc.fill_null(listed["score"].cast(pa.float64()), 0).to_numpy()
     rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
     of_query, of_document = (
         np.searchsorted(firsts, own, side="right")
@@ -143,9 +140,8 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
     )
     known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
     for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
-        if read[name]:
-            listed = pa.chunked_array(read[name]).to_pylist()
-            _check_texts(path, name, listed, texts, of_texts)
+        if listed[name].null_count == 0 and len(known):
+            _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
     if not known.any() and (len(known) or columns != IDS):
         if data.sets:
             advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"

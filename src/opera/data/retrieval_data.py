@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +23,7 @@ from opera.data.checks import check_grade, check_id, check_string
 from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.store import DataBuilder, empty_text_notes, fields_of
-from opera.data.tables.from_python import from_pairs
-from opera.data.texts import ROWS_AT_ONCE, TextTable
+from opera.data.texts import ROWS_AT_ONCE, TextTable, empty_text_notes
 
 log = logging.getLogger("opera")
 
@@ -136,38 +133,6 @@ class RetrievalData:
         return cls(
             Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes
         )
-
-    @classmethod
-    def from_pairs(
-        cls,
-        queries: Any = None,
-        documents: Any = None,
-        pairs: Any = None,
-        *,
-        columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
-        name: str = "pairs",
-        skip_bad_rows: bool = False,
-    ) -> RetrievalData:
-        """Build a data set from lists, dictionaries, DataFrames, ``datasets.Dataset`` or pyarrow.
-
-        Without ``pairs``, queries and documents are lists of texts, and row i belongs to row i.
-        Without queries or documents, the pairs hold the texts. A list of texts has the ids 0, 1,
-        ...
-
-        Args:
-            queries: texts by id, a list of texts, or a table with an id and a text.
-            documents: likewise; a table may have titles.
-            pairs: tuples (query, document) or (query, document, grade), dictionaries, or a table;
-                see docs/data.md for the names of columns that are recognised.
-            columns: the columns of a table by role, as of ``--columns``.
-            name: short name, for tables and run records.
-            skip_bad_rows: leave out the rows that break a rule; ``skipped`` lists them.
-
-        Raises:
-            SettingError: for an unknown role in ``columns``.
-            DataError: naming argument, row, rule and value.
-        """
-        return cls(**from_pairs(queries, documents, pairs, columns, name, skip_bad_rows))
 
     @property
     def title(self) -> str:
@@ -347,20 +312,3 @@ def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
     }
     note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
     return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)
-
-
-def load_or_parse(
-    digest: Callable[[], str],
-    name: str,
-    source: str,
-    parse: Callable[[DataBuilder], None],
-    *,
-    named: bool = False,
-    reading: str = "",
-) -> RetrievalData:
-    """Load the data cached under their digest; if there are none, parse and cache them first.
-
-    ``name`` is short, for tables; the rest is as of :func:`opera.data.store.fields_of`.
-    """
-    fields = fields_of(digest, source, parse, named=named, reading=reading)
-    return RetrievalData(name=name, source=source, **fields)

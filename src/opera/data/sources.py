@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from opera.core.errors import DataError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
-from opera.data.beir import load_beir
+from opera.data.adapters import add_tables
+from opera.data.beir import beir_files, read_beir
+from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
+from opera.data.index import Index, parse_relation
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
-from opera.data.retrieval_data import RetrievalData, load_or_parse
-from opera.data.store import DataBuilder, digest_files
-from opera.data.tables.columns import Columns, TableKind
-from opera.data.tables.files import (
+from opera.data.relation import Relation
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import DataBuilder, digest_files, load_or_parse
+from opera.data.table_files import (
     TABLE_SUFFIXES,
     TableSource,
     files_in,
@@ -35,12 +39,12 @@ from opera.data.tables.files import (
     path_below,
     table_suffix,
 )
-from opera.data.tables.load import RULES, store_tables
-from opera.data.trainer_files import (
+from opera.data.trainers import (
     holds_trainer_files,
     is_json_table,
     is_pattern,
-    load_trainer_files,
+    read_trainer_files,
+    trainer_files,
 )
 
 
@@ -125,31 +129,49 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         DataError: naming file, line or row, rule and value.
     """
     text = source or str(tables)
-    name = source_name(text) or Path(text).name
+    places = [(role, Path(place)) for role, place in tables.roles]
+    read_files = [(role, place, file) for role, place in places for file in files_in(place)]
+    below = [(role, path_below(file, place).as_posix()) for role, place, file in read_files]
+    files = [file for _, _, file in read_files]
+    salt = f"tables\0{below}\0{tables.columns}\0{tables.encoding}\0{tables.skip_bad_rows}"
 
-    def digest() -> str:
-        places = [(role, Path(place)) for role, place in tables.roles]
-        read = [(role, place, file) for role, place in places for file in files_in(place)]
-        below = [(role, path_below(file, place).as_posix()) for role, place, file in read]
-        how = f"{tables.encoding}\0{tables.skip_bad_rows}"
-        salt = f"tables\0{RULES}\0{below}\0{tables.columns}\0{how}"
-        return digest_files((file for _, _, file in read), salt)
-
-    def parse(builder: DataBuilder) -> None:
-        given = Columns(tables.columns)
+    def read(relation: Relation, builder: DataBuilder) -> None:
+        columns = Columns(tables.columns)
         kinds: tuple[tuple[TableKind, str | None], ...] = (
             ("documents", tables.documents),
             ("queries", tables.queries),
         )
         texts = {
-            kind: open_texts(place, kind, given, builder.notes, tables.encoding)
+            kind: open_texts(place, kind, columns, relation.notes, tables.encoding)
             for kind, place in kinds
             if place is not None
         }
-        pairs = open_pairs(tables.pairs, given, builder.notes, tables.encoding)
-        store_tables(builder, texts, pairs, given, skip_bad_rows=tables.skip_bad_rows)
+        pairs = open_pairs(tables.pairs, columns, relation.notes, tables.encoding)
+        add_tables(relation, texts, pairs, columns)
+        Index(relation, builder, pairs[0][1].name).build()
 
-    return load_or_parse(digest, name, text, parse)
+    parse = partial(parse_relation, read, skip_bad_rows=tables.skip_bad_rows)
+    name = source_name(text) or Path(text).name
+    return load_or_parse(digest_files(files, salt), name, text, parse, files=files)
+
+
+def load_beir(source: str) -> RetrievalData:
+    """Load a BEIR folder; see :func:`opera.data.trainers.read_beir`."""
+    folder = Path(source)
+    files, notes = beir_files(folder)
+    parse = partial(parse_relation, partial(read_beir, folder), lines=True)
+    name, key = folder.resolve().name, digest_files(files, "beir")
+    data = load_or_parse(key, name, str(folder), parse, files=files)
+    return replace(data, notes=(*data.notes, *notes))
+
+
+def load_trainer_files(source: str) -> RetrievalData:
+    """Load files of FlagEmbedding or Tevatron; see ``opera.data.trainers.read_trainer_files``."""
+    files = [path for path, kind in trainer_files(source).items() if kind is not None]
+    place = Path(source).parent if is_pattern(source) else Path(source)
+    name = place.stem if place.is_file() else place.resolve().name
+    parse = partial(parse_relation, partial(read_trainer_files, source), lines=True)
+    return load_or_parse(digest_files(files, "trainers"), name, source, parse, files=files)
 
 
 def load_example(name: str) -> RetrievalData:
@@ -168,7 +190,7 @@ LOCAL = [
     ShippedSource(
         "beir",
         "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)",
-        lambda source: load_beir(Path(source)),
+        load_beir,
     ),
     ShippedSource(
         "trainer", "a .jsonl file or a folder of FlagEmbedding or Tevatron", load_trainer_files

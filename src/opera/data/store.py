@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,23 +15,21 @@ import pyarrow as pa
 from opera.core.cache import cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
-from opera.core.terminal import shown
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
     BATCH_CHARACTERS,
     BATCH_ROWS,
     TEXT_SCHEMA,
-    TextRow,
     TextTable,
     batched,
-    text_batches,
+    empty_text_notes,
 )
 
-LAYOUT = "2"
+LAYOUT = "4"
 """Part of every key: change it when the stored files, or how sources are parsed, change."""
 
-SKIPPED = "skipped.arrow"
-FINGERPRINT = "fingerprint"
+FINGERPRINT, SKIPPED = "fingerprint", "skipped.arrow"
 SKIPPED_SCHEMA = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
 )
@@ -94,68 +92,62 @@ class DataBuilder:
                 columns = [pa.array(own) for own in zip(*batch, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
 
-    def write_texts(self, kind: str, rows: Iterable[TextRow]) -> TextTable:
-        """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
+    def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:
+        """Write ``corpus`` or ``queries``, batches with an id, a title and a text, to disk and
+        return the table, memory-mapped.
+        """
         path = self.folder / f"{kind}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
-            for batch in text_batches(rows):
+            for batch in batches:
                 writer.write_batch(batch)
         self.tables[kind] = TextTable.open(path)
         return self.tables[kind]
 
 
-def fields_of(
-    digest: Callable[[], str],
+def load_or_parse(
+    key: str,
+    name: str,
     source: str,
     parse: Callable[[DataBuilder], None],
     *,
     named: bool = False,
-    reading: str = "",
-) -> dict[str, Any]:
-    """Return what is stored of data under their digest, by the fields of a data set.
-
-    If there is none, parse and store it first.
+    files: Sequence[Path] = (),
+) -> RetrievalData:
+    """Load the data that are stored under a key; if there are none, parse and store them first.
 
     Args:
-        digest: computes the SHA-256 of what the data are made of, which becomes their fingerprint.
-            It is called again after parsing.
+        key: the SHA-256 of what the data are made of, which becomes their fingerprint.
+        name: short, for tables.
         source: what the user passed.
         parse: fills a builder. If it raises, nothing is stored.
-        named: whether the digest is of a name and not of contents; the fingerprint is then that of
+        named: whether the key is of a name and not of contents; the fingerprint is then that of
             the stored files.
-        reading: changes when the parser reads more of the same files: what is stored is made anew,
-            and the fingerprint stays.
+        files: what is read; none may change meanwhile.
 
     Raises:
         DataError: if the data changed while they were read.
     """
-    key = digest()
+    before = _states(files)
 
     def write(folder: Path) -> None:
         builder = DataBuilder(folder)
-        try:
-            parse(builder)
-            builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
-            _write(builder)
-        except (LookupError, ValueError, TypeError, StopIteration):
-            _check_unchanged(key, digest, source)
-            raise
-        _check_unchanged(key, digest, source)
-        if named:
-            fingerprint = digest_files(sorted(folder.iterdir()), "")
-            (folder / FINGERPRINT).write_text(fingerprint, encoding="utf-8")
+        parse(builder)
+        builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
+        _write(builder)
+        stored = digest_files(sorted(folder.iterdir()), "stored") if named else key
+        (folder / FINGERPRINT).write_text(stored, encoding="utf-8")
+        if _states(files) != before:
+            raise DataError(f"{source}: changed while it was read; run the command again")
 
-    entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
-    home = cached("data", entry[:32], lambda folder, _: write(folder))
-    fingerprint = key
-    if named:
-        fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
-    return {"fingerprint": fingerprint, **_stored_fields(home, source)}
+    home = cached("data", key[:32], lambda folder, _: write(folder))
+    fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
+    return RetrievalData(name, source, fingerprint, **_stored_fields(home, source))
 
 
-def _check_unchanged(key: str, digest: Callable[[], str], source: str) -> None:
-    if digest() != key:
-        raise DataError(f"{source}: changed while it was read; run the command again") from None
+def _states(files: Sequence[Path]) -> list[tuple[int, int]]:
+    """The size of each file, and when it was written."""
+    states = [path.stat() for path in files if path.exists()]
+    return [(state.st_size, state.st_mtime_ns) for state in states]
 
 
 def _write(builder: DataBuilder) -> None:
@@ -208,16 +200,3 @@ def _stored_fields(home: Path, source: str) -> dict[str, Any]:
 
 def _opened(path: Path) -> pa.Table | None:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all() if path.exists() else None
-
-
-def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
-    """Count the documents and queries without a text: notes for those who read the data."""
-    without = [
-        (corpus, "documents without title and text", "kept and ranked, and are no negatives"),
-        (queries, "queries without a text", "kept, and not used"),
-    ]
-    return [
-        f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: they are {use}"
-        for table, kind, use in without
-        if len(rows := table.empty_rows())
-    ]

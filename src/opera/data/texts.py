@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from opera.core.arrays import IntArray
+from opera.core.terminal import shown
 
 CorpusText = Literal["title_text", "text"]
 """What of a document is encoded: title and text joined, or the text alone."""
@@ -82,7 +83,10 @@ def blank(texts: pa.StringArray) -> NDArray[np.bool_]:
 
     Reads no further than its first other character.
     """
-    nothing = pc.or_(pc.equal(pc.binary_length(texts), 0), pc.utf8_is_space(texts))
+    some = pc.binary_length(texts).cast(pa.bool_())
+    nothing = pc.or_(pc.invert(some), pc.utf8_is_space(texts))
+    if not pc.any(nothing).as_py():  # numbers go to and from Arrow by pandas, for half a second
+        return np.zeros(len(texts), dtype=bool)
     return np.asarray(nothing.to_numpy(zero_copy_only=False), dtype=bool)
 
 
@@ -248,3 +252,16 @@ class TextTable:
     def _chunk_starts(self) -> NDArray[np.int64]:
         lengths = [len(chunk) for chunk in self.table["id"].chunks]
         return np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+
+
+def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
+    """Count the documents and queries without a text: notes for those who read the data."""
+    without = [
+        (corpus, "documents without title and text", "kept and ranked, and are no negatives"),
+        (queries, "queries without a text", "kept, and not used"),
+    ]
+    return [
+        f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: they are {use}"
+        for table, kind, use in without
+        if len(rows := table.empty_rows())
+    ]

@@ -19,8 +19,9 @@ import numpy as np
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.data.qrels import Qrels
-from opera.data.retrieval_data import RetrievalData, load_or_parse
-from opera.data.store import LAYOUT, DataBuilder
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import LAYOUT, DataBuilder, load_or_parse
+from opera.data.texts import text_batches
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
@@ -96,15 +97,15 @@ def load_weak_pairs(
             for own in every
             for number, chunk in enumerate(own.lines)
         ]
-        builder.write_texts("corpus", docs)
-        builder.write_texts("queries", [(own.name, "", own.title) for own in every])
+        builder.write_texts("corpus", text_batches(docs))
+        builder.write_texts("queries", text_batches((own.name, "", own.title) for own in every))
         query = np.repeat(np.arange(len(every)), [len(own.lines) for own in every])
         doc, first_test = np.arange(len(docs)), len(splits["train"])
         for split, own in (("train", query < first_test), ("test", query >= first_test)):
             ones = np.ones(own.sum(), dtype=np.int32)
             builder.splits[split] = Qrels.from_arrays(query[own], doc[own], ones)
 
-    data = load_or_parse(digest.hexdigest, name, source, parse)
+    data = load_or_parse(digest.hexdigest(), name, source, parse)
     return replace(data, notes=(*data.notes, *notes))
 
 

@@ -19,7 +19,7 @@ from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
 from opera.core.intervals import few_queries
 from opera.data.names import MEMORY, TABLES
-from opera.data.tables.files import TableSource
+from opera.data.table_files import TableSource
 from opera.retrieval.locate import MINILM
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change

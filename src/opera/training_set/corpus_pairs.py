@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress, pairwise, takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +15,11 @@ from markdown_it import MarkdownIt
 from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.data.encodings import checked_encoding
-from opera.data.lines import text_lines
+from opera.data.adapters import read_documents
+from opera.data.columns import Columns, parse_columns
 from opera.data.python_source import python_sections
-from opera.data.tables.columns import Columns, parse_columns, unknown_columns
-from opera.data.tables.files import holds_tables, open_texts
-from opera.data.tables.load import parts_of
-from opera.data.tables.problems import Problems
-from opera.data.tables.rows import DelimitedTable
+from opera.data.table_files import holds_tables
+from opera.data.text_files import checked_encoding, text_lines
 from opera.data.weak_pairs import MIN_WORDS, Section, distinct
 from opera.training_set.export_inputs import checked_output, write_table
 
@@ -105,7 +102,7 @@ def _sections(
         rows = [(str(file), "", "".join(text_lines(file, encoding=encoding))) for file in files]
     else:
         table = str(beir) if beir.is_file() else source
-        rows = list(_documents(table, columns, notes, encoding, skip_bad_rows))
+        rows, notes = read_documents(table, columns, encoding, skip_bad_rows)
     titled = any(title.strip() for _, title, _ in rows)
     found, without = list[Section](), list[str]()
     for name, title, text in rows:
@@ -121,30 +118,6 @@ def _sections(
             f"{len(without):,} of {len(rows):,} texts have no {what}, and make no pair{first}"
         )
     return found, titled, notes
-
-
-def _documents(
-    place: str, columns: Columns, notes: list[str], encoding: str | None, skip_bad_rows: bool
-) -> Iterator[tuple[str, str, str]]:
-    """Yield id, title and text of the documents in a file or folder; what is missing is empty."""
-    problems = Problems(skip_bad_rows)
-    files = open_texts(place, "documents", columns, notes, encoding)
-    columns.check_used([("documents", file.name, file.columns) for file in files])
-    for file in files:
-        chosen = columns.choose(file.columns, "documents", file.name)
-        if "text" not in chosen:
-            lines = isinstance(file, DelimitedTable)
-            raise unknown_columns(
-                file.name, file.columns, ["text"], chosen, "documents", lines, columns
-            )
-        for part in parts_of(file, chosen, problems):
-            (text,), nothing = part["text"], [""] * part.n_rows
-            ids = [own.ids().to_pylist() for own in part["id"]] or [nothing]
-            titles = [own.texts().to_pylist() for own in part["title"]] or [nothing]
-            rows = zip(ids[0], titles[0], text.texts().to_pylist(), strict=True)
-            yield from compress(rows, ~problems.breaks(file, part.numbers))
-    problems.check()
-    notes += [problems.note()] if problems.found else []
 
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt")

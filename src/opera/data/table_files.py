@@ -15,17 +15,11 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
-from opera.data.encodings import checked_encoding, is_utf8
+from opera.data.arrow_tables import ArrowTable
+from opera.data.columns import Columns, TableKind, found_as, parse_columns, role_of
 from opera.data.names import SPLIT_NAMES, TABLES
-from opera.data.tables.arrow_table import ArrowTable
-from opera.data.tables.columns import Columns, TableKind, found_as, parse_columns, role_of
-from opera.data.tables.rows import (
-    ALWAYS_UTF8,
-    DelimitedTable,
-    JsonTable,
-    TableFile,
-    is_qrels,
-)
+from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
+from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
@@ -271,7 +265,7 @@ def path_below(file: Path, place: Path) -> Path:
 
 def open_texts(
     path: str, kind: TableKind, given: Columns, notes: list[str], encoding: str | None = None
-) -> list[TableFile]:
+) -> list[Table]:
     """Open the tables of documents or queries in a file or folder; notes get what was guessed.
 
     Raises:
@@ -286,13 +280,13 @@ def open_pairs(
     given: Columns,
     notes: list[str],
     encoding: str | None = None,
-) -> list[tuple[str | None, TableFile]]:
+) -> list[tuple[str | None, Table]]:
     """Open tables of pairs, each with its split; of several files the names begin with it.
 
     Raises:
         DataError: if one cannot be read, or is no table.
     """
-    tables: list[tuple[str | None, TableFile]] = []
+    tables: list[tuple[str | None, Table]] = []
     guessed, without = [], []
     for split, place in pairs:
         home = Path(place)
@@ -319,7 +313,7 @@ def open_pairs(
 
 def _open(
     file: Path, kind: TableKind, given: Columns, notes: list[str], encoding: str | None
-) -> TableFile:
+) -> Table:
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)

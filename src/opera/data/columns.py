@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opera.core.arrays import BoolArray
 from opera.core.errors import DataError, SettingError, nearest
 from opera.core.terminal import shortened, shown
 
@@ -239,3 +244,73 @@ def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
     if not unused and all(columns == [role] for role, columns in used.items()):
         return ""
     return f"read {', '.join(read)}" + (f"; not used: {names_of(unused)}" if unused else "")
+
+
+Refuse = Callable[[BoolArray, str, Callable[[int], object]], None]
+"""Takes which values break a rule, the rule, and what returns the value that its message shows."""
+
+
+def as_texts(
+    values: pa.Array, name: str, refuse: Refuse, numbers: bool = False, lists: bool = False
+) -> pa.Array:
+    """Return a column as texts, or as lists of texts; nothing is null.
+
+    Args:
+        values: an Arrow array.
+        name: of the column.
+        refuse: takes the values that are neither texts nor whole numbers.
+        numbers: whether any number will do. Lists of numbers become lists of nulls.
+        lists: whether texts may stand in lists.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind, valid = values.type, np.asarray(pc.invert(values.is_null(nan_is_null=not numbers)))
+    if is_list(kind) and numbers:
+        return pa.nulls(len(values), pa.list_(pa.string()))
+    if is_list(kind) and lists:
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        row = np.repeat(np.arange(len(values)), lengths)
+
+        def refuse_rows(wrong: BoolArray, rule: str, value: Callable[[int], object]) -> None:
+            first = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
+            refuse(np.isin(np.arange(len(values)), row[wrong]), rule, lambda _: value(first))
+
+        # Arrow's own offsets also count what lies behind a null
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        return pa.ListArray.from_arrays(
+            offsets, as_texts(pc.list_flatten(values), name, refuse_rows)
+        )
+    if numbers and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        simple = pa.int8() if pa.types.is_boolean(kind) else pa.float64()
+        return values.cast(kind if kind == pa.float32() else simple).cast(pa.string())
+    if pa.types.is_floating(kind):
+        floats = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+        # from here on two numbers may have been rounded to one
+        end = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
+        rule = f"column {shown(name)} must be a text or a whole number, got {{}}"
+        large = valid & (np.abs(floats) >= end)
+        wrong = valid & ~large & (floats != np.floor(floats))
+        apart = f"{kind} keeps whole numbers apart below {end:,} only"
+        refuse(large, f"{rule}; {apart}: store them as int64 or as texts", lambda row: floats[row])
+        refuse(wrong, rule, lambda row: floats[row])
+        right = valid & ~large & ~wrong
+        values = pa.array(np.where(right, floats, 0).astype(np.int64), mask=~valid)
+    elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
+        what = "numbers" if numbers else "texts or whole numbers"
+        refuse(valid, f"column {shown(name)} must hold {what}, but holds {kind}", str)
+        # a refused value is not refused again for being empty
+        return pc.if_else(pa.array(valid), "0", pa.scalar(None, pa.string()))
+    return values.cast(pa.string())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,82 +15,68 @@ import pyarrow as pa
 from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
+from opera.data.adapters import add_tables
+from opera.data.arrow_tables import MemoryTable
+from opera.data.columns import Columns, TableKind, parse_columns
+from opera.data.index import Index, parse_relation
 from opera.data.names import MEMORY
-from opera.data.store import DataBuilder, fields_of
-from opera.data.tables.columns import Columns, TableKind, parse_columns
-from opera.data.tables.load import RULES, store_tables
-from opera.data.tables.problems import Problems
-from opera.data.tables.rows import BATCH_ROWS, ListedTable, Rows, TableFile
+from opera.data.read import BATCH_ROWS, Table
+from opera.data.relation import Relation
+from opera.data.retrieval_data import RetrievalData
+from opera.data.rules import Problems
+from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 
 PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)
 
 
-class MemoryTable(ListedTable):
-    """A pyarrow table; ``name`` is that of the argument, whose rows Python counts from 0."""
-
-    def __init__(self, name: str, table: pa.Table) -> None:
-        super().__init__(name, table.column_names, name)
-        self._table = table
-
-    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows."""
-        first = 0
-        for part in self._parts(list(columns)):
-            arrays = {name: pa.concat_arrays(part[name].chunks) for name in columns}
-            yield Rows(range(first, first + len(part)), arrays)
-            first += len(part)
-
-    def _parts(self, columns: list[str]) -> Iterator[pa.Table]:
-        for batch in self._table.select(columns).to_batches(max_chunksize=BATCH_ROWS):
-            yield pa.Table.from_batches([batch])
+def table_of(name: str, table: pa.Table) -> MemoryTable:
+    """A pyarrow table; ``name`` is that of the argument."""
+    return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
 
 
-class DatasetTable(MemoryTable):
-    """A data set of the library ``datasets``.
+def table_of_dataset(
+    name: str, dataset: Any, explain: Callable[[Exception], Exception] | None = None
+) -> MemoryTable:
+    """A data set of the library ``datasets``; ``explain`` turns an error of the library into ours.
 
-    Args:
-        name: for messages.
-        dataset: the data set.
-        explain: turns an error of the library into ours.
+    Raises:
+        DataError: if it has a transform, or its columns are not known.
     """
+    # streams have no format
+    form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
+    if form["type"] == "custom":
+        raise DataError(
+            f"{name}: has a transform, which is applied to no file; apply it for good with map()"
+        )
+    if form["columns"] is None:
+        raise DataError(
+            f"{name}: is a stream whose columns are not known; read it into a Dataset first"
+        )
 
-    def __init__(
-        self,
-        name: str,
-        dataset: Any,
-        explain: Callable[[Exception], Exception] | None = None,
-    ) -> None:
-        self._explain = explain
-        # streams have no format
-        form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
-        if form["type"] == "custom":
-            raise DataError(
-                f"{name}: has a transform, which is applied to no file; apply it for good "
-                "with map()"
-            )
-        if form["columns"] is None:
-            raise DataError(
-                f"{name}: is a stream whose columns are not known; read it into a Dataset first"
-            )
-        self._dataset = dataset.with_format("arrow")
-        TableFile.__init__(self, name, form["columns"], name)
-
-    def _parts(self, columns: list[str]) -> Iterator[pa.Table]:
+    def read(columns: list[str]) -> Iterator[pa.Table]:
         try:
-            yield from self._dataset.select_columns(columns).iter(batch_size=BATCH_ROWS)
+            arrow = dataset.with_format("arrow")
+            yield from arrow.select_columns(columns).iter(batch_size=BATCH_ROWS)
         except MemoryError:
             raise
         except Exception as error:
-            raise error if self._explain is None else self._explain(error) from error
+            raise error if explain is None else explain(error) from error
+
+    return MemoryTable(name, form["columns"], read)
 
 
-def from_pairs(
-    queries: Any, documents: Any, pairs: Any, columns: Any, name: str, skip_bad_rows: bool
-) -> dict[str, Any]:
-    """Return the fields of :meth:`opera.RetrievalData.from_pairs`."""
+def load_memory(
+    queries: Any,
+    documents: Any,
+    pairs: Any,
+    columns: Any = None,
+    name: str = "pairs",
+    skip_bad_rows: bool = False,
+) -> RetrievalData:
+    """Load data in memory; see :func:`opera.load_data`."""
     given, skip = parse_columns(columns), flag(skip_bad_rows, "skip_bad_rows")
-    texts: dict[TableKind, list[TableFile]] = {}
+    texts: dict[TableKind, list[Table]] = {}
     if pairs is None:
         tables = [_aligned(queries, documents)]
     else:
@@ -98,26 +85,21 @@ def from_pairs(
             texts["documents"] = [_texts(documents, "documents")]
         if queries is not None:
             texts["queries"] = [_texts(queries, "queries")]
+    digest = hashlib.sha256(f"memory\0{LAYOUT}\0{given}\0{skip}".encode())
+    for kind, table in [*((kind, own[0]) for kind, own in texts.items()), ("pairs", tables[0])]:
+        digest.update(f"\0{kind}\0".encode())
+        for rows in table.batches(table.columns, Problems()):
+            batch, sink = pa.record_batch(rows.columns), pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            digest.update(memoryview(sink.getvalue()))
 
-    def digest() -> str:
-        total = hashlib.sha256(f"from_pairs\0{RULES}\0{given}\0{skip}".encode())
-        both: list[tuple[str, Sequence[TableFile]]] = [*texts.items(), ("pairs", tables)]
-        for kind, files in both:
-            total.update(f"\0{kind}\0".encode())
-            for rows in files[0].batches(files[0].columns, Problems()):
-                batch = pa.record_batch(rows.columns)
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema) as writer:
-                    writer.write_batch(batch)
-                total.update(memoryview(sink.getvalue()))
-        return total.hexdigest()
+    def read(relation: Relation, builder: DataBuilder) -> None:
+        add_tables(relation, texts, [(None, table) for table in tables], Columns(given))
+        Index(relation, builder, "pairs").build()
 
-    def parse(builder: DataBuilder) -> None:
-        pairs_of = [(None, file) for file in tables]
-        store_tables(builder, texts, pairs_of, Columns(given), skip_bad_rows=skip)
-
-    source = f"{MEMORY}{name}"
-    return {"name": name, "source": source, **fields_of(digest, source, parse)}
+    parse = partial(parse_relation, read, skip_bad_rows=skip)
+    return load_or_parse(digest.hexdigest(), name, f"{MEMORY}{name}", parse)
 
 
 def _aligned(queries: Any, documents: Any) -> MemoryTable:
@@ -140,7 +122,7 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
             "queries and documents: have the same index in different orders, and row i belongs to "
             "row i; bring one into the order of the other, or reset_index(drop=True) both"
         )
-    return MemoryTable("pairs", pa.table(both))
+    return table_of("pairs", pa.table(both))
 
 
 def _list(values: Any, name: str) -> pa.Array:
@@ -178,7 +160,7 @@ def _texts(value: Any, name: str) -> MemoryTable:
         if not isinstance(own, str | Integral):
             raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
     found = pa.array([str(own) for own in ids], pa.string())
-    return MemoryTable(name, pa.table({"id": found, "text": _list(texts, name)}))
+    return table_of(name, pa.table({"id": found, "text": _list(texts, name)}))
 
 
 def _is_column(value: Any) -> bool:
@@ -194,9 +176,9 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
                 f"{name}: is a DatasetDict ({', '.join(map(str, value))}); pass one split, or "
                 "save_to_disk() it and load the folder"
             )
-        return DatasetTable(name, value)
+        return table_of_dataset(name, value)
     try:
-        return MemoryTable(name, _arrow(value, name, columns))
+        return table_of(name, _arrow(value, name, columns))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None

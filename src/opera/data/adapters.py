@@ -1,0 +1,245 @@
+"""What tables of pairs and texts say, in the columns of the long relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.columns import Columns, TableKind, note_of, unknown_columns
+from opera.data.names import SPLIT_NAMES
+from opera.data.read import TREC_COLUMNS, DelimitedTable, JsonTable, Table
+from opera.data.relation import NUMBERS, Relation, document_key, key
+from opera.data.rules import blank, id_rules, rules
+from opera.data.table_files import open_texts
+
+Roles = Mapping[str, Sequence[str]]
+"""The columns of each role."""
+
+
+@dataclass
+class PairTable:
+    """A table of pairs.
+
+    Attributes:
+        table: holds the rows.
+        columns: its columns by role.
+        split: of all its rows, unless a column says it.
+    """
+
+    table: Table
+    columns: Roles
+    split: str | None = None
+
+
+def add_tables(
+    relation: Relation,
+    texts: Mapping[TableKind, Sequence[Table]],
+    pairs: Sequence[tuple[str | None, Table]],
+    columns: Columns,
+) -> None:
+    """Add tables of documents and queries, if there are any, and tables of pairs.
+
+    Args:
+        relation: gets the rows.
+        texts: the tables of documents and of queries.
+        pairs: split and table; no split if a column says it, or all are train.
+        columns: what the user says of columns.
+
+    Raises:
+        DataError: if a column is missing.
+    """
+    text_tables = [
+        (kind, table, _text_columns(table, kind, columns))
+        for kind, tables in texts.items()
+        for table in tables
+    ]
+    pair_tables = [
+        PairTable(table, _pair_columns(table, list(texts), columns), split)
+        for split, table in pairs
+    ]
+    for role in ("query", "document"):  # if only some texts have an id, every text gets one of ours
+        negatives = role == "document" and any("negative" in own.columns for own in pair_tables)
+        if negatives or not all(f"{role}_id" in own.columns for own in pair_tables):
+            for pair_table in pair_tables:
+                pair_table.columns = {
+                    name: names
+                    for name, names in pair_table.columns.items()
+                    if name != f"{role}_id"
+                }
+    every = [(kind, table) for kind, tables in texts.items() for table in tables]
+    every += [("pairs", table) for _, table in pairs]
+    columns.check_used([(kind, table.name, table.columns) for kind, table in every])
+    _note_columns(
+        relation,
+        [(table, roles) for _, table, roles in text_tables]
+        + [(own.table, own.columns) for own in pair_tables],
+    )
+    for kind, table, roles in text_tables:
+        add_texts(relation, kind, table, roles)
+    named = {role for role, _ in columns.of("pairs")}
+    for pair_table in pair_tables:
+        add_pairs(relation, pair_table, named)
+
+
+def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles) -> None:
+    """Add a table with the roles ``id``, ``text`` and perhaps ``title``."""
+    relation.kinds.setdefault(kind, table.name)
+    source, _ = relation.source(table, columns)
+    values = {"kind": f"'{kind}'"}
+    values |= {role: _text(table, columns.get(role)) or "''" for role in ("id", "title", "text")}
+    names = {role: names[0] for role, names in columns.items()}
+    relation.insert("texts", table, names, values, source)
+
+
+def add_pairs(relation: Relation, pairs: PairTable, named: Iterable[str] = ()) -> None:
+    """Add a table of pairs; ``named`` are the roles whose columns the user named."""
+    table, columns = pairs.table, dict(pairs.columns)
+    source, lists = relation.source(table, columns)
+    for role in NUMBERS:
+        if columns.get(role, [""])[0] in lists:
+            name = columns.pop(role)[0]
+            if role in named:
+                raise DataError(f"{table.name}: column {shown(name)} must hold numbers, not lists")
+            if isinstance(table, JsonTable):
+                table.check_lists(name)
+            relation.note(f"lists in {shown(name)} are not used: a row has one {role}")
+    documents = [
+        (f"c{table.columns.index(name)}", name in lists, role == "negative", part)
+        for role in ("document", "negative")
+        for part, name in enumerate(columns.get(role, ()), start=int(role == "negative"))
+    ]
+    if len(documents) == 1 and not documents[0][1]:
+        text, negative, part = _text(table, columns["document"]), "false", "0"
+    else:
+        items = " || ".join(_items(*document, relation.lenient) for document in documents)
+        source = f"(SELECT *, unnest({items}) AS item FROM {source})"
+        text, negative, part = "item.text", "item.negative", "item.part"
+        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty negative is missing
+    query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
+    titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
+    split, known = f"'{pairs.split or 'train'}'", "true"
+    if pairs.split is None and "split" in columns:
+        names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
+        said = _text(table, columns["split"])
+        ours = f"map {{{names}}}[lower(trim({said}, ' ' || chr(9) || chr(10) || chr(13)))]"
+        split, known = f"coalesce({ours}, {said})", f"{ours} IS NOT NULL"
+    values = {
+        "part": part, "split": split, "known_split": known, "negative": negative, "query": query,
+        "title": titles, "document": text, "query_key": key(query),
+        "document_key": document_key(titles, str(text), joined=False),
+    }  # fmt: skip
+    for role in ("query_id", "document_id", "grade", "weight"):
+        values[role] = _text(table, columns.get(role)) or "NULL"
+    relation.insert(
+        "pairs", table, {role: names[0] for role, names in columns.items()}, values, source
+    )
+
+
+def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None:
+    """Add a list of pairs, and check it; given are the names of its columns by role.
+
+    Raises:
+        DataError: naming file, line, rule and value.
+    """
+    columns = {role: [name] for role, name in names.items()}
+    source, lists = relation.source(table, columns)
+    for name in lists:
+        raise DataError(f"{table.name}: column {shown(name)} must not hold lists")
+    values = {role: _text(table, own) or "NULL" for role, own in columns.items()}
+    relation.insert("pairs", table, names, {"negative": "true", "split": "''", **values}, source)
+    relation.break_rules("pairs", rules(lines=False, lenient=True))
+    relation.problems.check()
+
+
+def read_documents(
+    place: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Return id, title and text of the documents in a file or folder, and notes.
+
+    What is missing is empty.
+
+    Raises:
+        DataError: naming file, line, rule and value.
+    """
+    with TemporaryDirectory() as folder:
+        relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows, fast=False)
+        tables = open_texts(place, "documents", columns, relation.notes, encoding)
+        columns.check_used([("documents", table.name, table.columns) for table in tables])
+        for table in tables:
+            roles = columns.choose(table.columns, "documents", table.name)
+            _check_there(table, ["text"], roles, "documents", columns)
+            add_texts(relation, "documents", table, roles)
+            if "id" in roles:
+                relation.break_rules("texts", id_rules("id"))
+        relation.problems.check()
+        relation.leave_out_broken()
+        notes = relation.notes + [relation.problems.note()] * bool(relation.problems.rows)
+        return relation.rows("SELECT id, title, text FROM texts"), notes
+
+
+def _text(table: Table, names: Sequence[str] | None) -> str | None:
+    """SQL of the column of a role as a text; ``None`` if the table has no such column."""
+    return f"coalesce(c{table.columns.index(names[0])}, '')" if names else None
+
+
+def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool) -> str:
+    """SQL: the documents of a column, as a list."""
+    if not is_list:
+        column = f"[{column}]"
+    elif not (negative or lenient):  # an empty list is a missing document
+        column = f"(CASE WHEN len(coalesce({column}, [])) = 0 THEN [''] ELSE {column} END)"
+    more = f"'negative': {str(negative).lower()}, 'part': {part}"
+    item = f"{{'text': coalesce(text, ''), {more}}}"
+    return f"list_transform(coalesce({column}, []), lambda text: {item})"
+
+
+def _note_columns(relation: Relation, read: Sequence[tuple[Table, Roles]]) -> None:
+    """Say how columns were read, once for all files of which the same is true."""
+    alike: dict[str, list[str]] = {}
+    for table, roles in read:
+        if table.columns != TREC_COLUMNS and (note := note_of(table.columns, roles)):
+            alike.setdefault(note, []).append(table.short)
+    for note, names in alike.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        relation.notes.append(f"{names[0]}{more}: {note}")
+
+
+def _text_columns(table: Table, kind: TableKind, columns: Columns) -> Roles:
+    roles = columns.choose(table.columns, kind, table.name)
+    _check_there(table, ("id", "text"), roles, kind, columns)
+    return roles
+
+
+def _pair_columns(table: Table, known: Sequence[TableKind], columns: Columns) -> Roles:
+    """The columns of a table of pairs; beside a table of texts, the pairs hold its ids."""
+    roles = columns.choose(table.columns, "pairs", table.name)
+    kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
+    for role, kind in kinds.items():
+        if kind in known and f"{role}_id" in roles:
+            roles[role] = roles.pop(f"{role}_id")
+        elif kind not in known and role not in roles and f"{role}_id" in roles:
+            raise DataError(
+                f"{table.name}: holds ids of {kind} ({shown(roles[f'{role}_id'][0])}) and not "
+                f"their texts; give these with --{kind} FILE"
+            )
+    _check_there(table, kinds, roles, "pairs", columns)
+    if "documents" in known:
+        roles.pop("title", None)
+    return roles
+
+
+def _check_there(
+    table: Table,
+    needed: Iterable[str],
+    roles: Mapping[str, list[str]],
+    kind: TableKind,
+    columns: Columns,
+) -> None:
+    if missing := [role for role in needed if role not in roles]:
+        lines = isinstance(table, DelimitedTable)
+        names = table.first_line if isinstance(table, DelimitedTable) else table.columns
+        raise unknown_columns(table.name, names, missing, roles, kind, lines, columns)

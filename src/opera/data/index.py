@@ -1,0 +1,388 @@
+"""The long relation becomes a data set: texts get their rows, repeated pairs are merged."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.pairs import pair_keys
+from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.read import quoted
+from opera.data.relation import NUMBERS, PLACE, NeedsLinesError, Relation, key
+from opera.data.rules import Rule, blank, id_rules, number, rules
+from opera.data.store import DataBuilder
+
+RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
+SIDES = {"query": "queries", "document": "documents"}
+
+
+def parse_relation(
+    read: Callable[[Relation, DataBuilder], None],
+    builder: DataBuilder,
+    fast: bool = True,
+    **how: Any,
+) -> None:
+    """Fill a builder by what reads a relation; ``how`` are the relation's attributes.
+
+    DuckDB reads all the files that it can; if a row breaks a rule, all are read again line by line.
+    """
+    for attempt in (True, False) if fast else (False,):
+        with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
+            relation = Relation(Path(folder), fast=attempt, **how)
+            try:
+                read(relation, builder)
+                builder.notes += relation.notes
+                return
+            except NeedsLinesError:
+                continue
+            finally:
+                relation.db.close()
+
+
+class Index:
+    """Numbers the texts of a relation, and writes them and their pairs.
+
+    Args:
+        relation: all of it.
+        builder: gets the data set.
+        name: of what is read, for messages.
+    """
+
+    def __init__(self, relation: Relation, builder: DataBuilder, name: str) -> None:
+        self.relation, self.builder, self.name = relation, builder, name
+        self.by_text, self.has_ids = dict[str, bool](), dict[str, bool]()
+
+    def build(self, splits: Sequence[str] = ()) -> None:
+        """Build the data set; ``splits`` are in this order, or else in that of their first pairs.
+
+        Raises:
+            DataError: naming file, line or row, rule and value of the first row that breaks each
+                rule, and how many do.
+        """
+        relation, problems = self.relation, self.relation.problems
+        self._write_known_texts()
+        if relation.lenient:
+            self._leave_out_empty()
+        relation.break_rules("pairs", rules(lines=relation.lines, lenient=relation.lenient))
+        relation.leave_out_broken()
+        in_order = relation.rows("SELECT split FROM pairs GROUP BY split ORDER BY min(rowid)")
+        while self._number():  # rows that are left out may hold the texts of other rows
+            relation.leave_out_broken()
+        problems.check()
+        if not relation.rows("FROM numbered WHERE NOT negative LIMIT 1"):
+            if problems.rows:
+                raise problems.error()
+            text = " with a text on both sides" if relation.lenient else ""
+            raise DataError(f"{self.name}: has no pairs{text}")
+        self._write_new_texts()
+        if problems.rows:
+            relation.note(problems.note())
+            self.builder.write_skipped(problems.left_out())
+        self._store_teacher()
+        if relation.lenient:
+            self._leave_out_pairs_of_empty_texts()
+        if relation.lines:
+            self._keep_places()
+            self._check_one_grade()
+        for split in splits or [split for (split,) in in_order]:
+            self.builder.splits[split] = self._qrels(split)
+        self._store_negatives()
+
+    def _write_known_texts(self) -> None:
+        """Check and write the tables of documents and queries."""
+        relation, problems = self.relation, self.relation.problems
+        relation.break_rules("texts", id_rules("id"))
+        relation.leave_out_broken()
+        for kind in sorted(relation.kinds):
+            self._refuse_repeated(kind)
+        if relation.lines:
+            problems.check()
+        relation.leave_out_broken()
+        for kind, name in sorted(relation.kinds.items()):
+            rows = f"FROM texts WHERE kind = '{kind}'"
+            if not relation.rows(f"{rows} LIMIT 1"):
+                nothing = DataError(f"{name}: is empty; it must have at least one row")
+                raise problems.error() if problems.rows else nothing
+            self._write(kind, f"SELECT id, title, text {rows}")
+            relation.execute(
+                f"""CREATE TABLE {kind} AS SELECT id, text, row_number() OVER () - 1 AS number,
+                {blank("text")} AND {blank("title")} AS empty {rows}"""
+            )
+
+    def _refuse_repeated(self, kind: str) -> None:
+        """Refuse the rows whose id another row has before them."""
+        repeated = f"""FROM texts JOIN (
+            SELECT id, min(rowid) AS place, arg_min([file, line], rowid) AS first FROM texts
+            WHERE kind = '{kind}' GROUP BY id HAVING count(*) > 1
+        ) USING (id) WHERE kind = '{kind}' AND texts.rowid != place"""
+        example = f"SELECT first {repeated} ORDER BY texts.rowid LIMIT 1"
+        for ((file, line),) in self.relation.rows(example):
+            first = self.relation.files[file][0].place(line)
+            text = f"duplicate id {{}}; first seen at {first}, and ids must be unique"
+            self.relation.refuse(f"SELECT file, line, id {repeated}", Rule("id", "", text))
+
+    def _leave_out_empty(self) -> None:
+        """Leave out empty documents, and the pairs of queries that are empty or have no answer."""
+        no_query, no_document = blank("query"), blank("document")
+        answered = f"SELECT file, line FROM pairs WHERE NOT negative AND NOT {no_document}"
+        ((documents, queries),) = self.relation.rows(
+            f"""SELECT (SELECT count(*) FROM pairs WHERE {no_document}),
+            (SELECT count(DISTINCT (file, line)) FROM pairs
+             WHERE {no_query} AND (file, line) IN ({answered}))"""
+        )
+        self.relation.execute(
+            f"""DELETE FROM pairs WHERE {no_document} OR {no_query}
+            OR (file, line) NOT IN ({answered})"""
+        )
+        if left := documents + queries:
+            self.relation.note(f"left out {left:,} empty texts and the pairs they are in")
+
+    def _number(self) -> bool:
+        """Number the texts of all pairs; return whether rows break a rule by what they name."""
+        relation = self.relation
+        joins = " ".join(self._make_numbers(side) for side in SIDES)
+        columns = ", ".join(f"{number(name)}::FLOAT AS {name}" for name in NUMBERS)
+        relation.execute(
+            f"""CREATE OR REPLACE TABLE numbered AS SELECT file, line, pairs.rowid AS place, split,
+            negative, querys.number::INTEGER AS query, documents.number::INTEGER AS document,
+            {columns}, coalesce(querys.empty, false) OR coalesce(documents.empty, false) AS empty
+            FROM pairs {joins}"""
+        )
+        refused = [self._check_names(side) for side in SIDES]
+        if not (relation.lines or relation.lenient):
+            text = "a relevant pair whose query or document has no text; give it one or remove "
+            wrong = f"SELECT file, line, 0 FROM numbered WHERE empty AND {RELEVANT}"
+            refused.append(relation.refuse(wrong, Rule("", "", f"{text}the pair")) > 0)
+        relation.execute("DELETE FROM numbered WHERE query IS NULL OR document IS NULL")
+        return any(refused)
+
+    def _make_numbers(self, side: str) -> str:
+        """Number the texts of a side by their keys; return SQL that joins the numbers to pairs."""
+        relation, kind = self.relation, SIDES[side]
+        ((self.has_ids[side],),) = relation.rows(f"SELECT count({side}_id) > 0 FROM pairs")
+        name, before = f"{side}_key", ""
+        if kind in relation.kinds:
+            known = relation.rows(f"FROM pairs SEMI JOIN {kind} ON {side} = id LIMIT 1")
+            texts = f"""SELECT {key("text")} AS key, min(number) AS number, false AS empty
+                FROM {kind} GROUP BY key"""
+            same = f"FROM pairs SEMI JOIN ({texts}) AS texts ON {name} = texts.key LIMIT 1"
+            self.by_text[side] = not known and bool(relation.rows(same))
+            if not self.by_text[side]:
+                name, texts = side, f"SELECT id AS key, number, empty FROM {kind}"
+        else:
+            empty = "false"
+            if relation.lines:
+                title = blank("coalesce(title, '')") if side == "document" else "true"
+                empty = f"arg_min({blank(side)} AND {title}, {PLACE})"
+            texts = f"""min({PLACE}) AS first, {empty} AS empty FROM pairs
+                WHERE {side} IS NOT NULL GROUP BY key"""
+            if self.has_ids[side]:
+                by_text, by_id = f"{side}_key::VARCHAR", f"'#' || {side}_id"
+                name = f"CASE WHEN {side}_id IS NULL THEN {by_text} ELSE {by_id} END"
+                texts = f"""SELECT {by_text} AS key, any_value({side}_key) AS hash, {texts}
+                    UNION ALL
+                    SELECT {by_id} AS key, arg_min({side}_key, {PLACE}) AS hash, {texts}"""
+            else:
+                texts = f"SELECT {name} AS key, {texts}"
+            texts = f"""SELECT *, dense_rank() OVER (ORDER BY first) - 1 AS number
+                FROM ({texts}) WHERE key IS NOT NULL"""
+            before = f" AND {side}s.first <= {PLACE}"  # an id stands for a text read before
+        relation.execute(f"CREATE OR REPLACE TABLE {side}_numbers AS {texts}")
+        return f"LEFT JOIN {side}_numbers AS {side}s ON {name} = {side}s.key{before}"
+
+    def _check_names(self, side: str) -> bool:
+        """Find the rows whose id has no text, or another one than before.
+
+        In published data, they are noted.
+        """
+        relation, kind = self.relation, SIDES[side]
+        known, refused = kind in relation.kinds, 0
+        by_text = known and self.by_text[side]
+        value = f"pairs.{side}" if known else f"pairs.{side}_id"
+        unknown = f"""FROM numbered JOIN pairs ON numbered.place = pairs.rowid
+            WHERE numbered.{side} IS NULL AND {value} IS NOT NULL"""
+        if relation.lenient and known:
+            what = "*" if side == "document" else "DISTINCT (pairs.file, pairs.line)"
+            first = f"arg_min({value}, pairs.rowid)"
+            ((missing, name),) = relation.rows(f"SELECT count({what}), {first} {unknown}")
+            such = "" if by_text else f", such as {shown(name)}"
+            if missing:
+                left = f"left out {missing:,} judgements of {kind}"
+                relation.note(f"{left} that are not there{such}")
+        else:
+            text = f"{side} {{}} has no text in the files that were read"
+            if known:
+                what = f"the {side} is no text" if by_text else f"{side} {{}} is no id"
+                text = f"{what} in the table of {kind}; add it there, or remove such pairs"
+            rows = f"SELECT pairs.file, pairs.line, {value} {unknown}"
+            refused = relation.refuse(rows, Rule(side, "", text))
+        if not known and self.has_ids[side]:
+            clash = f"""SELECT file, line, {side}_id FROM pairs
+                JOIN {side}_numbers ON key = '#' || {side}_id
+                WHERE {side} IS NOT NULL AND hash != {side}_key AND first <= {PLACE}"""
+            text = f"{side} {{}} has another text than before; give it its own id"
+            refused += relation.refuse(clash, Rule(side, "", text))
+        if by_text:
+            relation.note(f"the pairs hold the texts of {kind}, not their ids")
+        return bool(refused)
+
+    def _write_new_texts(self) -> None:
+        """Write the texts that only pairs hold; a note counts those that were merged."""
+        for side, kind in reversed(SIDES.items()):
+            if kind in self.relation.kinds:
+                continue
+            title = "coalesce(title, '')" if side == "document" else "''"
+            nameless = f"FROM pairs WHERE {side} IS NOT NULL AND {side}_id IS NULL"
+            ((merged,),) = self.relation.rows(
+                f"""SELECT count(DISTINCT hash({title}, {side})) - count(DISTINCT {side}_key)
+                {nameless}
+                AND EXISTS (SELECT 1 {nameless} AND {side}_key != hash({side}) LIMIT 1)"""
+            )
+            if merged:
+                alone = "differ from others in white space alone, and are one with them"
+                self.relation.note(f"{merged:,} {kind} {alone}")
+            identifier, taken = f"'{side[0]}' || number", ""
+            if self.has_ids[side]:  # a made-up id gets dashes if it is taken
+                form = f"'^{side[0]}([0-9]+)(-*)$'"
+                taken = f"""LEFT JOIN (SELECT regexp_extract({side}_id, {form}, 1) AS digits,
+                    max(len(regexp_extract({side}_id, {form}, 2))) + 1 AS dashes
+                    FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
+                made_up = f"{identifier} || repeat('-', coalesce(dashes, 0))"
+                identifier = f"coalesce({side}_id, {made_up})"
+            self._write(
+                kind,
+                f"""SELECT {identifier} AS id, {title} AS title, {side} AS text FROM pairs
+                JOIN (SELECT DISTINCT first, number FROM {side}_numbers) ON {PLACE} = first
+                {taken} ORDER BY number""",
+            )
+
+    def _write(self, kind: str, sql: str) -> None:
+        name = "corpus" if kind == "documents" else kind
+        self.builder.write_texts(name, self.relation.batches(sql))
+
+    def _arrays(self, sql: str) -> list[NDArray[Any]]:
+        """The columns that a query returns."""
+        columns = self.relation.execute(sql).fetchnumpy()
+        return [np.ma.filled(values, np.nan) for values in columns.values()]
+
+    def _store_teacher(self) -> None:
+        rows = "FROM numbered WHERE score IS NOT NULL ORDER BY place"
+        if self.relation.rows(f"{rows} LIMIT 1"):
+            scores = self._arrays(f"SELECT query, document, score {rows}")
+            self.builder.teacher = TeacherScores.from_arrays(*scores)
+            count = len(self.builder.teacher)
+            self.relation.note(f"{count:,} pairs have a score of a teacher")
+
+    def _leave_out_pairs_of_empty_texts(self) -> None:
+        """Leave out relevant pairs that name an empty text, counted by split."""
+        wrong, tables = f"FROM numbered WHERE empty AND {RELEVANT}", self.builder.tables
+        for split, count, query, document in self.relation.rows(
+            f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {wrong}
+            GROUP BY split ORDER BY min(place)"""
+        ):
+            self.builder.left_out[split] = count
+            self.relation.note(
+                f"{split}: left out {count:,} relevant pairs that name an empty text, such as "
+                f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
+                f"document {shown(tables['corpus'].ids(np.array([document]))[0])}"
+            )
+        self.relation.execute(f"DELETE {wrong}")
+
+    def _keep_places(self) -> None:
+        """Keep where the relevant pairs stand that name an empty text."""
+        wrong = f"FROM numbered WHERE empty AND {RELEVANT}"
+        for query, document, file, line in self.relation.rows(
+            f"SELECT query, document, file, line {wrong}"
+        ):
+            place = self.relation.place(file, line)
+            self.builder.places[query, document] = place.removeprefix(f"{self.name}/")
+
+    def _check_one_grade(self) -> None:
+        """Refuse a pair with two grades."""
+        graded = "FROM numbered WHERE NOT negative AND grade IS NOT NULL"
+        for split, query, document, first in self.relation.rows(
+            f"""SELECT split, query, document, arg_min(grade, place) {graded}
+            GROUP BY split, query, document HAVING min(grade) != max(grade) ORDER BY ALL LIMIT 1"""
+        ):
+            ((file, line, before, before_line, grade),) = self.relation.rows(
+                f"""SELECT arg_min(file, place) FILTER (grade != {first}),
+                arg_min(line, place) FILTER (grade != {first}), arg_min(file, place),
+                arg_min(line, place), arg_min(grade, place) FILTER (grade != {first}) {graded}
+                AND split = {quoted(split)} AND query = {query} AND document = {document}"""
+            )
+            places = self.relation.place(file, line), self.relation.place(before, before_line)
+            raise DataError(
+                f"{places[0]}: grade {grade:g} for a pair that {places[1]} gives grade {first:g}; "
+                "a pair has one grade"
+            )
+
+    def _qrels(self, split: str) -> Qrels:
+        """Build the qrels of a split; repeated pairs are merged."""
+        lines, note = self.relation.lines, self.relation.note
+        rows = f"FROM numbered WHERE NOT negative AND split = {quoted(split)}"
+        ((pairs, graded, weighted, fractions),) = self.relation.rows(
+            f"""SELECT count(*), count(grade), count(weight),
+            coalesce(bool_or(grade != floor(grade)), false) {rows}"""
+        )
+        for name, count in (("grade", graded), ("weight", weighted)):
+            if 0 < count < pairs and not lines:
+                missing = f"{pairs - count:,} of {pairs:,} pairs have no {name} in their file"
+                note(f"{split}: {missing}: it is 1")
+        grade = "coalesce(max(grade), 1)" if lines else "max(coalesce(grade, 1))"
+        weight = "sum(coalesce(weight, 1)::DOUBLE)" if weighted else "NULL"
+        if fractions:
+            rule = "say only which pairs are relevant" if weighted else "are read as weights"
+            note(f"{split}: grades with fractions {rule}: those above 0, with grade 1")
+            if not weighted:
+                weight = "sum(greatest(coalesce(grade, 1), 0)::DOUBLE)"
+            grade = "max((coalesce(grade, 1) > 0)::INTEGER)"
+        query, document, grades, weights = self._arrays(
+            f"""SELECT query, document, ({grade})::INTEGER AS grade, ({weight})::FLOAT AS weight
+            {rows} GROUP BY query, document ORDER BY query, document"""
+        )
+        if merged := pairs - len(query):
+            how = ["grades: the highest"] * bool(graded)
+            how += ["weights: the sum"] * bool(weighted or fractions)
+            rule = f" ({', '.join(how)})" if how and not lines else ""
+            note(f"{split}: merged {merged:,} repeated pairs{rule}")
+        if not (weighted or fractions):
+            return Qrels.from_arrays(query, document, grades)
+        if dropped := int(((weights == 0) & (grades > 0)).sum()):
+            note(f"{split}: {dropped:,} pairs of weight 0 are not relevant")
+        grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
+        return Qrels.from_arrays(query, document, grades, weights)
+
+    def _store_negatives(self) -> None:
+        """Keep each negative of a query once, unless it is a relevant document of its query."""
+        lines, note = self.relation.lines, self.relation.note
+        rows = "FROM numbered WHERE negative"
+        if not lines:
+            ((left,),) = self.relation.rows(f"SELECT count(*) {rows} AND split != 'train'")
+            if left:
+                note(f"{left:,} negatives of other splits than train are not used")
+            rows += " AND split = 'train'"
+        if not self.relation.rows(f"{rows} LIMIT 1"):
+            return
+        query, document, _ = self._arrays(
+            f"""SELECT query, document, min(place) AS place {rows} GROUP BY query, document
+            ORDER BY query, {"place" if lines else "document"}"""
+        )
+        splits = self.builder.splits.items()
+        relevant = [own.relevant().keys for name, own in splits if lines or name == "train"]
+        relevant_keys = np.concatenate([np.empty(0, dtype=np.int64), *relevant])
+        wrong = np.isin(pair_keys(query, document), relevant_keys)
+        if wrong.any():
+            what = "negatives are also positives of their query and were dropped as negatives"
+            note(f"{int(wrong.sum()):,} {what}")
+        if not wrong.all():
+            counts = np.bincount(query[~wrong], minlength=len(self.builder.tables["queries"]))
+            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            rows_of_documents = document[~wrong].astype(np.int32)
+            self.builder.given_negatives = GivenNegatives(offsets, rows_of_documents)

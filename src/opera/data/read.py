@@ -1,0 +1,387 @@
+"""Tables in files and in memory, read as Arrow batches; each row has a place that a message names.
+
+DuckDB itself reads CSV and TSV files that break no rule. Any other file is read here, row by row,
+so that each problem has its line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.text_files import (
+    BadRow,
+    check_characters,
+    json_object,
+    text_lines,
+)
+from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
+
+if TYPE_CHECKING:
+    from opera.data.rules import Problems
+
+BATCH_ROWS = 20_000
+TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
+NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
+LISTS_OF_TEXTS = pa.list_(pa.string())
+QUOTES = (
+    "quotation marks do not fit ({}); a field with one stands in quotation marks, and each within "
+    'it is doubled: "5"" pipe"'
+)
+OPEN_QUOTE = (
+    "a quotation mark begins a text that ends on a later line, as Excel writes them; TSV has one "
+    "row per line, and quotation marks are part of the text: rename the file to .csv, which may "
+    "have tabs"
+)
+FRACTION = (
+    "grade must be a whole number, got {}; write fractions as weights into a table with the "
+    "columns query_id, document_id and weight"
+)
+
+
+class Rows(NamedTuple):
+    """Rows of a table: the line of each in a text file, else its number; and Arrow arrays."""
+
+    numbers: Sequence[int] | range
+    columns: dict[str, pa.Array]
+
+
+class Table:
+    """A table that can be read any number of times.
+
+    Args:
+        name: the file, for messages.
+        columns: its columns, in order.
+        short: its name alone, for notes: these are stored, and the file may be read elsewhere.
+    """
+
+    mark = ":{}"
+    """How the number of a row stands behind the name of its file."""
+    skip = "--skip-bad-rows"
+    """What leaves out rows that break a rule."""
+
+    def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
+        self.name, self.columns, self.short = name, list(columns), short
+        for place, column in enumerate(self.columns):
+            if column.strip() and column in self.columns[:place]:
+                raise DataError(f"{name}: two columns are called {shown(column)}; rename one")
+
+    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
+        """Yield the rows with some of the columns; ``problems`` gets those that cannot be read.
+
+        Raises:
+            DataError: if the file itself cannot be read.
+        """
+        raise NotImplementedError
+
+    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Yield number and text of some rows, as they stand in the file, or else as JSON."""
+        from opera.data.rules import Problems
+
+        for rows in self.batches(self.columns, Problems()):
+            for place, number in enumerate(rows.numbers):
+                if number in numbers:
+                    record = {name: values[place].as_py() for name, values in rows.columns.items()}
+                    yield int(number), json.dumps(record, ensure_ascii=False, default=str)
+
+    def place(self, number: int) -> str:
+        """Name a row in messages, by its number or line."""
+        return self.name + self.mark.format(number)
+
+
+class TextTable(Table):
+    """A table in a text file."""
+
+    path: Path
+    encoding: str | None
+
+    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Yield line and text of some rows; bytes of another encoding are escaped."""
+        for number, text in self._texts():
+            if number in numbers:
+                escaped = text.rstrip("\r\n").encode("utf-8", "surrogateescape")
+                yield number, escaped.decode("utf-8", "backslashreplace")
+
+    def _texts(self) -> Iterator[tuple[int, str]]:
+        """Yield line and text of each row."""
+        return enumerate(self._lines(), start=1)
+
+    def _lines(self, newline: str | None = None) -> Iterator[str]:
+        return text_lines(self.path, newline, self.encoding, strict=False)
+
+
+class JsonTable(TextTable):
+    """A JSON Lines file.
+
+    Every record is read for the columns, since writers that omit nulls make files in which a column
+    first appears late.
+    """
+
+    def __init__(self, path: Path, encoding: str | None = None) -> None:
+        from opera.data.rules import Problems
+
+        self.path, self.encoding, problems = path, encoding, Problems()
+        self._kinds: dict[str, set[type]] = {}
+        """The types of the values in each column."""
+        for _, record in self._records(problems):
+            for name, value in record.items():
+                self._kinds.setdefault(name, set()).add(type(value))
+        super().__init__(str(path), list(self._kinds), path.name)
+        if problems.rows and not self._kinds:
+            raise problems.error()
+
+    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
+        """Yield the rows; numbers become texts, and a key that a record lacks is null."""
+        types = {column: self._type(column) for column in columns}
+
+        def rows() -> Iterator[Sequence[Any]]:
+            for number, record in self._records(problems):
+                try:
+                    values = (json_value(name, record.get(name), types[name]) for name in types)
+                    yield number, *values
+                except BadRow as error:
+                    problems.refuse(self, number, error.rule, error.value)
+
+        yield from arrow_rows(rows(), types)
+
+    def check_lists(self, column: str) -> None:
+        """Refuse a column that has lists on some lines and single values on others."""
+        if self._kinds[column] - {list, type(None)}:
+            raise DataError(
+                f"{self.name}: column {shown(column)} holds lists on some lines, and one value on "
+                "others; write one value in every line"
+            )
+
+    def _records(self, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in self._texts():
+            try:
+                check_characters(line, self.path, self.encoding)
+                if line.strip(" \n"):
+                    yield number, json_object(line.removesuffix("\n"))
+            except BadRow as error:
+                problems.refuse(self, number, error.rule, error.value)
+
+    def _type(self, column: str) -> pa.DataType:
+        kinds = self._kinds[column] - {type(None)}
+        if list in kinds:
+            return LISTS_OF_TEXTS
+        return pa.bool_() if kinds == {bool} else pa.string()
+
+
+def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
+    """A value as Arrow takes it: numbers as texts, and one value as a list where lists are."""
+    if value is None or kind == pa.bool_() or (isinstance(value, str) and kind == pa.string()):
+        return value
+    if kind == LISTS_OF_TEXTS:
+        values = value if isinstance(value, list) else [value]
+        return [json_value(column, part, pa.string()) for part in values]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    raise BadRow(f"column {shown(column)} must be a text or a number, got {{}}", shown(value))
+
+
+class Record(NamedTuple):
+    """A row: the line on which it begins, its fields, its text, and what is wrong with it."""
+
+    line: int
+    fields: list[str]
+    text: str
+    problem: BadRow | None
+
+
+class DelimitedTable(TextTable):
+    """A CSV or TSV file, or TREC's qrels. Every value is a text: an id such as 007 stays as it is.
+
+    In CSV, quotation marks are read as RFC 4180 has them; in the others they are part of the text.
+    A file without a header has the columns 1, 2, ...
+
+    Args:
+        path: the file.
+        header: decides by the first line whether it names the columns; ``None``: TREC's qrels.
+        tabs: whether tabs alone separate columns, as in TSV.
+        encoding: of the file; ``None``: UTF-8.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: Callable[[list[str]], bool] | None,
+        *,
+        tabs: bool = False,
+        encoding: str | None = None,
+    ) -> None:
+        self.path, self.encoding = path, encoding
+        self.delimiter = None if header is None else "\t" if tabs else self._delimiter()
+        self._quoted = not (header is None or tabs)
+        first = next(self._records(), None)
+        if first is None:
+            raise DataError(f"{path}: is empty; it must have at least one row")
+        if first.problem is not None:
+            raise DataError(f"{path}:{first.line}: {first.problem}")
+        self.first_line = first.fields
+        self.has_header = header is not None and header(self.first_line)
+        names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
+        super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
+        utf8 = encoding in (None, "utf-8-sig")
+        self.fast = (
+            utf8 and self.delimiter is not None and first.line == 1 and len(self.columns) > 1
+        )
+
+    def scan(self) -> str:
+        """The table in SQL, read by DuckDB: its columns are c0, c1, ...; all lines are 0."""
+        columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
+        mark = "'\"'" if self._quoted else "''"
+        return (
+            f"(SELECT 0 AS line, * FROM read_csv({quoted(str(self.path))}, "
+            f"delim={quoted(str(self.delimiter))}, quote={mark}, escape={mark}, comment='', "
+            f"header=false, auto_detect=false, strict_mode=true, "
+            f"columns={{{columns}}}) OFFSET {int(self.has_header)})"
+        )
+
+    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
+        """Yield the rows; empty lines are skipped."""
+        places = [self.columns.index(column) for column in columns]
+        rows = (
+            (record.line, *(record.fields[place] for place in places))
+            for record in self._checked(problems)
+        )
+        yield from arrow_rows(rows, dict.fromkeys(columns, pa.string()))
+
+    def _checked(self, problems: Problems) -> Iterator[Record]:
+        header, records = sorted(self.first_line) if self.has_header else [], self._records()
+        listed = ", ".join(map(shown, self.columns))
+        if self.has_header:
+            next(records)
+        for record in records:
+            line, fields, _, problem = record
+            if len(fields) < len(self.columns) and self._opens(fields[-1]):
+                raise DataError(f"{self.place(line)}: {OPEN_QUOTE}")
+            joined = shown((self.delimiter or " ").join(fields))
+            if problem is None and len(fields) != len(self.columns):
+                rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
+                problem = BadRow(rule, f"{len(fields)}: {joined}")
+            elif fields[-1] in header and sorted(own.lstrip("\ufeff") for own in fields) == header:
+                rule = "is a header again ({}), as where files were joined; remove it, or pass the "
+                problem = BadRow(rule + "files one by one", joined)
+            elif self.delimiter is None and is_number(fields[3]) and float(fields[3]) % 1:
+                problem = BadRow(FRACTION, fields[3])
+            if problem is None:
+                yield record
+            else:
+                problems.refuse(self, line, problem.rule, problem.value)
+
+    def _opens(self, field: str) -> bool:
+        """Whether the last field of a line of TSV begins a text that goes on in the next lines."""
+        return not self._quoted and field.startswith('"') and field.count('"') % 2 == 1
+
+    def _texts(self) -> Iterator[tuple[int, str]]:
+        return ((record.line, record.text) for record in self._records())
+
+    def _records(self) -> Iterator[Record]:
+        return self._quoted_records() if self._quoted else self._plain_records()
+
+    def _plain_records(self) -> Iterator[Record]:
+        for number, line in enumerate(self._lines(""), start=1):
+            text = line.rstrip("\r\n")
+            if not text or not (fields := text.split(self.delimiter)):
+                continue
+            if self.delimiter is not None or not is_comment(fields):
+                yield Record(number, fields, line, self._problem_of(line))
+
+    def _quoted_records(self) -> Iterator[Record]:
+        """Yield the rows; where quotation marks do not fit, each line that was read as one."""
+        csv.field_size_limit(LONGEST_TEXT)
+        taken: list[str] = []
+        lines = (taken.append(line) or line for line in self._lines(""))  # type: ignore[func-returns-value]
+        reader = csv.reader(lines, delimiter=self.delimiter or ",", strict=True)
+        number, torn = 1, False
+        while True:
+            number += len(taken)
+            taken.clear()
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                torn = True
+                for line, text in enumerate(taken, start=number):
+                    yield Record(line, [text], text, BadRow(QUOTES, error))
+                continue
+            text = "".join(taken)
+            # what follows a row that was torn apart may be the end of it
+            torn = torn and text.count('"') % 2 == 1
+            problem = BadRow(QUOTES, "of a line before") if torn else self._problem_of(text)
+            if fields and not (number == 1 and "".join(fields) == "sep="):  # Excel's own
+                yield Record(number, fields, text, problem)
+
+    def _problem_of(self, text: str) -> BadRow | None:
+        try:
+            check_characters(text, self.path, self.encoding)
+        except BadRow as error:
+            return error
+        return None
+
+    def _delimiter(self) -> str:
+        """What separates the columns, by the first line without what stands in quotation marks."""
+        line = re.sub(r'"[^"]*"?', "", next(self._lines(), ""))
+        if line.startswith("sep="):
+            return line[4:5].strip() or "\t"
+        return max(",;\t|", key=line.count)
+
+
+def quoted(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:
+    """Whether a file begins as TREC's qrels: four columns, the last a grade.
+
+    If the user gives columns by number (``numbered``), the second must also be Q0 or a digit.
+
+    Raises:
+        DataError: for a ranking, TREC's run; for a .qrels file with other columns.
+    """
+    lines = (line.strip() for line in text_lines(path, encoding=encoding, strict=False))
+    line = next((line for line in lines if line and not is_comment(line.split())), "")
+    fields = line.split()
+    if len(fields) == 6 and fields[1].upper() == "Q0":
+        raise DataError(
+            f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
+            "judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE"
+        )
+    tabs = line.count("\t")  # a line without tabs is not of a table
+    if path.suffix == ".qrels" and tabs == 0 and "," not in line and len(fields) != 4:
+        raise DataError(
+            f"{path}: a qrels file has four columns, QUERY 0 DOCUMENT GRADE, got {shown(line)}"
+        )
+    if len(fields) != 4 or not (tabs == 0 or is_number(fields[3])):
+        return False
+    return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
+
+
+def is_comment(fields: Sequence[str]) -> bool:
+    """Whether a line of TREC's qrels is a comment: it begins with # and is not a judgement."""
+    judgement = len(fields) == 4 and fields[0] != "#" and is_number(fields[3])
+    return fields[0].startswith("#") and not judgement
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    return re.fullmatch(NUMBER, text) is not None
+
+
+def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    """Bring rows of Python values, each behind the number of its row, into batches."""
+    for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS, first=1):
+        numbers, *columns = zip(*batch, strict=True)
+        values = zip(types.items(), columns, strict=True)
+        yield Rows(numbers, {name: pa.array(column, kind) for (name, kind), column in values})

@@ -1,0 +1,285 @@
+"""The long relation: a row per query and document, whatever file it comes from.
+
+Every source becomes rows of ``pairs``, and tables of documents and queries rows of ``texts``. Both
+live in DuckDB, which writes to the disk what does not fit into its share of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from opera.core.arrays import BoolArray
+from opera.core.errors import StorageError
+from opera.core.terminal import first_line, shown
+from opera.data.columns import as_texts, is_list
+from opera.data.read import DelimitedTable, Table, arrow_rows, quoted
+from opera.data.rules import WHITE, Problems, Rule
+
+MEMORY = "400MB"
+"""What DuckDB holds before it writes to the disk."""
+PAIRS = {
+    "file": "SMALLINT", "line": "BIGINT", "part": "UTINYINT", "split": "VARCHAR",
+    "known_split": "BOOLEAN", "negative": "BOOLEAN", "query_id": "VARCHAR", "query": "VARCHAR",
+    "document_id": "VARCHAR", "title": "VARCHAR", "document": "VARCHAR", "grade": "VARCHAR",
+    "weight": "VARCHAR", "score": "VARCHAR", "query_key": "UBIGINT", "document_key": "UBIGINT",
+}  # fmt: skip
+"""Columns of pairs. A text is null if its id stands for it, and a number if the file has no such
+column; what is missing is an empty text. ``part`` orders the documents of a file: negatives of a
+table come after all positives. Keys are equal for texts that differ in white space alone."""
+TEXTS = {
+    "kind": "VARCHAR", "file": "SMALLINT", "line": "BIGINT", "id": "VARCHAR", "title": "VARCHAR",
+    "text": "VARCHAR",
+}  # fmt: skip
+WRITTEN_ROWS, ARROW_BYTES = 8192, 2**30
+"""Rows and bytes of a batch of texts: an Arrow array holds up to 2 GiB."""
+NUMBERS, LISTS = ("grade", "weight", "score"), ("document", "negative")
+"""The roles of numbers, and of texts that may stand in lists."""
+PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
+"""SQL: orders the rows of pairs by first appearance."""
+
+
+class NeedsLinesError(Exception):
+    """A row breaks a rule, or its place is wanted, and DuckDB's own reader counts no lines."""
+
+
+def key(text: str) -> str:
+    """SQL: a hash of a text with one space between its words."""
+    odd = " OR ".join(
+        f"contains({text}, {mark})" for mark in ("'  '", *map("chr({})".format, range(9, 14)))
+    )
+    odd += f" OR strlen({text}) != length({text}) OR {text}[1] = ' ' OR {text}[-1] = ' '"
+    plain = f"trim(regexp_replace({text}, '[{WHITE}]+', ' ', 'g'))"
+    return f"hash(CASE WHEN {odd} THEN {plain} ELSE {text} END)"
+
+
+def document_key(title: str, text: str, *, joined: bool) -> str:
+    """SQL: the key of a document; a title counts as part of the text, or else by itself."""
+    if title in ("NULL", "''"):
+        return key(text)
+    both = f"{title} || ' ' || {text}" if joined else f"chr(0) || {key(title)} || {key(text)}"
+    return (
+        f"CASE WHEN coalesce(trim({title}), '') = '' THEN {key(text)} ELSE {key(f'({both})')} END"
+    )
+
+
+@dataclass
+class Relation:
+    """Pairs and texts on their way into a data set.
+
+    Attributes:
+        folder: for what does not fit into memory.
+        lines: whether the pairs are lines of BEIR or of another trainer: a pair has one grade, a
+            whole number, and negatives stay in their order, of all splits. Else the highest grade
+            counts.
+        lenient: leave out empty texts and ids that are not there, for published data, which a user
+            cannot correct.
+        skip_bad_rows: leave out the rows that break a rule.
+        fast: let DuckDB itself read the files that it can; a row that breaks a rule then raises
+            :class:`NeedsLinesError`.
+        notes: what was read as what, merged or left out.
+        files: the tables in the order of their numbers, each with its names of columns by role.
+        kinds: the kinds of texts that have tables, and the first table of each.
+    """
+
+    folder: Path
+    lines: bool = False
+    lenient: bool = False
+    skip_bad_rows: bool = False
+    fast: bool = True
+    notes: list[str] = field(default_factory=list)
+    files: list[tuple[Table, Mapping[str, str]]] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        import duckdb  # slow to import, and many a command reads no table
+
+        self.problems = Problems(None if self.lenient or self.lines else self.skip_bad_rows)
+        self._error, self._failure = duckdb.Error, list[BaseException]()
+        spilled = str(self.folder / "spilled")
+        self.db = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": spilled})
+        for name, columns in (("pairs", PAIRS), ("texts", TEXTS)):
+            listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+            self.execute(f"CREATE TABLE {name} ({listed})")
+
+    def execute(self, sql: str) -> Any:
+        """Run a statement; what a reader raises is raised here.
+
+        Raises:
+            NeedsLinesError: if DuckDB refuses a file that it reads itself.
+            StorageError: as if the disk is full.
+        """
+        try:
+            return self.db.execute(sql)
+        except self._error as error:
+            if self._failure:
+                raise self._failure.pop() from None
+            if self.fast:
+                raise NeedsLinesError from None
+            raise StorageError(f"{self.folder}: {first_line(error)}") from error
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows."""
+        return list(self.execute(sql).fetchall())
+
+    def place(self, file: int, line: int) -> str:
+        """Name a row in messages.
+
+        Raises:
+            NeedsLinesError: if the lines are not known.
+        """
+        if self.fast:
+            raise NeedsLinesError
+        return self.files[file][0].place(line)
+
+    def table(self, sql: str) -> pa.Table:
+        """Run a query and return an Arrow table."""
+        return self.db.sql(sql).to_arrow_table()
+
+    def batches(self, sql: str) -> pa.RecordBatchReader:
+        """Run a query of texts and return Arrow batches, which can be read once."""
+        longest = self.rows(f"SELECT coalesce(max(strlen(text)), 0) FROM ({sql})")[0][0]
+        rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
+        return self.db.sql(sql).to_arrow_reader(max(1, rows))
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> tuple[str, set[str]]:
+        """Return a table as SQL, and which of its columns hold lists; given are columns by role.
+
+        The SQL has the line of each row, and as texts the columns: ``c0`` for the first of the
+        table, and so on. It can be used once.
+        """
+        if self.fast and isinstance(table, DelimitedTable) and table.fast:
+            return table.scan(), set()
+        columns = {name: role for role, names in roles.items() for name in names}
+        batches = self._as_texts(table, columns)
+        first = next(batches, None)
+        if first is None:
+            nothing = ", ".join(f"NULL::VARCHAR AS c{n}" for n in range(len(table.columns)))
+            return f"(SELECT 0 AS line, {nothing} WHERE false)", set()
+        lists = {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
+        return self.stream(first.schema, first, batches), lists
+
+    def stream(self, schema: pa.Schema, *batches: Any) -> str:
+        """Return record batches as SQL that can be used once: one, and an iterator of the rest."""
+
+        def read() -> Iterator[pa.RecordBatch]:
+            try:
+                for part in batches:
+                    yield from [part] if isinstance(part, pa.RecordBatch) else part
+            except BaseException as error:  # DuckDB would raise another
+                self._failure.append(error)
+                raise
+
+        self.db.register("stream", pa.RecordBatchReader.from_batches(schema, read()))
+        return "stream"
+
+    def stream_rows(self, rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> str:
+        """Return rows of Python values, each behind its line, as SQL that can be used once."""
+        schema = pa.schema([("line", pa.int64()), *types.items()])
+        return self.stream(
+            schema,
+            (
+                pa.record_batch([pa.array(numbers, pa.int64()), *columns.values()], schema=schema)
+                for numbers, columns in arrow_rows(rows, types)
+            ),
+        )
+
+    def size(self, name: str) -> int:
+        """How many rows a relation has."""
+        return int(self.rows(f"SELECT count(*) FROM {name}")[0][0])
+
+    def _as_texts(self, table: Table, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        for rows in table.batches(list(columns), self.problems):
+            lines = np.asarray(rows.numbers, dtype=np.int64)
+            self.problems.count(table, len(lines))
+
+            def refuse(
+                wrong: BoolArray, rule: str, value: Callable[[int], object], lines: Any = lines
+            ) -> None:
+                if wrong.any():
+                    first = int(np.flatnonzero(wrong)[0])
+                    self.problems.add(table, lines[wrong], rule, lambda: value(first))
+
+            texts = {"line": pa.array(lines)}
+            for name, role in columns.items():
+                texts[f"c{table.columns.index(name)}"] = as_texts(
+                    rows.columns[name], name, refuse, role in NUMBERS, role in LISTS
+                )
+            yield pa.record_batch(texts)
+
+    def insert(
+        self,
+        name: Literal["pairs", "texts"],
+        table: Table,
+        roles: Mapping[str, str],
+        values: Mapping[str, object],
+        source: str,
+    ) -> None:
+        """Add rows of a file to a relation.
+
+        Args:
+            name: of the relation.
+            table: the file.
+            roles: the names of its columns by role, for messages.
+            values: SQL of each column; others are null.
+            source: SQL of the rows, whose lines it has.
+        """
+        values = {"file": len(self.files), "line": "line", **values}
+        self.files.append((table, roles))
+        listed = ", ".join(str(value) for value in values.values())
+        self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
+        if self.fast and isinstance(table, DelimitedTable) and table.has_header:
+            header = ", ".join(map(quoted, table.first_line))
+            left, right = ("query", "document") if name == "pairs" else ("id", "text")
+            again = f"ltrim({left}, chr(65279)) IN ({header}) AND {right} IN ({header})"
+            if self.rows(f"FROM {name} WHERE file = {values['file']} AND {again} LIMIT 1"):
+                raise NeedsLinesError  # perhaps a header again, as where files were joined
+
+    def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
+        """Find the rows of a relation that break rules."""
+        rules = list(rules)
+        listed = ", ".join(f"coalesce(bool_or({rule.broken}), false)" for rule in rules)
+        for broken, rule in zip(self.rows(f"SELECT {listed} FROM {name}")[0], rules, strict=True):
+            if broken:
+                value = f"TRY_CAST({rule.role} AS DOUBLE)" if rule.numeric else rule.role
+                self.refuse(f"SELECT file, line, {value} FROM {name} WHERE {rule.broken}", rule)
+
+    def refuse(self, sql: str, rule: Rule) -> int:
+        """Take the rows that break a rule, with their values; return how many there are."""
+        rows = self.rows(f"SELECT * FROM ({sql}) ORDER BY ALL")
+        if rows and self.fast:
+            raise NeedsLinesError
+        for number, (table, roles) in enumerate(self.files):
+            of_file = [row for row in rows if row[0] == number]
+            if of_file:
+                value = of_file[0][2]
+                text = f"{value:g}" if isinstance(value, float) else shown(value)
+                words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
+                lines = [line for _, line, _ in of_file]
+                self.problems.add(table, lines, words, lambda text=text: text)  # type: ignore[misc]
+        return len(rows)
+
+    def leave_out_broken(self) -> None:
+        """Delete the rows that break a rule.
+
+        Raises:
+            DataError: unless they are left out.
+        """
+        for number, (table, _) in enumerate(self.files):
+            lines = self.problems.broken(table)
+            if len(lines):
+                self.db.register("broken", pa.table({"line": lines}))
+                for name in ("pairs", "texts"):
+                    self.execute(
+                        f"DELETE FROM {name} WHERE file = {number} AND line IN (FROM broken)"
+                    )

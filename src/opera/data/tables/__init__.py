@@ -1,1 +1,0 @@
-"""Tables: pairs, documents and queries in CSV, TSV, JSON Lines, Parquet and Arrow files."""

@@ -1,0 +1,414 @@
+"""JSON Lines of FlagEmbedding and Tevatron, record by record, in the relation's columns."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
+from glob import glob, has_magic
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from opera.core.errors import DataError, OperaError, nearest
+from opera.core.terminal import shortened, shown
+from opera.data.index import Index
+from opera.data.names import SPLIT_NAMES
+from opera.data.read import Table, json_value
+from opera.data.relation import Relation, document_key, key
+from opera.data.store import DataBuilder
+from opera.data.text_files import BadRow, json_objects
+
+SUFFIXES = (".jsonl", ".json")
+_SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
+FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
+"""What an adapter yields of a pair; what it leaves out is null."""
+Record = dict[str, Any]
+
+
+def text_of(record: Record, *names: str, empty: str | None = "") -> Any:
+    """The value of the first of some columns that a record has, as a text; nothing is ``empty``.
+
+    Raises:
+        BadRow: if it is neither a text nor a number.
+    """
+    name = next((name for name in names if name in record), names[0])
+    value = json_value(name, record.get(name), pa.string())
+    return empty if value is None else value
+
+
+def list_of(record: Record, name: str) -> list[Any]:
+    """The list in a column; nothing is an empty one.
+
+    Raises:
+        BadRow: if it is no list.
+    """
+    values = record.get(name)
+    if not isinstance(values, list | None):
+        raise BadRow(f"column {shown(name)} must be a list, got {{}}", shown(values))
+    return values or []
+
+
+def flagembedding(record: Record) -> Iterator[Record]:
+    """A query with lists of positives and negatives, and perhaps of scores."""
+    pair: Record = {"query": text_of(record, "query")}
+    for name, negative in (("pos", False), ("neg", True)):
+        texts = [text_of({name: value}, name) for value in list_of(record, name)]
+        scores_name = f"{name}_scores"
+        scores = [
+            text_of({scores_name: value}, scores_name, empty=None)
+            for value in list_of(record, scores_name)
+        ]
+        if scores and len(scores) != len(texts):
+            rule = f"must hold one number for each text of {shown(name)}, got {{}}"
+            counts = f"{len(scores)} for {len(texts)}"
+            raise BadRow(f"column {shown(scores_name)} {rule}", counts)
+        for text, score in zip_longest(texts or [""], scores):
+            if text.strip() or not negative:  # an empty negative is missing
+                yield {**pair, "document": text, "score": score, "negative": negative}
+
+
+def tevatron(record: Record) -> Iterator[Record]:
+    """A query with lists of passages, each with an id, or of ids alone."""
+    query = text_of(record, "query", "query_text")
+    pair: Record = {"query": query, "query_id": text_of(record, "query_id", empty=None)}
+    for kind in ("positive", "negative"):
+        name, ids = f"{kind}_passages", record.get(f"{kind}_document_ids")
+        if ids is not None:
+            record[name] = [{"docid": value} for value in ids] if isinstance(ids, list) else ids
+        passages = list_of(record, name)
+        for passage in passages or [{}] * (kind == "positive"):
+            if not isinstance(passage, dict):
+                raise BadRow(f"column {shown(name)} must be an object, got {{}}", shown(passage))
+            title = text_of({f"{name}.title": passage.get("title")}, f"{name}.title")
+            text = text_of({f"{name}.text": passage.get("text")}, f"{name}.text", empty=None)
+            identifier = text_of(
+                {f"{name}.docid": passage.get("docid")}, f"{name}.docid", empty=None
+            )
+            if text is None and identifier is None:
+                title = text = ""
+                if kind == "negative":
+                    continue
+            yield {
+                **pair,
+                "document_id": identifier,
+                "title": title,
+                "document": text,
+                "negative": kind == "negative",
+            }
+
+
+def corpus(record: Record) -> Iterator[Record]:
+    """A document of a file beside others."""
+    yield {
+        "document_id": text_of(record, "docid", "id"),
+        "title": text_of(record, "title"),
+        "document": text_of(record, "text"),
+    }
+
+
+def queries(record: Record) -> Iterator[Record]:
+    """A query of a file beside others."""
+    yield {"query_id": text_of(record, "docid", "id"), "query": text_of(record, "text")}
+
+
+def qrels(record: Record) -> Iterator[Record]:
+    """A judgement of texts in other files."""
+    yield {
+        "query_id": text_of(record, "qid"),
+        "document_id": text_of(record, "docid"),
+        "grade": text_of(record, "relevance") if "relevance" in record else "1",
+    }
+
+
+class Kind(NamedTuple):
+    """A kind of file: the columns that records need, others that they may have, and its adapter."""
+
+    needed: list[str]
+    optional: list[str]
+    adapt: Callable[[Record], Iterator[Record]]
+    telling: bool
+    """Whether one such file shows what its folder is."""
+    names: Mapping[str, str]
+    """The names of columns by role, for messages."""
+
+
+KINDS = {  # texts come first, since ids stand for texts that were read before
+    "corpus": Kind(["text"], ["docid", "id", "title"], corpus, False, {"document_id": "docid"}),
+    "queries": Kind(["text"], ["docid", "id"], queries, False, {"query_id": "docid"}),
+    "flagembedding": Kind(
+        ["query", "pos"], ["neg", "pos_scores", "neg_scores", "prompt"], flagembedding, True,
+        {"document": "pos", "score": "pos_scores"},
+    ),
+    "tevatron": Kind(
+        [],
+        ["query_id", "query", "query_text", "positive_passages", "negative_passages",
+         "positive_document_ids", "negative_document_ids"],
+        tevatron, True, {"document": "positive_passages", "document_id": "positive_passages.docid"},
+    ),
+    "qrels": Kind(
+        ["qid", "docid"], ["relevance"], qrels, True,
+        {"query_id": "qid", "document_id": "docid", "grade": "relevance"},
+    ),
+}  # fmt: skip
+
+
+def kind_of(keys: Set[str], path: Path) -> str | None:
+    """Return what a file is by the keys of a record; ``None`` for any other."""
+    if {"query", "pos"} <= keys:
+        return "flagembedding"
+    if keys & {"positive_passages", "positive_document_ids"}:
+        return "tevatron"
+    if {"qid", "docid"} <= keys:
+        return "qrels"
+    if "text" in keys and keys & {"id", "docid"}:
+        return "queries" if path.stem.lower().endswith("queries") else "corpus"
+    return None
+
+
+def _kind_of_file(path: Path, *, among_others: bool) -> str | None:
+    """What a file is by the first record that tells; ``None`` for anything else.
+
+    Raises:
+        OperaError: if a file of JSON Lines among others cannot be read: it would be left out.
+    """
+    try:
+        kinds = (kind_of(record.keys(), path) for _, record in json_objects(path))
+        return next((kind for kind in kinds if kind is not None), None)
+    except OperaError:
+        if among_others and path.suffix.lower() == ".jsonl":
+            raise
+        return None
+
+
+def first_keys(path: Path) -> Set[str]:
+    """Return the keys of the first record of a JSON Lines file, if it has one. Never raises."""
+    try:
+        return next(json_objects(path), (0, dict[str, Any]()))[1].keys()
+    except OperaError:
+        return set()
+
+
+def is_telling(keys: Set[str], path: Path) -> bool:
+    """Whether a record with these keys is another trainer's, and shows what its folder is."""
+    kind = kind_of(keys, path)
+    return kind is not None and KINDS[kind].telling
+
+
+def is_json_table(path: Path) -> bool:
+    """Whether the first record of a JSON Lines file is not another trainer's. Never raises."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        return True
+    keys = first_keys(path)
+    return bool(keys) and not is_telling(keys, path) and not keys & {"pos", "neg"}
+
+
+def is_pattern(source: str) -> bool:
+    """Whether a source is a pattern such as ``data/*.jsonl``, and no path of that name."""
+    return has_magic(source) and not os.path.lexists(source)
+
+
+def listed_files(source: str) -> list[Path]:
+    """Return the JSON Lines files behind a file, a folder or a pattern, by name, but hidden ones.
+
+    Raises:
+        DataError: if a folder cannot be read.
+    """
+    if is_pattern(source):
+        files = [Path(name) for name in glob(source)]  # noqa: PTH207 - the user's own pattern
+    elif os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises where a name is too long
+        files = files_in(Path(source))
+    else:
+        return [Path(source)]
+    return sorted(
+        path for path in files if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return what is in a folder, in order.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
+
+
+def holds_trainer_files(source: str) -> bool:
+    """Whether a folder or pattern stands for trainers' files, not for BEIR. Never raises."""
+    beir = any(os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels"))
+    if beir and not is_pattern(source):
+        return False
+    try:
+        return any(is_telling(first_keys(path), path) for path in listed_files(source))
+    except DataError:
+        return False
+
+
+def trainer_files(source: str) -> dict[Path, str | None]:
+    """Return the files that a source stands for, and the kind of each.
+
+    Raises:
+        OperaError: if one cannot be read.
+    """
+    single = Path(source).is_file()
+    kinds = {path: _kind_of_file(path, among_others=not single) for path in listed_files(source)}
+    if single and not any(kind and KINDS[kind].telling for kind in kinds.values()):
+        return dict.fromkeys(kinds, "flagembedding")  # its reader says best what is wrong
+    return kinds
+
+
+def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) -> None:
+    """Read files of FlagEmbedding or Tevatron, and FlagEmbedding's evaluation files beside them.
+
+    A single file is the train split. In a folder the names of the files say the split, such as
+    ``dev_nq.jsonl``; files that name none are train. Documents and queries without an id are their
+    texts, with the ids ``d0``, ``d1``, ... and ``q0``, ... in order of first appearance.
+
+    Raises:
+        DataError: naming file, line, rule and value.
+    """
+    kinds, single = trainer_files(source), Path(source).is_file()
+    telling = [path for path, kind in kinds.items() if kind and KINDS[kind].telling]
+    named = dict.fromkeys(telling, "train") if single else _splits_of(telling)
+    splits = [split for split in ("train", "dev", "test") if split in named.values()]
+    unused, prompts = set[str](), dict[str, None]()
+    for name, kind in KINDS.items():
+        for path in (path for path, own in kinds.items() if own == name):
+            add_records(relation, path, kind, named.get(path, splits[0]), unused, prompts)
+    Index(relation, builder, source).build(splits)
+    if is_pattern(source):
+        builder.places.clear()  # they would be read below the pattern
+    notes = relation.notes
+    if unused:
+        notes.append(f"unused columns: {shortened(', '.join(sorted(unused)))}")
+    train = builder.splits.get("train")
+    for split, judged in builder.splits.items():
+        if train is not None and split != "train":
+            shared = int(np.isin(judged.query_rows, train.query_rows).sum())
+            if shared:
+                notes.append(
+                    f"{shared} of the {judged.n_queries} queries of {split} are in train too"
+                )
+    if "tevatron" in kinds.values():
+        prompts[""] = None
+    builder.query_prompt = _common_prompt(list(prompts), notes)
+    if len(kinds) > 1:
+        parts = [
+            f"{split} from {', '.join(shown(path.name) for path in named if named[path] == split)}"
+            for split in dict.fromkeys(named.values())
+        ]
+        first = [shortened("; ".join(parts), 300)]
+        if others := ", ".join(shown(path.name) for path, kind in kinds.items() if kind is None):
+            first.append(f"not read, since no trainer's keys are in them: {shortened(others)}")
+        notes[:0] = first
+
+
+def add_records(
+    relation: Relation,
+    path: Path,
+    kind: Kind,
+    split: str,
+    unused: set[str],
+    prompts: dict[str, None],
+) -> None:
+    """Add the records of a file; ``unused`` gets the columns that nobody reads."""
+    table = Table(str(path), [], path.name)
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for line, record in checked_records(path, kind.needed, kind.optional, unused):
+            relation.problems.count(table, 1)
+            try:
+                pairs = list(kind.adapt(record))
+                if kind.adapt is flagembedding:
+                    prompts[text_of(record, "prompt")] = None
+            except BadRow as error:
+                relation.problems.add(table, [line], error.rule, partial(str, error.value))
+                continue
+            for pair in pairs:
+                yield (
+                    line,
+                    *(pair.get(name, False if name == "negative" else None) for name in FIELDS),
+                )
+
+    of_document = document_key("title", "document", joined=True)
+    types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
+    values = {
+        "part": "0", "split": f"'{split}'", "known_split": "true",
+        **{name: name for name in FIELDS},
+        "query_key": f"CASE WHEN query IS NOT NULL THEN {key('query')} END",
+        "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
+    }  # fmt: skip
+    relation.insert("pairs", table, kind.names, values, relation.stream_rows(rows(), types))
+
+
+def checked_records(
+    path: Path, needed: list[str], optional: list[str], others: set[str] | None = None
+) -> Iterator[tuple[int, Record]]:
+    """Yield line number and record of each line of a JSON Lines file, with the right keys.
+
+    Args:
+        path: the file.
+        needed: keys that each record has.
+        optional: keys that it may have.
+        others: gets keys that nobody knows, as long as they are no misspelling of a known one that
+            the record lacks; ``None``: it may have none.
+
+    Raises:
+        DataError: for a line that is not a JSON object, or has a missing or unknown key.
+    """
+    known = [*needed, *optional]
+    for number, record in json_objects(path):
+        for name in record:
+            if name not in known and name not in (others or ()):
+                lacking = [own for own in known if others is None or own not in record]
+                hint = nearest(name[:100], lacking)
+                if others is not None and not hint:
+                    others.add(name)
+                    continue
+                listed = ", ".join(known)
+                raise DataError(
+                    f"{path}:{number}: unknown column {shown(name)}{hint} (known: {listed})"
+                )
+        for name in needed:
+            if name not in record:
+                has = shortened(", ".join(record)) or "none"
+                raise DataError(f"{path}:{number}: column '{name}' is missing (it has: {has})")
+        yield number, record
+
+
+def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the split of each file: the last word of its name that names one, else ``train``.
+
+    ``eval`` is the test split, and dev beside files of a test split.
+    """
+    named = {}
+    for path in paths:
+        words = [word for word in re.split("[^a-z]+", path.stem.lower()) if word in _SPLITS]
+        named[path] = _SPLITS[words[-1]] if words else "train"
+    evaluated = "dev" if "test" in named.values() else "test"
+    return {path: evaluated if split == "eval" else split for path, split in named.items()}
+
+
+def _common_prompt(prompts: list[str], notes: list[str]) -> str | None:
+    """Return the prompt that all lines share, if they do."""
+    if len(prompts) == 1 and prompts[0]:
+        notes.append(
+            f"every line has the prompt {shown(prompts[0])}: it goes before each query, unless "
+            "query_prompt says otherwise"
+        )
+        return prompts[0]
+    if len(prompts) > 1:
+        named = " and ".join(map(shown, prompts[:2]))
+        notes.append(
+            f"the lines have {len(prompts)} different prompts, such as {named}: none is used; give "
+            "one for all with query_prompt, or write them into the queries"
+        )
+    return None

@@ -1,0 +1,145 @@
+"""Data in memory: lists, dictionaries, DataFrames, ``datasets`` and pyarrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from opera import DataError, SettingError, load_data
+
+QUERIES, DOCUMENTS = ["one", "two"], ["a", "b", "c"]
+TEXTS = datasets.Dataset.from_dict({"query": ["a"], "document": ["b"]})
+TABLE = {"id": [0, 1, 2], "text": DOCUMENTS}
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        DOCUMENTS,
+        {"0": "a", 1: "b", "2": "c"},
+        TABLE,
+        pd.DataFrame(TABLE),
+        pa.table(TABLE),
+        datasets.Dataset.from_dict(TABLE),
+        pd.Series(DOCUMENTS),
+        np.array(DOCUMENTS),
+        [{"id": row, "text": text} for row, text in enumerate(DOCUMENTS)],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(0, 1, 2), ("1", 0, "1")],
+        pd.DataFrame({"query_id": [0, 1], "doc_id": [1, "0"], "grade": [2.0, 1.0]}),
+        datasets.Dataset.from_dict({"query": ["0", "1"], "document": ["1", "0"], "score": [2, 1]}),
+        np.array([[0, 1, 2], [1, 0, 1]]),
+        np.array([["0", 1, 2], [1.0, "0", 1]], dtype=object),
+        [{"query": 0, "document": 1, "grade": 2}, {"grade": 1, "document": 0, "query": np.int64(1)}],
+        {"query": [0, "1"], "document": [1, 0.0], "grade": [2, 1]},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
+    data = load_data(queries=QUERIES, documents=documents, pairs=pairs, name="mine")
+    train = data.split("train")
+    assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
+    assert data.corpus.ids() == ["0", "1", "2"]
+    assert (data.name, data.source) == ("mine", "memory:mine")
+    assert load_data(queries=QUERIES, documents=documents, pairs=pairs).fingerprint == data.fingerprint
+
+
+def test_texts_and_lists_in_one_column_are_lists() -> None:
+    frame = pd.DataFrame({"query": ["a", "b"], "document": ["c", 7], "negative": [["x", None, np.nan, ""], "y"]})
+    data = load_data(frame)
+    assert data.corpus.texts() == ["c", "7", "x", "y"]
+    assert data.given_negatives is not None
+    assert data.given_negatives.doc_rows.tolist() == [2, 3]
+    alone = load_data(pd.DataFrame({"query": ["a"], "positive": ["p"], "negative": [np.nan]}))
+    assert (alone.corpus.texts(), alone.given_negatives) == (["p"], None)
+
+
+def test_a_table_of_texts_with_columns() -> None:
+    frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
+    for columns in ({"document": "said"}, {"document": ["said"]}, "document=said", ["document=said"]):
+        data = load_data(pairs=frame, columns=columns)
+        assert data.corpus.texts() == ["a", "b"]
+        assert data.split("train").weights_or_ones().tolist() == [3.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"queries": QUERIES}, r"^pairs: is missing; give pairs, or queries and documents as two lists of texts"),
+        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; give pairs$"),
+        ({"queries": ["a", None], "documents": QUERIES}, r"^queries\[1\]: must be a text, got None$"),
+        ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
+        ({"documents": {1.5: "a"}, "pairs": [("a", 1)]}, r"^documents: ids must be texts or whole numbers, got 1\.5$"),
+        ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
+        ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
+        ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
+        ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or save"),
+        ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* for good with map\(\)"),
+        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream whose columns are not known; read it"),
+        ({"pairs": pd.DataFrame([["a", "b"]], columns=["query"] * 2)}, r"^pairs: two columns are called 'query'"),
+        ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
+        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, as the first is, got \('c',\)$"),
+        ({"pairs": [("a", "b"), ("c", " ")]}, r"^pairs\[1\]: column 'document' must not be empty"),
+        ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is no id in"),
+        ({"pairs": pd.DataFrame({"query": [True, "x"], "document": ["a", "b"]})}, r"^pairs\[0\]: column 'query' must"),
+        ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: no column has a name known for the document"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(**arguments)
+
+
+@pytest.mark.parametrize("columns", [{"query": 1}, {1: "query"}, 7, [7], {"qeury": "query"}])
+def test_columns_that_are_none(columns: Any) -> None:
+    with pytest.raises(SettingError, match=r"columns: (must |unknown role 'qeury'; did you mean 'query'\?)"):
+        load_data([("a", "b")], columns=columns)
+
+
+def test_settings_of_files_are_refused() -> None:
+    with pytest.raises(SettingError, match=r"^encoding: is for text files"):
+        load_data([("a", "b")], encoding="cp1252")
+    with pytest.raises(SettingError, match=r"^pairs, documents, queries: not beside a data set \(example:faq\)"):
+        load_data("example:faq", documents=DOCUMENTS)
+
+
+@pytest.mark.parametrize("kind", ["itertuples", "to_records"])
+def test_names_of_values_go_before_their_places(kind: str) -> None:
+    frame = pd.DataFrame({"answer": ["a", "b"], "question": QUERIES})
+    pairs = list(frame.itertuples(index=False)) if kind == "itertuples" else frame.to_records(index=False)
+    data = load_data(pairs=pairs)
+    assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
+
+
+def test_data_of_a_program_are_found_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load_data(queries=["a question"], documents=["an answer"])
+    (tmp_path / data.name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"in a program.s memory"):
+        load_data(data.source)
+
+
+def test_the_columns_of_a_format_are_those_that_are_read() -> None:
+    table = datasets.Dataset.from_dict({"query": QUERIES, "document": ["a", "b"], "label": [0, 1]})
+    data = load_data(table.with_format("numpy", columns=["query", "document"]))
+    assert data.split("train").grades.tolist() == [1, 1]
+    assert load_data(table).split("train").grades.tolist() == [0, 1]
+    assert load_data(table.to_iterable_dataset()).fingerprint != data.fingerprint
+
+
+def test_aligned_series() -> None:
+    queries = pd.Series(QUERIES, index=[5, 6])
+    assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
+    with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders, and row i"):
+        load_data(queries=queries, documents=pd.Series(["b", "a"], index=[6, 5]))
