@@ -146,10 +146,6 @@ FILES = [
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),
     of_run("seed: must be greater than or equal to 0, got -1",
         changed("run/run.json", put("identity", "seed", value=-1)), command=EVALUATE),
-    of_run("learning_rate: must be a number, got 'high'",
-        changed("run/run.json", put("settings", "learning_rate", value="high")), command=RESUME),
-    of_run("temperature: must have a value",
-        changed("run/run.json", put("settings", "temperature", value=None)), command=RESUME),
     *(
         Bad(RESUME, f"--resume run: run/{name} is a link, and OPERA writes only to the run folder; remove the link, "
             "or pass --overwrite to start again", with_run,

@@ -70,16 +70,11 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
-        self.begun = False
         self._learning_rate, self._step_start = 0.0, time.perf_counter()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
         self._step_start = time.perf_counter()
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note that everything is loaded: what fails from here on is training."""
-        self.begun = True
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the learning rate that this step uses."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
 from opera.core.files import finish_folder, remove, replace_file
 from opera.core.storage import writing
-from opera.core.terminal import in_one_line
 from opera.runs.folder import COMPLETE_FILE, checkpoint_folders
 from opera.runs.reading import read_arrays
 
@@ -39,27 +36,6 @@ def read_state(path: Path) -> dict[str, Any]:
         RunFolderError: if the file is not as OPERA wrote it.
     """
     return nest(read_arrays(path))
-
-
-@contextmanager
-def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Turn whatever a checkpoint's contents make of the block into one error, until training has
-    begun.
-
-    Raises:
-        RunFolderError: naming the checkpoint, and what to do.
-    """
-    try:
-        yield
-    except OperaError:
-        raise
-    except Exception as error:
-        if checkpoint is None or begun() or is_out_of_memory(error):
-            raise
-        raise RunFolderError(
-            f"{checkpoint}: cannot be resumed ({in_one_line(error)}); remove it to resume "
-            "from the checkpoint before, or pass --overwrite to start again"
-        ) from error
 
 
 def mark_complete(folder: Path) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 from accelerate import PartialState
 from transformers import TrainerCallback
 
-from opera.config.automatic import AUTOMATIC
 from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError, TrainingError
 from opera.core.files import unfinished
@@ -26,11 +25,10 @@ from opera.labels.suspicious import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
-from opera.retrieval.locate import recorded_settings
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.runs.changes import changes_on_test
-from opera.runs.folder import MODEL_FOLDER, RUN_FILE, Run, RunWriter
+from opera.runs.folder import MODEL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import (
     check_free,
     clear_leftovers,
@@ -38,7 +36,6 @@ from opera.runs.housekeeping import (
     refuse_other_settings,
 )
 from opera.runs.names import column
-from opera.runs.reading import broken
 from opera.runs.record import FalsePairsRecord, GuardRecord, SetRecord, SizeRecord
 from opera.training.adapt import Checked
 from opera.training.callbacks import Services, checked_callbacks, service_names
@@ -92,7 +89,7 @@ def prepare(
     if checked.resume:
         refuse_other_settings(checked.folder, prepared.identity)
         earlier = Run.open(checked.folder)
-        prepared = _as_before(earlier, prepared)
+        prepared = prepared.resolved_as(earlier.settings)
         names = ("started", "guard", "seconds")
         continued = {name: getattr(earlier.record, name) for name in names}
         record = new_record(prepared).model_copy(update=continued)
@@ -127,16 +124,6 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             raise
         finally:
             session.services.close()
-
-
-def _as_before(earlier: Run, prepared: Prepared) -> Prepared:
-    """Return what is prepared with what was chosen automatically in the run that is resumed."""
-    for name in AUTOMATIC:  # one by one, since no user may give all of them
-        if name in earlier.settings:
-            recorded_settings(earlier, {name: earlier.settings[name]})
-            if earlier.settings[name] is None:
-                raise broken(earlier.path / RUN_FILE, f"{name}: must have a value")
-    return prepared.resolved_as(earlier.settings)
 
 
 @contextmanager

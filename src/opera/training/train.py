@@ -31,19 +31,12 @@ from opera.labels.visits import FirstVisits
 from opera.methods import Method
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import (
-    NOT_FINITE_FILE,
-    SAMPLER_FILE,
-    TRACE_FILE,
-    Run,
-    RunWriter,
-)
+from opera.runs.folder import NOT_FINITE_FILE, SAMPLER_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.names import trainer_key
-from opera.runs.reading import broken
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
-from opera.training.checkpoint import loading, newest_checkpoint, read_state
+from opera.training.checkpoint import newest_checkpoint, read_state
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.distributed import refuse_differences
 from opera.training.loss import InBatchLoss
@@ -175,7 +168,6 @@ def train(
     Raises:
         TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint
             is kept.
-        RunFolderError: if the checkpoint to resume from cannot be used.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     model, training_set, settings = pruning.model, pruning.training_set, pruning.settings
@@ -217,10 +209,7 @@ def train(
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
     try:
-        with (
-            packing(model) if loss.packs else nullcontext(),
-            loading(checkpoint, lambda: trace.begun),
-        ):
+        with packing(model) if loss.packs else nullcontext():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except NotFiniteError as error:  # in every process; none ends before the file is written
         newest = last_complete_checkpoint(run.path)
@@ -252,12 +241,8 @@ def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
     main = PartialState().is_main_process
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
-        with loading(checkpoint):
-            pruning.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
-            saved = Run(checkpoint)
-            trace.rows = saved.trace().to_pylist()
-            if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
-                raise broken(checkpoint / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
+        pruning.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
+        trace.rows = Run(checkpoint).trace().to_pylist()
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint
 

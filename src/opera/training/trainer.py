@@ -24,7 +24,7 @@ from transformers.trainer_utils import IntervalStrategy, speed_metrics
 
 from opera.config.trainer import READ
 from opera.config.training import TrainSettings
-from opera.core.errors import ModelError, SettingError, TrainingError
+from opera.core.errors import SettingError, TrainingError
 from opera.core.settings import resolved
 from opera.core.storage import storage_error, writing
 from opera.core.terminal import shortened
@@ -101,13 +101,8 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         check_model_folder(
             Path(checkpoint_path), known={fullname(module) for module in self.model.modules()}
         )
-        try:
-            with loading_model():
-                super()._load_from_checkpoint(checkpoint_path)
-        except OSError as error:  # transformers found no safetensors
-            raise ModelError(
-                f"{checkpoint_path}: its weights cannot be read: {str(error).splitlines()[0]}"
-            ) from None
+        with loading_model():
+            super()._load_from_checkpoint(checkpoint_path)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Stop at a gradient that is no finite number; fp16 skips such steps by itself."""
