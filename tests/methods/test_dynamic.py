@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
-from opera.methods import PairScores
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
@@ -199,11 +198,3 @@ def test_observations_overwrite_and_the_last_of_a_pair_counts(pairs: TrainingPai
     scores.observe(np.array([3, 5, 3]), np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
     assert scores.similarity[[3, 5]].tolist() == pytest.approx([0.3, 0.2])
     assert scores.loss[[3, 5]].tolist() == pytest.approx([3.0, 2.0])
-
-
-def test_scores_of_another_length_or_not_finite_are_refused(pairs: TrainingPairs) -> None:
-    good = np.zeros(pairs.n_pairs)
-    with pytest.raises(ValueError, match="loss must have shape"):
-        PairScores(pairs, good, good[1:])
-    with pytest.raises(ValueError, match="similarity must be finite"):
-        PairScores(pairs, np.where(np.arange(pairs.n_pairs) == 2, np.nan, good), good)

@@ -176,13 +176,6 @@ def test_a_loader_that_reads_ahead_resumes_to_the_same_draws(tmp_path: Path) -> 
     assert second.schedule == whole.schedule
 
 
-def test_bad_lag_and_batch() -> None:
-    with pytest.raises(ValueError, match="lag"):
-        make_sampler(lag=0)
-    with pytest.raises(ValueError, match="multiple"):
-        make_sampler(micro=3)
-
-
 def test_weights_are_those_of_the_draw_times_those_of_the_pairs() -> None:
     """Queries whose loss is below the mean are learned: InfoBatch weighs them up."""
     pairs = make_pairs([2] * 40)

@@ -39,9 +39,7 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monke
     assert not np.isin(listed[True], keys[kept]).any()
     pruned = keys[~kept & np.isin(keys, listed[True])]
     assert np.array_equal(np.setdiff1d(listed[True], listed[False]), pruned)
-    with_a_pair_kept = np.isin(pruned // n_docs, pairs.pair_query[kept])
-    assert sets[True].negatives.record.pruned_positives == with_a_pair_kept.sum() > 0
-    assert sets[False].negatives.record.pruned_positives is None
+    assert len(pruned)
     known = sets[True].negatives.known.contains(pairs.pair_query, pairs.pair_doc)
     assert np.array_equal(known, kept), "else the mask would leave the mined ones out again"
     assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
@@ -54,7 +52,6 @@ def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model
         for first in (False, True)
     ]
     assert_same_run(*runs)
-    assert [run.record.negatives.pruned_positives for run in runs] == [None, 0]
 
 
 def test_draws() -> None:

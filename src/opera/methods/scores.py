@@ -18,9 +18,6 @@ class PairScores:
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
         cbs: float32 ``[N]``, the pair's CBS under the untrained model, or ``None``; training never
             changes it.
-
-    Raises:
-        ValueError: if an array has another length than the pairs, or a value that is not finite.
     """
 
     def __init__(
@@ -34,14 +31,6 @@ class PairScores:
         self.similarity = np.array(similarity, dtype=np.float32)
         self.loss = np.array(loss, dtype=np.float32)
         self.cbs = None if cbs is None else np.array(cbs, dtype=np.float32)
-        for name in ("similarity", "loss", "cbs"):
-            values = getattr(self, name)
-            if values is None:
-                continue
-            if values.shape != (pairs.n_pairs,):
-                raise ValueError(f"{name} must have shape ({pairs.n_pairs},), got {values.shape}")
-            if not np.isfinite(values).all():
-                raise ValueError(f"{name} must be finite for every pair")
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the

@@ -74,14 +74,11 @@ class NegativesRecord(_Part):
         queries_without: queries whose list is empty, so that theirs are random; ``None`` where
             there are no lists.
         listed: length of all lists together.
-        pruned_positives: how many of these were pruned as positives of their query before training,
-            over the queries with a pair kept; ``None`` without ``prune_before_mining``.
     """
 
     kind: str
     queries_without: int | None = None
     listed: int | None = None
-    pruned_positives: int | None = None
 
 
 class FalsePairsRecord(_Part):

@@ -173,12 +173,6 @@ class PairSampler:
         world_size: int = 1,
         pair_weights: FloatArray | None = None,
     ) -> None:
-        if lag < 1:
-            raise ValueError(f"lag must be 1 or more, got {lag}")
-        if plan.batch_size % (batch_size * world_size):
-            raise ValueError(
-                "the plan's batch size must be a multiple of the batch size of all processes"
-            )
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size

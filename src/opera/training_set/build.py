@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.recipe import Recipe
-from opera.core.arrays import BoolArray, FloatArray
+from opera.core.arrays import FloatArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows
@@ -84,14 +84,12 @@ class LabelledPairs:
     @classmethod
     def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
         """Return the pairs of all sets; ``use`` says what weights are for."""
-        ones = [np.ones(one.pairs.n_pairs, dtype=np.float32) for one in sets]
-        in_data = [one.train.weights for one in sets]
-        weights = of_loss = None
-        if any(array is not None for array in in_data):
-            weights = _concatenated(in_data, ones)
-            of_loss = _concatenated(map(loss_weights, in_data), ones) if use == "loss" else None
-        first_pairs = np.cumsum([0, *map(len, ones)])
-        return cls(train.query_rows, train.pairs(), train.grades, weights, of_loss, first_pairs)
+        of_loss = None
+        if train.weights is not None and use == "loss":
+            of_loss = np.concatenate([loss_weights(one.train.weights_or_ones()) for one in sets])
+        first_pairs = np.cumsum([0, *(one.pairs.n_pairs for one in sets)])
+        pairs = train.pairs()
+        return cls(train.query_rows, pairs, train.grades, train.weights, of_loss, first_pairs)
 
 
 @dataclass(frozen=True)
@@ -123,16 +121,12 @@ class NegativeSources:
             own text. With ``prune_before_mining`` only the pairs that the method keeps.
         lists: the negatives that are listed per training query, of all sets; ``None`` where none
             are.
-        pruned_positives: how many listed negatives were pruned as positives of their query, among
-            those of queries with a pair kept; ``None`` without ``prune_before_mining``, or without
-            lists.
     """
 
     kind: str
     sets: tuple[Negatives, ...]
     known: KnownPositives
     lists: Lists | None
-    pruned_positives: int | None
 
     @property
     def record(self) -> NegativesRecord:
@@ -143,7 +137,6 @@ class NegativeSources:
             kind=self.kind,
             queries_without=self.lists.queries_without,
             listed=len(self.lists.doc_rows),
-            pruned_positives=self.pruned_positives,
         )
 
 
@@ -228,15 +221,12 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         names, counts = [one.data.name for one in sets], [one.pairs.n_pairs for one in sets]
         quotas = Quotas.of(names, counts, settings)
     known = KnownPositives.of(data, labelled.query_rows, pairs)
-    scores, left, kept = _scores(prepared, sets, known), known, None
+    scores = _scores(prepared, sets, known)
     if settings.prune_before_mining:
         methods = _methods(recipe, processes, sets, quotas, scores)
-        kept = np.concatenate([method.kept for method in methods])
-        left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
-    negatives = _negatives(prepared, sets, left)
-    if kept is not None and negatives.lists is not None:
-        pruned = _pruned_positives(negatives.lists, pairs, kept, known)
-        negatives = replace(negatives, pruned_positives=pruned)
+        pruned = ~np.concatenate([method.kept for method in methods])
+        known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
+    negatives = _negatives(prepared, sets, known)
     return TrainingSet(data, sets, quotas, labelled, scores, negatives)
 
 
@@ -265,12 +255,6 @@ def _methods(
         recipe.method_class(one.pairs, its_plan, recipe.method_settings, start)
         for one, its_plan, start in zip(sets, plans, starts, strict=True)
     ]
-
-
-def _concatenated(arrays: Iterable[FloatArray | None], instead: Sequence[FloatArray]) -> Any:
-    """Concatenate arrays, with others in place of those that are ``None``."""
-    pairs = zip(arrays, instead, strict=True)
-    return np.concatenate([other if array is None else array for array, other in pairs])
 
 
 def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -> BaseScores | None:
@@ -325,13 +309,11 @@ def _negatives(
         rows = [listed.doc_rows + first for listed, first in zip(lists, firsts, strict=True)]
         counts = np.concatenate([listed.counts for listed in lists])
         every = Lists.from_counts(counts, np.concatenate(rows))
-    return NegativeSources(chosen, tuple(sources), known, every, None)
+    return NegativeSources(chosen, tuple(sources), known, every)
 
 
-def loss_weights(weights: FloatArray | None) -> NDArray[np.float32] | None:
+def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
     """Return what the loss of each pair is multiplied by: the weights over their mean: float32."""
-    if weights is None:
-        return None
     exact = np.asarray(weights, dtype=np.float64)
     return np.asarray(exact / exact.mean(), dtype=np.float32)
 
@@ -346,20 +328,3 @@ def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.
     ordered = np.empty(len(weights), dtype=np.float32)
     ordered[np.lexsort((similarity, weights))] = np.sort(similarity)
     return ordered
-
-
-def _pruned_positives(
-    listed: Lists, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives
-) -> int:
-    """Count the listed negatives that were pruned as positives; of a query without a pair kept none
-    is ever drawn.
-    """
-    query = listed.queries
-    drawn = pairs.sum_by_query(kept)[query] > 0
-    count = int((known.contains(query, listed.doc_rows) & drawn).sum())
-    log.info(
-        "note: %d of the %d negatives of queries with a pair kept are pruned positives",
-        count,
-        drawn.sum(),
-    )
-    return count
