@@ -11,7 +11,7 @@ from distinct import pool_of
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Plan
-from opera.training.checkpoint import flatten, nest
+from opera.training.checkpoint import read_state, write_state
 from opera.training.sampler import Batch, PairSampler, SetDraws
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
@@ -125,9 +125,8 @@ def test_a_sampler_of_several_sets_resumes_to_the_same_draws(name: str, one_set:
         first.draw_step(step)
         train(first, step)
     first.draw_step(23)
-    np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-    with np.load(tmp_path / "state.npz") as arrays:
-        second.load_state_dict(nest(dict(arrays)))
+    write_state(tmp_path / "state.pt", first.state_dict())
+    second.load_state_dict(read_state(tmp_path / "state.pt"))
     for step in second.upcoming(40):
         train(second, step)
     assert np.array_equal(np.concatenate(second.drawn), np.concatenate(whole.drawn))
@@ -168,9 +167,8 @@ def test_a_loader_that_reads_ahead_resumes_to_the_same_draws(tmp_path: Path) -> 
     run(whole, 20, ahead=2)
     run(first, 9, ahead=2)
     assert (first.trained_steps, first.next_step) == (9, 11)
-    np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-    with np.load(tmp_path / "state.npz") as arrays:
-        second.load_state_dict(nest(dict(arrays)))
+    write_state(tmp_path / "state.pt", first.state_dict())
+    second.load_state_dict(read_state(tmp_path / "state.pt"))
     run(second, 20, ahead=2)
     assert np.array_equal(second.drawn, whole.drawn)
     assert second.schedule == whole.schedule

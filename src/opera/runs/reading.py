@@ -1,7 +1,6 @@
 """Read the files of run and grid folders: an error names the file that is missing or wrong.
 
-The folders may come from strangers. JSON, Parquet and arrays are read as data; nothing is
-unpickled.
+The folders may come from strangers. JSON and Parquet are read as data.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from opera.core.errors import RunFolderError
@@ -68,12 +65,6 @@ def check_columns(path: Path, table: pa.Table, columns: Mapping[str, pa.DataType
             raise broken(path, f"column {name!r} is missing")
         with _reading(path, f"column {name!r}: "):
             table[name].cast(kind)
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` file; nothing is unpickled."""
-    with _reading(path), open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
-        return dict(arrays)
 
 
 @contextmanager
