@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
@@ -20,6 +22,8 @@ from opera.data.rules import Rule, blank, id_rules, number, rules
 from opera.data.store import DataBuilder
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
+FILES = {"documents": "corpus", "queries": "queries"}
+"""What the files of texts are called."""
 SIDES = {"query": "queries", "document": "documents"}
 
 
@@ -44,6 +48,21 @@ def parse_relation(
                 continue
             finally:
                 relation.db.close()
+
+
+class NotInOrderError(Exception):
+    """Texts do not come in the order of their numbers."""
+
+
+def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield texts without their numbers, which must be 0, 1, ..."""
+    first = 0
+    for batch in batches:
+        numbers = np.frombuffer(batch["number"].buffers()[1], np.int64, batch.num_rows)
+        if not np.array_equal(numbers, np.arange(first, first + batch.num_rows)):
+            raise NotInOrderError
+        first += batch.num_rows
+        yield batch.drop_columns("number")
 
 
 class Index:
@@ -110,7 +129,8 @@ class Index:
             if not relation.rows(f"{rows} LIMIT 1"):
                 nothing = DataError(f"{name}: is empty; it must have at least one row")
                 raise problems.error() if problems.rows else nothing
-            self._write(kind, f"SELECT id, title, text {rows}")
+            batches = relation.batches(f"SELECT id, title, text {rows}", "text", "texts")
+            self.builder.write_texts(FILES[kind], batches)
             relation.execute(
                 f"""CREATE TABLE {kind} AS SELECT id, text, row_number() OVER () - 1 AS number,
                 {blank("text")} AND {blank("title")} AS empty {rows}"""
@@ -256,16 +276,14 @@ class Index:
                     FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
                 made_up = f"{identifier} || repeat('-', coalesce(dashes, 0))"
                 identifier = f"coalesce({side}_id, {made_up})"
-            self._write(
-                kind,
-                f"""SELECT {identifier} AS id, {title} AS title, {side} AS text FROM pairs
-                JOIN (SELECT DISTINCT first, number FROM {side}_numbers) ON {PLACE} = first
-                {taken} ORDER BY number""",
-            )
-
-    def _write(self, kind: str, sql: str) -> None:
-        name = "corpus" if kind == "documents" else kind
-        self.builder.write_texts(name, self.relation.batches(sql))
+            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text, number
+                FROM pairs JOIN (SELECT DISTINCT first, number FROM {side}_numbers)
+                ON {PLACE} = first {taken}"""
+            for order in ("", " ORDER BY number"):  # most are in order, and sorting takes time
+                batches = self.relation.batches(texts + order, side, "pairs")
+                with batches, suppress(NotInOrderError):
+                    self.builder.write_texts(FILES[kind], _in_order(batches))
+                    break
 
     def _arrays(self, sql: str) -> list[NDArray[Any]]:
         """The columns that a query returns."""

@@ -102,7 +102,9 @@ class Relation:
         self.problems = Problems(None if self.lenient or self.lines else self.skip_bad_rows)
         self._error, self._failure = duckdb.Error, list[BaseException]()
         spilled = str(self.folder / "spilled")
-        self.db = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": spilled})
+        self.db = duckdb.connect(
+            config={"memory_limit": MEMORY, "temp_directory": spilled, "threads": 1}
+        )
         for name, columns in (("pairs", PAIRS), ("texts", TEXTS)):
             listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
             self.execute(f"CREATE TABLE {name} ({listed})")
@@ -141,9 +143,15 @@ class Relation:
         """Run a query and return an Arrow table."""
         return self.db.sql(sql).to_arrow_table()
 
-    def batches(self, sql: str) -> pa.RecordBatchReader:
-        """Run a query of texts and return Arrow batches, which can be read once."""
-        longest = self.rows(f"SELECT coalesce(max(strlen(text)), 0) FROM ({sql})")[0][0]
+    def batches(self, sql: str, text: str, name: str) -> pa.RecordBatchReader:
+        """Run a query of texts and return Arrow batches, which can be read once.
+
+        Args:
+            sql: the query.
+            text: the column of the texts.
+            name: the relation that has the column.
+        """
+        longest = self.rows(f"SELECT coalesce(max(strlen({text})), 0) FROM {name}")[0][0]
         rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
         return self.db.sql(sql).to_arrow_reader(max(1, rows))
 
