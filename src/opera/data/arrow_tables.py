@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +14,8 @@ import pyarrow.parquet as pq
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shortened
+from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Rows, Table
-
-if TYPE_CHECKING:
-    from opera.data.rules import Problems
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 

@@ -20,10 +20,10 @@ from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns, TableKind, parse_columns
 from opera.data.index import Index, parse_relation
 from opera.data.names import MEMORY
+from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.rules import Problems
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 
 PAIR = ("query", "document", "grade")

@@ -11,12 +11,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
+from opera.data.problems import Problems
 from opera.data.text_files import (
     BadRow,
     check_characters,
@@ -24,9 +25,6 @@ from opera.data.text_files import (
     text_lines,
 )
 from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
-
-if TYPE_CHECKING:
-    from opera.data.rules import Problems
 
 BATCH_ROWS = 20_000
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
@@ -84,8 +82,6 @@ class Table:
 
     def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
         """Yield number and text of some rows, as they stand in the file, or else as JSON."""
-        from opera.data.rules import Problems
-
         for rows in self.batches(self.columns, Problems()):
             for place, number in enumerate(rows.numbers):
                 if number in numbers:
@@ -126,8 +122,6 @@ class JsonTable(TextTable):
     """
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
-        from opera.data.rules import Problems
-
         self.path, self.encoding, problems = path, encoding, Problems()
         self._kinds: dict[str, set[type]] = {}
         """The types of the values in each column."""

@@ -18,8 +18,9 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
+from opera.data.problems import Problems
 from opera.data.read import DelimitedTable, Table, arrow_rows, quoted
-from opera.data.rules import WHITE, Problems, Rule
+from opera.data.rules import WHITE, Rule
 
 MEMORY = "400MB"
 """What DuckDB holds before it writes to the disk."""
