@@ -116,5 +116,5 @@ class Counts:
 def _first_beyond(counts: IntArray, rank: int) -> tuple[int, int]:
     """Return where the running total of ``counts`` first exceeds ``rank``, and the total before."""
     total = np.cumsum(counts)
-    at = int(np.searchsorted(total, rank, side="right"))
-    return at, int(total[at] - counts[at])
+    place = int(np.searchsorted(total, rank, side="right"))
+    return place, int(total[place] - counts[place])

@@ -94,8 +94,8 @@ class Denoise(FineTuning):
 
     def _largest(self, queries: IntArray) -> NDArray[np.float32]:
         """The largest probability to be true of each query's pairs: ``[m]``."""
-        own, offsets = self.pairs.of_queries(queries)
-        return np.maximum.reduceat(self._true[own], offsets[:-1])
+        pair_ids, offsets = self.pairs.of_queries(queries)
+        return np.maximum.reduceat(self._true[pair_ids], offsets[:-1])
 
     def _update(self, step: int) -> None:
         """Compute the probabilities anew where a tenth of the run has passed."""

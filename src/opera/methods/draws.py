@@ -82,9 +82,9 @@ def draw_pool(
         tied_left, below = top.above + top.tied - top.count, n - top.above - top.tied
         tied_others = rng.hypergeometric(tied_left, below, size - tops)
         drawn = [
-            _draw_some(rng, lambda own: side(own) == 1, n, top.above, tops - tied_tops),
-            _draw_some(rng, lambda own: side(own) == 0, n, top.tied, tied_tops + tied_others),
-            _draw_some(rng, lambda own: side(own) == -1, n, below, size - tops - tied_others),
+            _draw_some(rng, lambda ids: side(ids) == 1, n, top.above, tops - tied_tops),
+            _draw_some(rng, lambda ids: side(ids) == 0, n, top.tied, tied_tops + tied_others),
+            _draw_some(rng, lambda ids: side(ids) == -1, n, below, size - tops - tied_others),
         ]
         pools.append(rng.permutation(np.concatenate(drawn)))
     return np.concatenate(pools)
@@ -143,12 +143,12 @@ def draw_weighted_documents(
         int64 ``[B]``, pair ids.
     """
     distinct, which = np.unique(queries, return_inverse=True)
-    own, offsets = pairs.of_queries(distinct)
-    weight = np.asarray(weigh(own), dtype=np.float64)
+    pair_ids, offsets = pairs.of_queries(distinct)
+    weight = np.asarray(weigh(pair_ids), dtype=np.float64)
     weight[np.repeat(np.add.reduceat(weight, offsets[:-1]) == 0, np.diff(offsets))] = 1
     # Invert the cumulative sum, each query's part of it by a uniform number of its own.
     ends = np.concatenate([[0], np.cumsum(weight)])[offsets]
     target = ends[which] + rng.random(len(which)) * (ends[which + 1] - ends[which])
     place = np.searchsorted(np.cumsum(weight), target, side="right")
     place = np.clip(place, offsets[which], offsets[which + 1] - 1)  # rounding may pass the end
-    return np.asarray(own[place])
+    return np.asarray(pair_ids[place])

@@ -74,8 +74,8 @@ def query_scores(
     if queries is None:
         mean = pairs.sum_by_query(values) / pairs.positives_per_query
     else:
-        own, offsets = pairs.of_queries(queries)
-        mean = np.add.reduceat(values[own].astype(np.float64), offsets[:-1]) / np.diff(offsets)
+        pair_ids, offsets = pairs.of_queries(queries)
+        mean = np.add.reduceat(values[pair_ids].astype(np.float64), offsets[:-1]) / np.diff(offsets)
     return -mean if kind == "negative_loss" else mean
 
 
@@ -277,7 +277,7 @@ class DynamicPruning(Method[DynamicSettings]):
             return Draw.unweighted(draw_documents(rng, self.pairs, queries))
         return Draw.unweighted(
             draw_weighted_documents(
-                rng, self.pairs, queries, lambda own: self._document_weights(own, step)
+                rng, self.pairs, queries, lambda pair_ids: self._document_weights(pair_ids, step)
             )
         )
 
@@ -371,8 +371,8 @@ class DynamicPruning(Method[DynamicSettings]):
         self._queue = queries[size:]
         return queries[:size]
 
-    def _refresh(self, step: int, at: int) -> NDArray[np.int64]:
-        """Rank the queries at place ``at`` of a step, and draw those until the next ranking.
+    def _refresh(self, step: int, place: int) -> NDArray[np.int64]:
+        """Rank the queries at a place of a step, and draw those until the next ranking.
 
         From the pool, or with ``levels=document`` from shuffled passes.
         """
@@ -387,7 +387,7 @@ class DynamicPruning(Method[DynamicSettings]):
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
         self._refreshes += 1
         if self._qualities is None:
-            return self._passes.take(step * size + at, count)
+            return self._passes.take(step * size + place, count)
         n = self.pairs.n_queries
         return draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
 
@@ -418,11 +418,13 @@ class DynamicPruning(Method[DynamicSettings]):
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
         return query_scores(self.scores, self.settings.query_score, queries)
 
-    def _document_weights(self, own: IntArray, step: int) -> NDArray[np.float64]:
+    def _document_weights(self, pair_ids: IntArray, step: int) -> NDArray[np.float64]:
         """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
-        similarity = self.scores.similarity[own]
+        similarity = self.scores.similarity[pair_ids]
         if self._similarities is None:
-            high = similarity > own_thresholds(self.pairs.pair_query[own], similarity, self._cutoff)
+            high = similarity > own_thresholds(
+                self.pairs.pair_query[pair_ids], similarity, self._cutoff
+            )
         else:
             high = bucket_of(similarity) > self._threshold
         return document_weights(high, self._scheduled("beta", step), self.settings.soft)

@@ -45,9 +45,9 @@ def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float
     ρ).
     """
     count = int(learned.sum())
-    kept = kept_of_learned(count, rho)
-    size = pairs.n_queries - count + kept
-    query = np.where(learned, kept / max(1, count), 1.0) / size
+    count_kept = kept_of_learned(count, rho)
+    size = pairs.n_queries - count + count_kept
+    query = np.where(learned, count_kept / max(1, count), 1.0) / size
     return Probabilities.of(
         pairs, query, uniform_documents(pairs), np.where(learned, 1 / (1 - rho), 1.0)
     )
@@ -153,5 +153,7 @@ class InfoBatch(Method[InfoBatchSettings]):
         seen = self._loss[~np.isnan(self._loss)]
         self._mean_loss = float(seen.mean()) if len(seen) else math.nan
         learned = np.flatnonzero(self._learned)
-        kept = rng.choice(learned, kept_of_learned(len(learned), self.settings.rho), replace=False)
-        return rng.permutation(np.concatenate([np.flatnonzero(~self._learned), kept]))
+        learned_again = rng.choice(
+            learned, kept_of_learned(len(learned), self.settings.rho), replace=False
+        )
+        return rng.permutation(np.concatenate([np.flatnonzero(~self._learned), learned_again]))

@@ -31,10 +31,10 @@ def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None)
     Ties are broken by ``then``, highest first, if given; remaining ties by position, earliest
     first.
     """
-    kept = np.zeros(len(scores), dtype=bool)
+    highest = np.zeros(len(scores), dtype=bool)
     keys = [-np.asarray(part, dtype=np.float64) for part in (then, scores) if part is not None]
-    kept[np.lexsort(keys)[:count]] = True
-    return kept
+    highest[np.lexsort(keys)[:count]] = True
+    return highest
 
 
 def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:

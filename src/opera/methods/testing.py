@@ -71,7 +71,7 @@ def check_draws(method_class: AnyMethod, settings: Settings) -> None:
     order = np.argsort(expected)
     rarer = int(np.searchsorted(expected[order], 5))
     cells = np.append(0, np.arange(rarer + 1, len(order)))
-    observed, wanted = (np.add.reduceat(each[order], cells) for each in (counts, expected))
+    observed, wanted = (np.add.reduceat(draws[order], cells) for draws in (counts, expected))
     p_value = chisquare(observed, wanted).pvalue
     assert p_value >= 1e-4, f"draws must follow the probabilities: p = {p_value:.2g} in a χ² test"
 

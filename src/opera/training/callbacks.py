@@ -39,24 +39,26 @@ SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
 
 
-def checked_callbacks(given: object) -> list[TrainerCallback]:
+def checked_callbacks(callbacks: object) -> list[TrainerCallback]:
     """Return the callbacks of a user, made from their classes where these are given; ``None`` is
     none.
 
     Raises:
         SettingError: for anything that the trainer cannot call.
     """
-    made = []
-    for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
-        is_class = isinstance(each, type) and issubclass(each, TrainerCallback)
-        if not is_class and not isinstance(each, TrainerCallback):
+    made: list[TrainerCallback] = []
+    for callback in (
+        () if callbacks is None else several(callbacks, "callbacks", "transformers callbacks")
+    ):
+        is_class = isinstance(callback, type) and issubclass(callback, TrainerCallback)
+        if not is_class and not isinstance(callback, TrainerCallback):
             raise SettingError(
-                f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}"
+                f"callbacks: must be transformers TrainerCallback objects, got {shown(callback)}"
             )
         try:
-            made.append(each() if is_class else each)
+            made.append(callback() if is_class else callback)
         except TypeError as error:
-            raise SettingError(f"callbacks: {shown(each)} needs arguments; make one") from error
+            raise SettingError(f"callbacks: {shown(callback)} needs arguments; make one") from error
     return made
 
 
@@ -196,8 +198,8 @@ def service_names(report_to: str | list[str]) -> list[str]:
     """The services that ``report_to`` stands for; ``all`` is what is installed."""
     if report_to == "all":
         return list(get_available_reporting_integrations())
-    given = [report_to] if isinstance(report_to, str) else report_to
-    return [name for name in given if name != "none"]
+    names = [report_to] if isinstance(report_to, str) else report_to
+    return [name for name in names if name != "none"]
 
 
 class Services:
@@ -225,16 +227,16 @@ class Services:
             raise AttributeError(event)
         return partial(self._pass_on, event)
 
-    def on_init_end(self, *given: Any, **more: Any) -> None:
+    def on_init_end(self, *arguments: Any, **more: Any) -> None:
         """Open the services anew where a training has ended before this one."""
         if self._end is not None:
             self.close()
             everywhere(self._open)
-        self._pass_on("on_init_end", *given, **more)
+        self._pass_on("on_init_end", *arguments, **more)
 
-    def on_train_end(self, *given: Any, **more: Any) -> None:
+    def on_train_end(self, *arguments: Any, **more: Any) -> None:
         """Keep the end back."""
-        self._end = lambda event, values: self._pass_on(event, *given, **more, **values)
+        self._end = lambda event, values: self._pass_on(event, *arguments, **more, **values)
 
     def log(self, values: Mapping[str, float]) -> None:
         """Log values of the training that has ended; nothing where none has."""
@@ -267,10 +269,10 @@ class Services:
                 ) from error
             self._callbacks[name] = callback
 
-    def _pass_on(self, event: str, *given: Any, **more: Any) -> None:
+    def _pass_on(self, event: str, *arguments: Any, **more: Any) -> None:
         for name, callback in self._callbacks.items():
             try:
-                getattr(callback, event)(*given, **more)
+                getattr(callback, event)(*arguments, **more)
             except Exception as error:
                 raise TrainingError(
                     f"report_to={name}: failed ({in_one_line(error)}); the run goes on with "

@@ -146,16 +146,16 @@ def work_of(prepared: Prepared) -> dict[str, dict[str, float]]:
         return work
     static = is_static(prepared.model.trained)
     ranked = documents if static else min(documents, GUARD_DOCUMENTS)
-    kept = settings.guard and not static and ranked == documents
+    keeps_embeddings = settings.guard and not static and ranked == documents
     if settings.guard:
         searched = documents if ranked < documents else 0  # for the fine-tuned model's best
         work["choose_share"] = {"documents": (len(shares_to_try(static)) - 1) * ranked + searched}
         work["evaluate_fine_tuned"] = {
-            "documents": 0 if kept and not prepared.refits else documents
+            "documents": 0 if keeps_embeddings and not prepared.refits else documents
         }
     if prepared.refits:
         work["compare_trainings"] = {"documents": ranked}
-    work["evaluate_after"] = {"documents": 0 if kept else documents}
+    work["evaluate_after"] = {"documents": 0 if keeps_embeddings else documents}
     return work
 
 

@@ -97,9 +97,12 @@ class DistillationLoss(InBatchLoss):
         )  # columns per place of a row: all positives, all first negatives, ...
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
         places = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
-        own = similarity[rows, batch.local.start + rows + places * documents]
+        cosines = similarity[rows, batch.local.start + rows + places * documents]
         kl, usable = divergences(
-            own, self._scores(batch).to(own), self.temperature, self.teacher_temperature
+            cosines,
+            self._scores(batch).to(cosines),
+            self.temperature,
+            self.teacher_temperature,
         )
         return torch.where(usable, self.weight * kl + (1 - self.weight) * info_nce, info_nce)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
 
@@ -27,11 +28,11 @@ def refuse_differences(what: str, fingerprint: int) -> None:
         TrainingError: naming the processes that differ from the main one.
     """
     fingerprints = everywhere(lambda: fingerprint)
-    if others := [str(at) for at, value in enumerate(fingerprints) if value != fingerprints[0]]:
+    different = np.flatnonzero(np.array(fingerprints) != fingerprints[0])
+    if len(different):
         raise TrainingError(
-            f"{what} of process {', '.join(others)} differ from those of process 0: all must read "
-            "the same data and "
-            "compute on devices of one kind"
+            f"{what} of process {', '.join(map(str, different))} differ from those of process 0: "
+            "all must read the same data and compute on devices of one kind"
         )
 
 

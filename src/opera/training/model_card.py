@@ -241,7 +241,7 @@ def _short(source: str) -> str:
 
 
 def _sources(record: RunRecord) -> list[str]:
-    return [each.source for each in record.sets] if record.sets else [record.data.source]
+    return [data_set.source for data_set in record.sets] if record.sets else [record.data.source]
 
 
 def _short_data(record: RunRecord) -> str:
@@ -273,12 +273,12 @@ def _figures(
         if guard
         else "The weights are the fine-tuned ones.",
     ]
-    tests = [(each.name, each.test) for each in record.sets or () if each.test is not None]
+    tests = [(part.name, part.test) for part in record.sets or () if part.test is not None]
     if tests and (mean := mean_of_sets(record.sets or [])):
         tests.append(("mean of the sets", mean))
     tests += [
-        (f"`truncate_dim={each.size}`", {"before": each.before, "after": each.after})
-        for each in record.matryoshka or ()
+        (f"`truncate_dim={part.size}`", {"before": part.before, "after": part.after})
+        for part in record.matryoshka or ()
     ]
     if tests:
         rows = [

@@ -55,7 +55,7 @@ class Session:
         callbacks: additional transformers callbacks for the trainer.
         services: the logging services.
         record: what ``run.json`` holds.
-        kept: embeddings of models that the guard measured, for measuring those again; a corpus that
+        embeddings: of models that the guard measured, for measuring those again; a corpus that
             it ranks a part of, or that costs nothing to encode, is not kept.
         job: counts what is left of the run.
     """
@@ -67,7 +67,7 @@ class Session:
     callbacks: Sequence[TrainerCallback]
     services: Services
     record: RunRecord
-    kept: Kept | None = None
+    embeddings: Kept | None = None
     job: Job = field(default_factory=lambda: Job({}))
 
     @property

@@ -77,10 +77,10 @@ class Fit:
     @cached_property
     def false_pairs(self) -> FalsePairs | None:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
-        found = estimate(self.training_set.pairs, self.visits, self.kept)
-        if found is None:
+        false_pairs = estimate(self.training_set.pairs, self.visits, self.kept)
+        if false_pairs is None:
             log.info("note: too few pairs were trained to say how many look false")
-        return found
+        return false_pairs
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Fit:
         pairs, scores = labelled.pairs, self.training_set.scores
         optional: dict[str, Any] = {"weight": labelled.weights}
         if scores is not None:
-            cbs = [own.cbs for own in scores.sets if own.cbs is not None]
+            cbs = [of_set.cbs for of_set in scores.sets if of_set.cbs is not None]
             optional |= {
                 "similarity": scores.similarity,
                 "start_score": scores.start,
@@ -248,7 +248,7 @@ def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
 
 
 def with_pairs(
-    error: NotFiniteError, training_set: TrainingSet, run: RunWriter, kept: int | None
+    error: NotFiniteError, training_set: TrainingSet, run: RunWriter, checkpoint_step: int | None
 ) -> TrainingError:
     """Name the pairs of the batch, and write all of them to ``not_finite.json``.
 
@@ -256,7 +256,7 @@ def with_pairs(
         error: what was noticed.
         training_set: knows their ids.
         run: the run folder.
-        kept: step of the newest checkpoint, which is from before; ``None`` where there is none.
+        checkpoint_step: step of the newest checkpoint, which is from before; ``None`` without one.
     """
     pairs, data = training_set.pairs, training_set.data
     queries = data.queries.ids(training_set.query_rows[pairs.pair_query[error.pair_ids]])
@@ -278,8 +278,8 @@ def with_pairs(
     )
     checkpoint = (
         "no checkpoint was saved before"
-        if kept is None
-        else f"the checkpoint of step {kept} is kept"
+        if checkpoint_step is None
+        else f"the checkpoint of step {checkpoint_step} is kept"
     )
     return TrainingError(
         f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of "

@@ -142,8 +142,8 @@ def training_arguments(
     try:
         passed = dict(settings.trainer or {})
         passed.pop("gradient_checkpointing", None)  # prepare_model has switched it on
-        own = {"output_dir": str(checkpoints.resolve()), **_own(settings, model)}
-        arguments = SentenceTransformerTrainingArguments(**{**passed, **own})
+        decided = {"output_dir": str(checkpoints.resolve()), **_own(settings, model)}
+        arguments = SentenceTransformerTrainingArguments(**{**passed, **decided})
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (TypeError, ValueError, ImportError, RuntimeError) as error:
         unset_hf_deepspeed_config()  # half made, it would be in the way of the next model

@@ -62,21 +62,25 @@ def pairs(
     """
     source = expand_user(corpus, "corpus")
     path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)], "--out")
-    given, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
-    found, titled, notes = _sections(source, given, checked_encoding(encoding), skip)
-    kept, left_out = distinct(found, whole=titled)
+    roles, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
+    sections, titled, notes = _sections(source, roles, checked_encoding(encoding), skip)
+    distinct_sections, left_out = distinct(sections, whole=titled)
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     for note in [*notes, f"titles left out: {listed}"] if listed else notes:
         log.info("note: %s", note)
-    if not kept:
+    if not distinct_sections:
         raise DataError(
             f"{source}: no text has a title, a heading or a question of three words or more, with "
             "a text below it that no other has"
         )
-    rows = [(own.title, own.name, text, own.kind) for own in kept for text in own.lines]
+    rows = [
+        (section.title, section.name, text, section.kind)
+        for section in distinct_sections
+        for text in section.lines
+    ]
     names = ("query", "document_id", "document", "origin")
-    table = pa.table([pa.array(own, pa.string()) for own in zip(*rows, strict=True)], names)
-    if not (titled and all(own.name for own in found)):
+    table = pa.table([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], names)
+    if not (titled and all(section.name for section in sections)):
         table = table.drop_columns("document_id")
     if path is not None:
         write_table(path, table)
@@ -92,8 +96,8 @@ def _sections(
     files = [] if is_python or beir.is_file() else text_files(place)
     if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
         files = []  # it is about the tables
-    for option, given in (("--columns", columns.given), ("--skip-bad-rows", skip_bad_rows)):
-        if given and (is_python or files):
+    for option, is_given in (("--columns", columns.given), ("--skip-bad-rows", skip_bad_rows)):
+        if is_given and (is_python or files):
             raise SettingError(f"{option}: is for tables, and {source} is none")
     if is_python:
         sections, notes = python_sections(source.removeprefix(PYTHON))
@@ -104,20 +108,22 @@ def _sections(
         table = str(beir) if beir.is_file() else source
         rows, notes = read_documents(table, columns, encoding, skip_bad_rows)
     titled = any(title.strip() for _, title, _ in rows)
-    found, without = list[Section](), list[str]()
+    sections, without = list[Section](), list[str]()
     for name, title, text in rows:
         body = [text.removeprefix(title).strip()]
-        whole = [Section(name, "", title, body, kind_of(title, "title"))] if title.strip() else []
-        own = whole if titled else list(sections_of(text, name))
-        found += own
-        without += [] if own else [name]
+        by_title = (
+            [Section(name, "", title, body, kind_of(title, "title"))] if title.strip() else []
+        )
+        of_text = by_title if titled else list(sections_of(text, name))
+        sections += of_text
+        without += [] if of_text else [name]
     if without:
         what = "title" if titled else "title, heading or question"
         first = f"; the first is {without[0]}" if without[0] else ""
         notes.append(
             f"{len(without):,} of {len(rows):,} texts have no {what}, and make no pair{first}"
         )
-    return found, titled, notes
+    return sections, titled, notes
 
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt")
@@ -140,10 +146,10 @@ class Head(NamedTuple):
 
 def text_files(place: Path) -> list[Path]:
     """Return the text files behind a file or a folder, in order; none that is hidden."""
-    found = sorted(place.rglob("*")) if place.is_dir() else [place]
+    paths = sorted(place.rglob("*")) if place.is_dir() else [place]
     return [
         file
-        for file in found
+        for file in paths
         if file.suffix.lower() in TEXT_SUFFIXES
         and not any(part.startswith(".") for part in file.relative_to(place).parts)
         and file.is_file()
@@ -159,7 +165,7 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
     above: list[tuple[int, str]] = []
     last = Head(0, "", len(lines), len(lines))
     for (level, words, _, first), after in pairwise([*_heads("\n".join(lines)), last]):
-        above = [own for own in above if own[0] < level]
+        above = [parent for parent in above if parent[0] < level]
         title = words
         for _, parent in reversed(above):
             title = f"{parent} {title}" if len(title.split()) < MIN_WORDS else title
@@ -172,13 +178,13 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
 def _heads(text: str) -> Iterator[Head]:
     """Yield the headings and questions of a text; what stands in lists or code is none."""
     tokens = MarkdownIt().parse(text)
-    for at, (opened, inline) in enumerate(pairwise(tokens)):
+    for number, (opened, inline) in enumerate(pairwise(tokens)):
         if inline.type != "inline" or opened.level or not opened.map:
             continue
         (start, end), heading = opened.map, opened.type == "heading_open"
-        parts = takewhile(lambda own: own.type != "softbreak", inline.children or ())
-        words = _ASKED.sub("", "".join(own.content for own in parts).strip(), count=1)
-        title = at == 0 and end == start + 1 and words[-1:].isalnum()
+        parts = takewhile(lambda token: token.type != "softbreak", inline.children or ())
+        words = _ASKED.sub("", "".join(token.content for token in parts).strip(), count=1)
+        title = number == 0 and end == start + 1 and words[-1:].isalnum()
         if heading:
             yield Head(int(opened.tag[1]), words, start, end)
         elif len(words.split()) <= MOST_WORDS and (title or words.endswith("?")):

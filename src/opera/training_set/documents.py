@@ -74,7 +74,9 @@ class Lists:
     def of(cls, lists: Sequence[IntArray]) -> Lists:
         """Build from one array of corpus rows per query."""
         rows = np.concatenate([np.empty(0, dtype=np.int32), *lists])
-        return cls.from_counts(np.array([len(own) for own in lists], dtype=np.int64), rows)
+        return cls.from_counts(
+            np.array([len(of_query) for of_query in lists], dtype=np.int64), rows
+        )
 
     def of_query(self, query: int) -> NDArray[np.int32]:
         """The documents of one query."""

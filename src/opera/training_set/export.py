@@ -137,8 +137,8 @@ def _score_pairs(
     seed: int,
 ) -> pa.Table:
     """Score the training pairs as they train: similarity, estimated loss, CBS."""
-    given = with_data_prompt(prompts, loaded, model)
-    encoder, pairs = open_encoder(model, **given, similarity="cosine"), qrels.pairs()
+    prompts = with_data_prompt(prompts, loaded, model)
+    encoder, pairs = open_encoder(model, **prompts, similarity="cosine"), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     corpus_text = run_corpus_text(model)
@@ -216,8 +216,8 @@ def mine(
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
-    given = with_data_prompt(prompts, loaded, model)
-    encoder, pairs = open_encoder(model, **given, similarity="cosine"), qrels.pairs()
+    prompts = with_data_prompt(prompts, loaded, model)
+    encoder, pairs = open_encoder(model, **prompts, similarity="cosine"), qrels.pairs()
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
@@ -247,8 +247,8 @@ def _training_qrels(
 def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[dict[str, Any]]:
     """Rows of a training file of FlagEmbedding."""
     positives = Lists(qrels.offsets, qrels.doc_rows)
-    for at, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
-        pos, neg = (data.corpus.texts(lists.of_query(at)) for lists in (positives, mined))
+    for number, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
+        pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
         yield {"query": query, "pos": pos, "neg": neg}
 
 
@@ -256,11 +256,13 @@ def _scored_records(
     data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
     """Rows of a training file of FlagEmbedding with ``pos_scores`` and ``neg_scores``."""
-    for at, query in enumerate(data.queries.texts_by_turns(pairs.query_rows)):
-        part = slice(*pairs.offsets[at : at + 2])
+    for number, query in enumerate(data.queries.texts_by_turns(pairs.query_rows)):
+        part = slice(*pairs.offsets[number : number + 2])
         kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
-        texts = {kind: data.corpus.texts(pairs.doc_rows[part][own]) for kind, own in kinds.items()}
-        scored = {f"{kind}_scores": scores[part][own].tolist() for kind, own in kinds.items()}
+        texts = {
+            kind: data.corpus.texts(pairs.doc_rows[part][rows]) for kind, rows in kinds.items()
+        }
+        scored = {f"{kind}_scores": scores[part][rows].tolist() for kind, rows in kinds.items()}
         yield {"query": query, **texts, **scored}
 
 
@@ -287,8 +289,8 @@ def _score_by_teacher(
         prompts = {}
     text: CorpusText = "title_text"
     if inputs.model is not None:
-        given = with_data_prompt(prompts, data, inputs.model)
-        encoder = open_encoder(inputs.model, **given, similarity="cosine")
+        prompts = with_data_prompt(prompts, data, inputs.model)
+        encoder = open_encoder(inputs.model, **prompts, similarity="cosine")
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     negatives = None

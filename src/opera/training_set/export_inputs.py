@@ -40,7 +40,7 @@ def mining_settings(
         SettingError: naming the option, the rule and the value.
         MissingExtraError: if the index needs FAISS, which is not installed.
     """
-    given = {
+    settings = {
         "range": ranks,
         "relative_margin": relative_margin,
         "absolute_margin": absolute_margin,
@@ -48,7 +48,7 @@ def mining_settings(
         "reranker": None if reranker is None else expand_user(reranker, "--reranker"),
         "index": checked_index(index),
     }
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in settings.items() if value is not None}
     try:
         return MiningSettings.parse(values)
     except SettingError as error:

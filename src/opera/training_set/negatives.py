@@ -102,12 +102,12 @@ class ListedNegatives:
         starts, lengths = self.lists.offsets[queries], self.lists.counts[queries]
         places = np.empty((len(queries), count), dtype=np.int64)
         distinct = lengths >= count
-        for at in range(count):
+        for column in range(count):
             # Draw a place among those not taken yet, then shift it past the taken places before it.
-            place = rng.integers(np.where(distinct, lengths - at, np.maximum(lengths, 1)))
-            for taken in np.sort(places[:, :at], axis=1).T:
+            place = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
+            for taken in np.sort(places[:, :column], axis=1).T:
                 place += distinct & (place >= taken)
-            places[:, at] = place
+            places[:, column] = place
         empty = lengths == 0
         if not empty.any():
             return np.asarray(doc_rows[starts[:, None] + places], dtype=np.int64)
@@ -149,11 +149,11 @@ def given_negatives(
     """Return the negatives that came with a query or with another of the same text, but for
     documents without a text and known positives; log how many these are.
     """
-    given = _given_of(data)
+    negatives = _given_of(data)
     query, rows = equal_places(data.query_group[query_rows], data.query_group)
     lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
     for number, row in zip(query.tolist(), rows.tolist(), strict=True):
-        more = given.doc_rows[given.offsets[row] : given.offsets[row + 1]]
+        more = negatives.doc_rows[negatives.offsets[row] : negatives.offsets[row + 1]]
         lists[number] = np.concatenate([lists[number], more])
     return _allowed(lists, known, pool, "given negatives")
 
@@ -172,15 +172,17 @@ def _allowed(
 ) -> Lists:
     """Leave out documents without a text and known positives; log how many of ``what``."""
     full = [rows[pool.holds(rows)] for rows in lists]
-    kept = [
+    allowed = [
         rows[first_of_copies(pool.group[rows][None])[0] & ~known.contains(query, rows)]
         for query, rows in zip(np.arange(len(full))[:, None], full, strict=True)
     ]
-    sizes = [sum(map(len, each)) for each in (lists, full, kept)]
-    for at, reason in enumerate(("have no text", "are positives of their query")):
-        if what is not None and sizes[at] > sizes[at + 1]:
-            log.info("note: left out %d %s that %s", sizes[at] - sizes[at + 1], what, reason)
-    return Lists.of(kept)
+    sizes = [sum(map(len, documents)) for documents in (lists, full, allowed)]
+    for number, reason in enumerate(("have no text", "are positives of their query")):
+        if what is not None and sizes[number] > sizes[number + 1]:
+            log.info(
+                "note: left out %d %s that %s", sizes[number] - sizes[number + 1], what, reason
+            )
+    return Lists.of(allowed)
 
 
 def register_negatives(name: str) -> Callable[[Kind], Kind]:

@@ -100,8 +100,8 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
     drawn, whole, future = _drawn(data, settings, dropped)
     merged = for_each(merge_copies, drawn)
     whole, drawn = merged if whole is drawn else for_each(merge_copies, whole), merged
-    for own in each_set(drawn):
-        train = own.training_split()
+    for data_set in each_set(drawn):
+        train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or "random"
     if settings.negatives is None and data.given_negatives is not None:
@@ -121,7 +121,7 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
     settings, method = recipe.train, recipe.method_class
     use, weights = settings.pair_weights, data.training_split().weights
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
-    names, mix = [own.name for own in data.sets], settings.mix
+    names, mix = [data_set.name for data_set in data.sets], settings.mix
     yield (
         use != "none" and weights is None,
         f"pair_weights={use}: the pairs of {title} have no weights; leave the setting out",
@@ -185,14 +185,14 @@ def _drawn(
     graded = for_each(partial(_with_notes, settings, in_train), graded)
 
     def draw(needs_dev: bool) -> RetrievalData:
-        own = draw_missing_splits(
+        with_splits = draw_missing_splits(
             graded,
             seed=settings.seed,
             future=settings.future,
             needs_dev=needs_dev,
         )
         # after the draw, so that runs with a list and without one have the same test
-        return without_pairs(own, dropped) if dropped else own
+        return without_pairs(with_splits, dropped) if dropped else with_splits
 
     drawn = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
@@ -204,11 +204,11 @@ def _drawn(
         )
     if not settings.needs_dev:
         return drawn, drawn, None
-    futures = {settings.future or assumed_future(own) for own in each_set(graded)}
+    futures = {settings.future or assumed_future(data_set) for data_set in each_set(graded)}
     several: Future = "like-test" if "like-test" in futures else "both"
     future = futures.pop() if len(futures) == 1 else several
-    given = all("dev" in own.splits for own in each_set(graded))
-    return drawn, drawn if given else draw(False), future
+    all_have_dev = all("dev" in data_set.splits for data_set in each_set(graded))
+    return drawn, drawn if all_have_dev else draw(False), future
 
 
 def _with_notes(
@@ -274,4 +274,7 @@ def _in_train(data: RetrievalData, split: str) -> dict[str, int]:
             shared = np.unique(qrels.query_index[judges_texts_of(data, train, qrels)])
         query_rows = qrels.query_rows[shared]
     counts = np.histogram(query_rows, first_rows(data)[0])[0]
-    return {own.name: count for own, count in zip(each_set(data), counts.tolist(), strict=True)}
+    return {
+        data_set.name: count
+        for data_set, count in zip(each_set(data), counts.tolist(), strict=True)
+    }

@@ -67,8 +67,8 @@ class RunModel:
     @property
     def n_parameters(self) -> int:
         """Size of the model, with an adapter of the untrained one."""
-        own = parameter_count(self.trained) - lora_parameters(self.trained)
-        return own if self.base is None else parameter_count(self.base) or own
+        size = parameter_count(self.trained) - lora_parameters(self.trained)
+        return size if self.base is None else parameter_count(self.base) or size
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -96,8 +96,8 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         model, as_loaded = _loaded(source, settings)
         lengths = lengths_of(model)
         encoder, served = (
-            Encoder(each, settings.precision, settings.encode_batch_size)
-            for each in (model, as_loaded)
+            Encoder(one, settings.precision, settings.encode_batch_size)
+            for one in (model, as_loaded)
         )
         overridden = {
             name: (served.settings[name], value)
@@ -128,8 +128,8 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
     if settings.lora_options is not None:
         for untrained in (encoder, served):
             _ = untrained.fingerprint  # computed once and kept
-        found = locate_model(source)
-        place = str(found.resolve()) if isinstance(found, Path) else found
+        location = locate_model(source)
+        place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
     return RunModel(source, trained, base, encoder, served, lengths, overridden)
 

@@ -89,16 +89,16 @@ def rank_among_random(
             stop = min(start + chunk, share.stop)
             seen = query_embeddings[start:stop] @ candidates.T
             for query in range(start, stop):
-                own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-                own_places = place[documents[own]]
+                pairs_of_query = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+                own_places = place[documents[pairs_of_query]]
                 others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
                 others.sort()
-                rank[own] = (
+                rank[pairs_of_query] = (
                     1
                     + len(others)
-                    - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+                    - np.searchsorted(others, similarity[pairs_of_query] + ROUNDING, side="right")
                 )
-                sizes[own] = len(others)
+                sizes[pairs_of_query] = len(others)
         first, last = pairs.query_offsets[[share.start, share.stop]]
         return [rank[first:last], sizes[first:last]]
 
@@ -145,22 +145,22 @@ def pretrained_losses(
     rng = generator(seed, "score.random_set")
     rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[rows])
-    found = None if known is None else known.among(rows)
+    positives = None if known is None else known.among(rows)
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
         part = slice(start, start + CHUNK_PAIRS)
-        query, own = pairs.pair_query[part], similarity[part] / temperature
+        query, logit = pairs.pair_query[part], similarity[part] / temperature
         logits = query_embeddings[query] @ random_set.T / temperature
         logits[pool.group[pairs.pair_doc[part]][:, None] == rows] = -np.inf
-        if found is not None:
+        if positives is not None:
             first, stop = int(query[0]), int(query[-1]) + 1
-            own_part = slice(*np.searchsorted(found[0], [first, stop]))
+            of_part = slice(*np.searchsorted(positives[0], [first, stop]))
             positive = np.zeros((stop - first, count), dtype=bool)
-            positive[found[0][own_part] - first, found[1][own_part]] = True
+            positive[positives[0][of_part] - first, positives[1][of_part]] = True
             logits[positive[query - first]] = -np.inf
-        highest = np.maximum(logits.max(axis=1, initial=-np.inf), own)
-        total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(own - highest)
-        losses[part] = np.log(total) + highest - own
+        highest = np.maximum(logits.max(axis=1, initial=-np.inf), logit)
+        total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(logit - highest)
+        losses[part] = np.log(total) + highest - logit
     return losses
 
 

@@ -70,10 +70,10 @@ class Weights:
 
     def put_into(self, model: SentenceTransformer) -> None:
         """Overwrite the weights of a model in place."""
-        own = model.state_dict()
+        state = model.state_dict()
         with torch.no_grad():
             for name, tensor in self.tensors.items():
-                own[name].copy_(tensor)
+                state[name].copy_(tensor)
 
 
 def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
@@ -98,8 +98,8 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
     mixed = {}
     for name, after in fine_tuned.tensors.items():
         before = untrained.tensors[name]
-        kept = not after.is_floating_point() or ("lora_" in name and before.any())
-        mixed[name] = after if kept else (1 - share) * before + share * after
+        unmixed = not after.is_floating_point() or ("lora_" in name and before.any())
+        mixed[name] = after if unmixed else (1 - share) * before + share * after
     return Weights(mixed)
 
 
@@ -116,14 +116,14 @@ class Guard:
         self.untrained = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the untrained model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
-            whole = DevCorpus(data)
-            at_zero = dev_values(encoder, whole, prepared.settings)
+            dev = DevCorpus(data)
+            at_zero = dev_values(encoder, dev, prepared.settings)
             all_ranked = ranks_all(encoder.model, data, prepared.settings)
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, at_zero)
         self._values: dict[float, Values] = {0.0: at_zero}
-        session.kept = {} if all_ranked and not prepared.is_static else None
-        self._dev = whole if all_ranked else None
+        session.embeddings = {} if all_ranked and not prepared.is_static else None
+        self._dev = dev if all_ranked else None
 
     def choose(self, tuned: Weights) -> GuardRecord:
         """Choose λ on dev; all processes share the measuring, and the main one's choice counts."""
@@ -189,7 +189,7 @@ class Guard:
         assert self._dev is not None, "made before anything is measured on it"
         prepared, model = self.session.prepared, self.session.prepared.model.trained
         mix(self.untrained, tuned, share).put_into(model)
-        encoder = encoder_of(model, prepared.settings, kept=self.session.kept)
+        encoder = encoder_of(model, prepared.settings, kept=self.session.embeddings)
         return dev_values(encoder, self._dev, prepared.settings)
 
 
@@ -224,14 +224,14 @@ def decide(
         dev_seen=seen_share(prepared.data.drawn, "dev"),
         test_seen=named["like test"].seen if "like test" in named else None,
         curve=[
-            ShareMean(share=tried, mean=float(each.mean())) for tried, each in per_query.items()
+            ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()
         ],
         dev=dev,
         refit=prepared.refits and share > 0,
         dev_parts={
             name: {
                 "queries": int(rows.sum()),
-                **{when: float(per_query[at][rows].mean()) for when, at in moments.items()},
+                **{when: float(per_query[tried][rows].mean()) for when, tried in moments.items()},
             }
             for name, rows in parts.items()
             if rows.any()
@@ -259,6 +259,6 @@ def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
     """Which dev queries are of each of several data sets; empty for one."""
     sets = each_set(data, "dev") if data.sets else []
-    counts = [own.judged_qrels("dev").n_queries for own in sets]
+    counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
     of_set = np.repeat(np.arange(len(sets)), counts)
-    return {own.name: of_set == number for number, own in enumerate(sets)}
+    return {data_set.name: of_set == number for number, data_set in enumerate(sets)}

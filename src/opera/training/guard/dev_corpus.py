@@ -90,16 +90,16 @@ def reduced_corpus(
     every document without a text.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    kept: IntArray = np.unique(qrels.relevant().doc_rows)
-    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), kept)
+    chosen: IntArray = np.unique(qrels.relevant().doc_rows)
+    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen)
     for documents in best.T:
-        more = np.setdiff1d(np.union1d(kept, documents), empty)
+        more = np.setdiff1d(np.union1d(chosen, documents), empty)
         if len(more) > limit:
             break
-        kept = more
-    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(kept, empty))
+        chosen = more
+    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(chosen, empty))
     others = generator(settings.seed, "guard.documents").permutation(others)
-    rows = np.sort(np.concatenate([kept, others[: max(0, limit - len(kept))]])).astype(np.int64)
+    rows = np.sort(np.concatenate([chosen, others[: max(0, limit - len(chosen))]])).astype(np.int64)
     judged = np.isin(qrels.doc_rows, rows)
     dev = Qrels.from_arrays(
         qrels.query_rows[qrels.query_index[judged]],
@@ -142,5 +142,5 @@ def untrained_values(
 def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> Values:
     """The deciding measure of each dev query: float64 ``[n]``."""
     measure = settings.metric_for_best_model
-    found = evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text)
-    return found.per_query[measure]
+    evaluation = evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text)
+    return evaluation.per_query[measure]

@@ -125,11 +125,11 @@ def cross_fitted(
     """
     values = per_query[0.0].copy()
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
-    for own in (half, ~half):
+    for part in (half, ~half):
         share = choose_share(
-            per_query, [replace(kind, rows=kind.rows & ~own) for kind in kinds], static
+            per_query, [replace(kind, rows=kind.rows & ~part) for kind in kinds], static
         )
-        values[own] = per_query[share][own]
+        values[part] = per_query[share][part]
     return values
 
 
