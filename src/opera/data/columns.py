@@ -91,18 +91,18 @@ class Columns:
     """What the user says of columns.
 
     Attributes:
-        given: (role, column) in the order given.
+        assignments: (role, column) in the order given.
     """
 
-    given: tuple[tuple[str, str], ...] = ()
+    assignments: tuple[tuple[str, str], ...] = ()
 
     def of(self, kind: TableKind) -> list[tuple[str, str]]:
         """What concerns a kind of table: role and column."""
-        parts = ((*role.rpartition("."), column) for role, column in self.given)
+        parts = ((*role.rpartition("."), column) for role, column in self.assignments)
         return [
-            (own, column)
-            for where, _, own, column in parts
-            if where in ("", kind) and own in RECOGNISED[kind]
+            (role, column)
+            for where, _, role, column in parts
+            if where in ("", kind) and role in RECOGNISED[kind]
         ]
 
     def numbered(self, kind: TableKind) -> bool:
@@ -112,11 +112,11 @@ class Columns:
 
     def check_used(self, has: Sequence[tuple[TableKind, str, Sequence[str]]]) -> None:
         """Refuse a column that no file had; ``has`` are kind, name and columns of each file."""
-        for role, column in self.given:
+        for role, column in self.assignments:
             only = Columns(((role, column),))
             if not any(only.of(kind) and found_as(column, columns) for kind, _, columns in has):
                 listed = "; ".join(f"{name}: {names_of(columns)}" for _, name, columns in has)
-                hint = nearest(column[:100], [own for _, _, columns in has for own in columns])
+                hint = nearest(column[:100], [role for _, _, columns in has for role in columns])
                 raise DataError(
                     f"--columns {role}={shortened(column)}: no file has such a column that "
                     f"could be the {role}{hint} ({shortened(listed, 400)})"
@@ -134,20 +134,20 @@ class Columns:
                 chosen.setdefault(role, []).append(name)
         named = {column for columns in chosen.values() for column in columns}
         asked = "q" in map(normal, names)  # "a" alone says nothing
-        found: dict[str, list[str]] = {}
+        columns_by_role: dict[str, list[str]] = {}
         for name in names:
-            own = role_of(name, kind)
-            known = own is not None and own not in chosen and name not in named
-            if own is not None and known and (asked or normal(name) != "a"):
-                found.setdefault(own, []).append(name)
-        for role, columns in found.items():
+            guessed = role_of(name, kind)
+            known = guessed is not None and guessed not in chosen and name not in named
+            if guessed is not None and known and (asked or normal(name) != "a"):
+                columns_by_role.setdefault(guessed, []).append(name)
+        for role, columns in columns_by_role.items():
             if len(columns) > 1 and role != "negative":
                 listed = " and ".join(map(shown, columns))
                 raise DataError(
                     f"{place}: {listed} could each be the {role}; "
                     f"say which: --columns {quote(f'{role}={columns[0]}')}"
                 )
-        return chosen | found
+        return chosen | columns_by_role
 
 
 def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
@@ -159,9 +159,9 @@ def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
     """
     pairs: list[tuple[Any, Any]] = []
     if isinstance(given, Mapping):
-        for role, own in given.items():
+        for role, names in given.items():
             pairs += (
-                (role, column) for column in (own if isinstance(own, list | tuple) else [own])
+                (role, column) for column in (names if isinstance(names, list | tuple) else [names])
             )
     elif given is not None:
         for value in given if isinstance(given, list | tuple) else [given]:
@@ -173,23 +173,23 @@ def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
                         f"query=q,document=doc_id; got {shown(part)}"
                     )
                 pairs.append((role.strip(), column.strip()))
-    found: list[tuple[str, str]] = []
+    assignments: list[tuple[str, str]] = []
     for role, column in pairs:
         if not isinstance(role, str) or not isinstance(column, str):
             raise SettingError(
                 "columns: must name a column, or a list of columns, by role, as in {'query': 'q'}; "
                 f"got {shown(role)}: {shown(column)}"
             )
-        own = _ALIASES.get(role, role)
-        if own not in (*ROLES, *_QUALIFIED):
+        known_role = _ALIASES.get(role, role)
+        if known_role not in (*ROLES, *_QUALIFIED):
             raise SettingError(
                 f"--columns: unknown role {shown(role)}{nearest(role[:100], ROLES)} "
                 f"(known: {', '.join(ROLES)})"
             )
-        if own != "negative" and any(own == other for other, _ in found):
-            raise SettingError(f"--columns: the role {own} is given twice")
-        found.append((own, column))
-    return tuple(found)
+        if known_role != "negative" and any(known_role == other for other, _ in assignments):
+            raise SettingError(f"--columns: the role {known_role} is given twice")
+        assignments.append((known_role, column))
+    return tuple(assignments)
 
 
 def unknown_columns(
@@ -217,10 +217,10 @@ def unknown_columns(
     free = [name for name in names if name not in taken and len(name) <= MOST_NAME]
     free += ["COLUMN"] * len(missing)
     where = "" if kind == "pairs" else f"{kind}."
-    said = [f"{role}={column}" for role, column in given.given]
+    said = [f"{role}={column}" for role, column in given.assignments]
     asked = [f"{where}{role}={name}" for role, name in zip(missing, free, strict=False)]
     wanted = ",".join([*said, *asked])
-    by_number = ",".join(f"{where}{role}={at}" for at, role in enumerate(missing, start=1))
+    by_number = ",".join(f"{where}{role}={number}" for number, role in enumerate(missing, start=1))
     return DataError(
         f"{place}: no column has a name known for the {' and the '.join(missing)}; "
         f"its columns are {names_of(names)}; say which to take, as in "
@@ -237,7 +237,7 @@ def names_of(names: Sequence[str]) -> str:
 def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
     """Say which columns were read as what; empty where it goes without saying."""
     read = [
-        f"{shown(own)} as {role}" for role in sorted(used, key=ROLES.index) for own in used[role]
+        f"{shown(name)} as {role}" for role in sorted(used, key=ROLES.index) for name in used[role]
     ]
     taken = {column for columns in used.values() for column in columns}
     unused = [name for name in names if name not in taken]

@@ -33,10 +33,12 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
         DataError: if one is given twice, or is several data sets itself.
     """
     named: list[RetrievalData] = []
-    for at, data in enumerate(sets):
+    for number, data in enumerate(sets):
         if data.sets:
             raise DataError(f"{data.title}: is several data sets already; give each alone")
-        if twice := [other.title for other in sets[:at] if other.fingerprint == data.fingerprint]:
+        if twice := [
+            other.title for other in sets[:number] if other.fingerprint == data.fingerprint
+        ]:
             how = "is given twice" if twice[0] == data.title else f"is the same data as {twice[0]}"
             raise DataError(f"{data.title}: {how}; give each data set once")
         taken = {other.name for other in named}
@@ -49,9 +51,9 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
 def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
     """Return the sets that ``data`` is made of, or itself; with relevant pairs in ``split``."""
     return [
-        own
-        for own in data.sets or (data,)
-        if split is None or (split in own.splits and own.splits[split].has_relevant.any())
+        part
+        for part in data.sets or (data,)
+        if split is None or (split in part.splits and part.splits[split].has_relevant.any())
     ]
 
 
@@ -73,8 +75,8 @@ def for_each(change: Callable[..., RetrievalData], *data: RetrievalData) -> Retr
 
     A change may read several versions of the data; the first is the one that changes.
     """
-    sets = zip(*(each_set(each) for each in data), strict=True)
-    return with_sets(data[0], [change(*own) for own in sets])
+    sets = zip(*(each_set(several) for several in data), strict=True)
+    return with_sets(data[0], [change(*parts) for parts in sets])
 
 
 def with_sets(data: RetrievalData, sets: Sequence[RetrievalData]) -> RetrievalData:
@@ -89,8 +91,8 @@ def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 def _first_rows(sets: Sequence[RetrievalData]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (
-        np.cumsum([0, *(len(own.queries) for own in sets)]),
-        np.cumsum([0, *(len(own.corpus) for own in sets)]),
+        np.cumsum([0, *(len(part.queries) for part in sets)]),
+        np.cumsum([0, *(len(part.corpus) for part in sets)]),
     )
 
 
@@ -121,7 +123,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
     contents = "".join(f"\0{data.name}\0{data.fingerprint}" for data in sets)
     firsts = list(zip(*(first.tolist() for first in _first_rows(sets)), strict=True))[:-1]
     splits = dict.fromkeys(split for data in sets for split in data.splits)
-    given = [data.given_negatives for data in sets]
+    negatives = [data.given_negatives for data in sets]
     return replace(
         sets[0],
         name="+".join(data.name for data in sets),
@@ -135,7 +137,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
             if (joined := _joined_qrels([data.splits.get(split) for data in sets], firsts))
         },
         held_out=_joined_qrels([data.held_out for data in sets], firsts),
-        given_negatives=_joined_negatives(sets, firsts) if any(given) else None,
+        given_negatives=_joined_negatives(sets, firsts) if any(negatives) else None,
         teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,
         notes=tuple(notes),
@@ -161,16 +163,16 @@ def moved(qrels: Qrels, query: int, document: int) -> Qrels:
 
 
 def _joined_qrels(qrels: Sequence[Qrels | None], firsts: Firsts) -> Qrels | None:
-    parts = [moved(own, *first) for own, first in zip(qrels, firsts, strict=True) if own]
+    parts = [moved(part, *first) for part, first in zip(qrels, firsts, strict=True) if part]
     return reduce(Qrels.union, parts) if parts else None
 
 
 def _joined_negatives(sets: Sequence[RetrievalData], firsts: Firsts) -> GivenNegatives:
     counts, rows = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
     for data, (_, document) in zip(sets, firsts, strict=True):
-        given, none = data.given_negatives, np.zeros(len(data.queries), dtype=np.int64)
-        counts.append(none if given is None else np.diff(given.offsets))
-        rows += [] if given is None else [given.doc_rows + np.int32(document)]
+        negatives, none = data.given_negatives, np.zeros(len(data.queries), dtype=np.int64)
+        counts.append(none if negatives is None else np.diff(negatives.offsets))
+        rows += [] if negatives is None else [negatives.doc_rows + np.int32(document)]
     return GivenNegatives(np.cumsum(np.concatenate(counts)), np.concatenate(rows))
 
 
@@ -178,9 +180,9 @@ def _joined_teacher(
     teachers: Sequence[TeacherScores | None], firsts: Firsts
 ) -> TeacherScores | None:
     moved = [
-        (own.query_rows + query, own.doc_rows + document, own.scores)
-        for own, (query, document) in zip(teachers, firsts, strict=True)
-        if own is not None
+        (scores.query_rows + query, scores.doc_rows + document, scores.scores)
+        for scores, (query, document) in zip(teachers, firsts, strict=True)
+        if scores is not None
     ]
     if not moved:
         return None

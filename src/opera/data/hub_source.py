@@ -74,11 +74,11 @@ class HubName(NamedTuple):
                 if not home.name:
                     raise DataError(f"{source}: must be the folder of one data set")
                 return cls(str(home), None, split, True)
-        if (found := _HUB.fullmatch(name)) is None:
+        if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
                 f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
             )
-        place, revision, config, split = found.groups()
+        place, revision, config, split = match.groups()
         return cls(place, config, split, False, revision)
 
     @property
@@ -137,18 +137,18 @@ def load_hub(
 
 def _files(name: HubName, source: str) -> list[Path]:
     """Return the files of a folder, and of the one with its judgements, but hidden ones."""
-    found = [
+    paths = [
         path
         for home in name.folders
         for path in sorted(home.rglob("*"))
         if not any(part.startswith(".") for part in path.relative_to(home).parts)
     ]
-    if linked := [path for path in found if path.is_symlink() and path.is_dir()]:
+    if linked := [path for path in paths if path.is_symlink() and path.is_dir()]:
         raise DataError(
             f"{source}: {linked[0]}: is a link to a folder, which is not read; put the folder "
             "itself there"
         )
-    files = [path for path in found if path.is_file()]
+    files = [path for path in paths if path.is_file()]
     if not files:
         raise DataError(f"{source}: has no files but hidden ones")
     return files
@@ -199,7 +199,12 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _read(
-    relation: Relation, builder: DataBuilder, source: str, name: HubName, given: Columns, cache: str
+    relation: Relation,
+    builder: DataBuilder,
+    source: str,
+    name: HubName,
+    columns: Columns,
+    cache: str,
 ) -> None:
     """Read the layout that is there, by the library ``datasets``; ``cache`` is for its copies."""
     import datasets
@@ -237,7 +242,7 @@ def _read(
     else:
         config = _config_of_pairs(source, name, configs)
     pairs = _named_splits(source, name, tables(place, config))
-    add_tables(relation, texts, list(pairs.items()), given)
+    add_tables(relation, texts, list(pairs.items()), columns)
     Index(relation, builder, next(iter(pairs.values())).name).build()
 
 

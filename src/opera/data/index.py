@@ -393,7 +393,7 @@ class Index:
             ORDER BY query, {"place" if lines else "document"}"""
         )
         splits = self.builder.splits.items()
-        relevant = [own.relevant().keys for name, own in splits if lines or name == "train"]
+        relevant = [split.relevant().keys for name, split in splits if lines or name == "train"]
         relevant_keys = np.concatenate([np.empty(0, dtype=np.int64), *relevant])
         wrong = np.isin(pair_keys(query, document), relevant_keys)
         if wrong.any():

@@ -132,9 +132,9 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         total = corpus.docs_metadata().get("count")
         rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
         for row in counted(rows, f"reading {source}", total, "documents"):
-            yield 0, *whole("documents", row)
+            yield 0, *row_of_text("documents", row)
 
-    def whole(kind: str, row: TextRow) -> Iterator[str]:
+    def row_of_text(kind: str, row: TextRow) -> Iterator[str]:
         """Half a character, which no file holds, becomes a question mark."""
         fixed = [text.encode("utf-8", "replace").decode() for text in row]
         cut[kind] += fixed != list(row)
@@ -149,7 +149,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         if any(queries.get(query, text) != text for query, text in texts.items()):
             prefixes[split] = f"{split}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
-    asked = ((0, *whole("queries", (query, "", text))) for query, text in queries.items())
+    asked = ((0, *row_of_text("queries", (query, "", text))) for query, text in queries.items())
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
         for judged in read(datasets[split].qrels_iter):
@@ -211,9 +211,9 @@ def _explained(error: Exception, source: str, identifier: str) -> OperaError:
         )
     page = f"https://ir-datasets.com/{collection}.html"
     listed = library.util.DownloadConfig.contents().get(collection, {})
-    own = [key for key in listed if f"{rest}/".startswith(f"{key}/")]
+    entries = [key for key in listed if f"{rest}/".startswith(f"{key}/")]
     files = []
-    for entry in [listed[key] for key in own or listed]:
+    for entry in [listed[key] for key in entries or listed]:
         stored = f"{collection}/{entry['cache_path']}" if "cache_path" in entry else ""
         place = home / (stored or f"downloads/{entry.get('expected_md5', '')}")
         files.append(f"{entry.get('url', f'what {page} says')} as {place}")

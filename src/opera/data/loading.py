@@ -117,8 +117,8 @@ def named_source(source: Any, **how: Any) -> str | RetrievalData:
         return data_source(source, pairs=None, documents=None, queries=None, **how)
     if not isinstance(source, RetrievalData):
         return _from_memory(None, source, None, None, "pairs", **how)
-    if given := [name for name, value in how.items() if value]:
-        raise SettingError(f"{given[0]}: is for tables that are read, and these data are loaded")
+    if used := [name for name, value in how.items() if value]:
+        raise SettingError(f"{used[0]}: is for tables that are read, and these data are loaded")
     return source
 
 
@@ -162,14 +162,14 @@ def data_source(
         SettingError: for both, or neither; for tables of texts without pairs; and as
             :meth:`TableSource.of`.
     """
-    given = [
+    sources = [
         f"--{name}"
         for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries))
         if value
     ]
-    if source is not None and given:
+    if source is not None and sources:
         raise SettingError(
-            f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one "
+            f"{' '.join(sources)}: not beside a data set ({shortened(str(source))}); give one "
             "of the two"
         )
     if source is not None:
@@ -178,10 +178,10 @@ def data_source(
     if not pairs:
         advice = (
             "needs --pairs FILE, the table of pairs"
-            if given
+            if sources
             else "is missing; give a data set, or --pairs FILE"
         )
-        raise SettingError(f"{' '.join(given) or 'DATA'}: {advice}")
+        raise SettingError(f"{' '.join(sources) or 'DATA'}: {advice}")
     files = pairs, documents or None, queries or None
     return str(TableSource.of(*files, columns or (), encoding, skip_bad_rows))
 
@@ -195,13 +195,13 @@ def table_source(
         SettingError: for anything that is said of other data.
     """
     options = {"--columns": columns, "--encoding": encoding, "--skip-bad-rows": skip_bad_rows}
-    given = [name for name, value in options.items() if value]
-    if not given:
+    used = [name for name, value in options.items() if value]
+    if not used:
         return text
     find_source(text)  # an error if nothing reads it
     hub = text.startswith("hf:")
     kind = kind_of_files(text)
-    if kind != "tables" and not (hub and given == ["--columns"]):
+    if kind != "tables" and not (hub and used == ["--columns"]):
         what = "is none in a file" if hub else "is none"
         if kind == "beir":
             what += (
@@ -210,5 +210,5 @@ def table_source(
             )
         if kind == "trainer":
             what += "; of a file of FlagEmbedding, --pairs reads query, pos and neg"
-        raise SettingError(f"{given[-1]}: is for tables, and {shortened(text)} {what}")
+        raise SettingError(f"{used[-1]}: is for tables, and {shortened(text)} {what}")
     return str(TableSource.of(text, None, None, columns or (), encoding, skip_bad_rows))

@@ -75,7 +75,7 @@ def load_memory(
     skip_bad_rows: bool = False,
 ) -> RetrievalData:
     """Load data in memory; see :func:`opera.load_data`."""
-    given, skip = parse_columns(columns), flag(skip_bad_rows, "skip_bad_rows")
+    assignments, skip = parse_columns(columns), flag(skip_bad_rows, "skip_bad_rows")
     texts: dict[TableKind, list[Table]] = {}
     if pairs is None:
         tables = [_aligned(queries, documents)]
@@ -85,8 +85,11 @@ def load_memory(
             texts["documents"] = [_texts(documents, "documents")]
         if queries is not None:
             texts["queries"] = [_texts(queries, "queries")]
-    digest = hashlib.sha256(f"memory\0{LAYOUT}\0{given}\0{skip}".encode())
-    for kind, table in [*((kind, own[0]) for kind, own in texts.items()), ("pairs", tables[0])]:
+    digest = hashlib.sha256(f"memory\0{LAYOUT}\0{assignments}\0{skip}".encode())
+    for kind, table in [
+        *((kind, tables_of_kind[0]) for kind, tables_of_kind in texts.items()),
+        ("pairs", tables[0]),
+    ]:
         digest.update(f"\0{kind}\0".encode())
         for rows in table.batches(table.columns, Problems()):
             batch, sink = pa.record_batch(rows.columns), pa.BufferOutputStream()
@@ -95,7 +98,7 @@ def load_memory(
             digest.update(memoryview(sink.getvalue()))
 
     def read(relation: Relation, builder: DataBuilder) -> None:
-        add_tables(relation, texts, [(None, table) for table in tables], Columns(given))
+        add_tables(relation, texts, [(None, table) for table in tables], Columns(assignments))
         Index(relation, builder, "pairs").build()
 
     parse = partial(parse_relation, read, skip_bad_rows=skip)
@@ -132,12 +135,12 @@ def _list(values: Any, name: str) -> pa.Array:
     if odd or not hasattr(values, "__iter__"):
         kind = shown(type(values).__name__)
         raise DataError(f"{name}: without pairs, must be a list of texts, got {kind}")
-    found = list(values)
-    for at, text in enumerate(found):
+    texts = list(values)
+    for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise DataError(f"{name}[{at}]: must be a text, got {shown(text)}")
+            raise DataError(f"{name}[{number}]: must be a text, got {shown(text)}")
     try:
-        return pa.array(found, pa.string())
+        return pa.array(texts, pa.string())
     except UnicodeError:
         raise DataError(f"{name}: holds half a character, as of a cut emoji; remove it") from None
 
@@ -156,11 +159,11 @@ def _texts(value: Any, name: str) -> MemoryTable:
         ids, texts = list(range(len(rows))), rows
     else:
         return _as_table(value, name, ("id", "text", "title"))
-    for own in ids:
-        if not isinstance(own, str | Integral):
-            raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
-    found = pa.array([str(own) for own in ids], pa.string())
-    return table_of(name, pa.table({"id": found, "text": _list(texts, name)}))
+    for value in ids:
+        if not isinstance(value, str | Integral):
+            raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(value)}")
+    id_array = pa.array([str(value) for value in ids], pa.string())
+    return table_of(name, pa.table({"id": id_array, "text": _list(texts, name)}))
 
 
 def _is_column(value: Any) -> bool:
@@ -191,7 +194,9 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
         return pa.table(dict(zip(columns, map(pa.array, value.T), strict=False)))
     value = _as_list(value)
     if type(value).__module__.partition(".")[0] == "pandas" and not _is_series(value):
-        return _from_columns(((key, value.iloc[:, at]) for at, key in enumerate(value)), name)
+        return _from_columns(
+            ((key, value.iloc[:, number]) for number, key in enumerate(value)), name
+        )
     if hasattr(value, "__arrow_c_stream__") and not _is_series(value):
         return pa.table(value)
     if isinstance(value, Mapping):
@@ -211,10 +216,10 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
         keys = dict.fromkeys(key for row in rows for key in row)
         return _from_columns(((key, [row.get(key) for row in rows]) for key in keys), name)
     width = _width(rows, name, columns)
-    for at, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != width:
             raise DataError(
-                f"{name}[{at}]: must be a tuple of {width} values, as the first is, got "
+                f"{name}[{number}]: must be a tuple of {width} values, as the first is, got "
                 f"{shown(row)}"
             )
     return _from_columns(zip(columns, zip(*rows, strict=True), strict=False), name)

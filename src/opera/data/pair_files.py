@@ -48,13 +48,13 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         DataError: for a file that cannot be read, a score that is no finite number, or no pair of
             these data.
     """
-    found = _read(path, data, (*IDS, "score"), "was it scored on it?")
+    scored = _read(path, data, (*IDS, "score"), "was it scored on it?")
     sets = []
-    for own, (rows, scores) in zip(each_set(data), found.of_sets, strict=True):
+    for part, (rows, scores) in zip(each_set(data), scored.of_sets, strict=True):
         teacher = TeacherScores.from_arrays(*rows, scores) if len(scores) else None
-        sets.append(replace(own, teacher=teacher))
-    if found.unknown:
-        count = f"{found.unknown:,} of {found.rows:,} scores"
+        sets.append(replace(part, teacher=teacher))
+    if scored.unknown:
+        count = f"{scored.unknown:,} of {scored.rows:,} scores"
         note = f"{path}: {count} are of pairs that the data lack: they are not used"
         sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
     return with_sets(data, sets)
@@ -75,28 +75,31 @@ def without_pairs(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
             train or dev, or all of train's.
     """
     lists = [_read(path, data, IDS, "is it the list of another data set?") for path in paths]
-    path, listed_pairs = ", ".join(map(str, paths)), sum(found.rows for found in lists)
+    path, listed_pairs = (
+        ", ".join(map(str, paths)),
+        sum(pairs_of_list.rows for pairs_of_list in lists),
+    )
     firsts = list(zip(*first_rows(data), strict=True))[:-1]
     parts = [
         (rows[0] + query, rows[1] + document)
-        for found in lists
-        for (rows, _), (query, document) in zip(found.of_sets, firsts, strict=True)
+        for pairs_of_list in lists
+        for (rows, _), (query, document) in zip(pairs_of_list.of_sets, firsts, strict=True)
     ]
     query_rows, doc_rows = map(np.concatenate, zip(*parts, strict=True))
     listed = Qrels.from_arrays(query_rows, doc_rows, np.ones(len(doc_rows), dtype=np.int64))
     sets, dropped, tested = [], 0, 0
-    for own, first in zip(each_set(data), firsts, strict=True):
-        left = dict(own.splits)
+    for part, first in zip(each_set(data), firsts, strict=True):
+        left = dict(part.splits)
         for split in set(LEFT) & left.keys():
             false = judges_texts_of(data, listed, moved(left[split], *first))
             dropped += int((left[split].grades[false] > 0).sum())
             left[split] = left[split].select_judgements(~false)
-        if (test := own.splits.get("test")) is not None:
+        if (test := part.splits.get("test")) is not None:
             of_test = judges_texts_of(data, listed, moved(test, *first))
             tested += int((test.grades[of_test] > 0).sum())
-        sets.append(replace(own, splits=left))
+        sets.append(replace(part, splits=left))
     if (listed_pairs and not dropped) or not any(
-        own.splits["train"].has_relevant.any() for own in sets
+        part.splits["train"].has_relevant.any() for part in sets
     ):
         what = "no relevant pair" if not dropped else "every pair"
         raise DataError(f"{path}: names {what} of train: nothing would be left out, or left")
@@ -135,8 +138,8 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
     scores = pc.fill_null(listed["score"].cast(pa.float64()), 0).to_numpy()
     rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
     of_query, of_document = (
-        np.searchsorted(firsts, own, side="right")
-        for firsts, own in zip(first_rows(data), rows, strict=True)
+        np.searchsorted(firsts, rows_of_set, side="right")
+        for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
     )
     known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
     for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
@@ -144,7 +147,7 @@ def _read(path: Path, data: RetrievalData, columns: Sequence[str], advice: str) 
             _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
     if not known.any() and (len(known) or columns != IDS):
         if data.sets:
-            advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
+            advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.sets)}"
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
             if len(queries)
@@ -174,14 +177,14 @@ def _check_texts(
 ) -> None:
     """Refuse a list whose texts are not those that the data have under the same ids."""
     there = np.flatnonzero(rows >= 0)
-    own = [" ".join(text.split()) for text in table.texts(rows[there])]
-    said = [" ".join(listed[at].removesuffix(CUT).split()) for at in there]
-    other = [place for place, text in enumerate(said) if not own[place].startswith(text)]
+    texts = [" ".join(text.split()) for text in table.texts(rows[there])]
+    said = [" ".join(listed[place].removesuffix(CUT).split()) for place in there]
+    other = [place for place, text in enumerate(said) if not texts[place].startswith(text)]
     if other:
         first = other[0]
         raise DataError(
             f"{path}: {name} {shown(table.ids(rows[there[first : first + 1]])[0])} is "
-            f"{shown(said[first])} there and {shown(own[first])} in the data, and so are "
+            f"{shown(said[first])} there and {shown(texts[first])} in the data, and so are "
             f"{len(other):,} of {len(there):,} rows: where a file has no ids they number its "
             "texts, and are others after a change; make the list anew, or remove its column "
             f"{shown(name)} if only texts were mended"

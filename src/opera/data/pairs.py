@@ -64,10 +64,12 @@ class TrainingPairs:
         """m_q, the number of positive documents of each query: int64 ``[n]``."""
         return np.diff(self.query_offsets)
 
-    def subset(self, kept: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
+    def subset(self, selected: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
         """Return the pairs of ``kept``, bool ``[N]``, queries renumbered, and their old numbers."""
-        queries, renumbered = np.unique(self.pair_query[kept], return_inverse=True)
-        return TrainingPairs.from_arrays(renumbered, self.pair_doc[kept]), queries.astype(np.int64)
+        queries, renumbered = np.unique(self.pair_query[selected], return_inverse=True)
+        return TrainingPairs.from_arrays(renumbered, self.pair_doc[selected]), queries.astype(
+            np.int64
+        )
 
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""

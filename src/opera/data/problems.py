@@ -120,7 +120,7 @@ class Problems:
     def _counts(self, rules: Collection[str]) -> tuple[int, int]:
         """How many rows break one of the rules, and of how many in those tables."""
         broken = {table: len(self._numbers(table, rules)) for table in self._read}
-        return sum(broken.values()), sum(self._read[own] for own, n in broken.items() if n)
+        return sum(broken.values()), sum(self._read[table] for table, n in broken.items() if n)
 
 
 def _short(rule: str) -> str:

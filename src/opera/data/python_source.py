@@ -85,14 +85,16 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
         )
     if package == "stdlib":
         home = Path(sysconfig.get_paths()["stdlib"])
-        found = _below(home, "")
-        return [each for each in found if not NOT_STDLIB & set(each[1].relative_to(home).parts)]
+        modules = _below(home, "")
+        return [
+            module for module in modules if not NOT_STDLIB & set(module[1].relative_to(home).parts)
+        ]
     try:
         spec = find_spec(top)  # of a top-level name it runs no code
     except ValueError:  # such as __main__
         spec = None
     homes = (spec and spec.submodule_search_locations) or []
-    files = [own for home in homes for own in _below(Path(home, *rest), package)]
+    files = [module for home in homes for module in _below(Path(home, *rest), package)]
     if not files:
         raise DataError(
             f"python:{package}: no installed package (a folder of modules with their source) has "
@@ -106,8 +108,8 @@ def _below(home: Path, package: str) -> Iterator[tuple[str, Path]]:
     for path in sorted(home.rglob("*.py")):
         if path.is_file():
             parts = path.relative_to(home).with_suffix("").parts
-            own = parts[:-1] if parts[-1] == "__init__" else parts
-            yield ".".join((package, *own) if package else own), path
+            names = parts[:-1] if parts[-1] == "__init__" else parts
+            yield ".".join((package, *names) if package else names), path
 
 
 def _sections(node: ast.AST, lines: Sequence[str], scope: str, module: str) -> Iterator[Section]:
@@ -129,15 +131,15 @@ def _sections(node: ast.AST, lines: Sequence[str], scope: str, module: str) -> I
 def _code_lines(node: Documentable, lines: Sequence[str], rest: str) -> list[str]:
     """Return the object's lines with ``rest`` as docstring and without documented members."""
     first, in_class = _first_line(node), isinstance(node, ast.ClassDef)
-    own = list(lines[first - 1 : node.end_lineno])
+    code = list(lines[first - 1 : node.end_lineno])
     for child in reversed(node.body):
         span = slice(_first_line(child) - first, (child.end_lineno or child.lineno) - first + 1)
         if child is node.body[0]:
-            own[span] = textwrap.indent(rest, " " * child.col_offset).split("\n") if rest else []
+            code[span] = textwrap.indent(rest, " " * child.col_offset).split("\n") if rest else []
         elif in_class and isinstance(child, Documentable) and ast.get_docstring(child):
-            del own[span]
+            del code[span]
     indent = len(lines[first - 1]) - len(lines[first - 1].lstrip())
-    return [line[indent:] if not line[:indent].strip() else line for line in own]
+    return [line[indent:] if not line[:indent].strip() else line for line in code]
 
 
 def _first_line(node: ast.stmt) -> int:

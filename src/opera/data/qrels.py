@@ -193,8 +193,10 @@ class TeacherScores:
         wanted = pair_keys(query_rows, doc_rows)
         if len(self) == 0:
             return np.full(wanted.shape, np.nan, dtype=np.float32)
-        at = np.minimum(np.searchsorted(self._sorted_keys, wanted), len(self) - 1)
-        return np.where(self._sorted_keys[at] == wanted, self.scores[at], np.float32(np.nan))
+        places = np.minimum(np.searchsorted(self._sorted_keys, wanted), len(self) - 1)
+        return np.where(
+            self._sorted_keys[places] == wanted, self.scores[places], np.float32(np.nan)
+        )
 
     @cached_property
     def _sorted_keys(self) -> NDArray[np.int64]:

@@ -262,7 +262,10 @@ class DelimitedTable(TextTable):
             if problem is None and len(fields) != len(self.columns):
                 rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
                 problem = BadRow(rule, f"{len(fields)}: {joined}")
-            elif fields[-1] in header and sorted(own.lstrip("\ufeff") for own in fields) == header:
+            elif (
+                fields[-1] in header
+                and sorted(field.lstrip("\ufeff") for field in fields) == header
+            ):
                 rule = "is a header again ({}), as where files were joined; remove it, or pass the "
                 problem = BadRow(rule + "files one by one", joined)
             elif self.delimiter is None and is_number(fields[3]) and float(fields[3]) % 1:

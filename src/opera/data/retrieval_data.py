@@ -137,7 +137,7 @@ class RetrievalData:
     @property
     def title(self) -> str:
         """What messages call the data: its files, or each of several data sets."""
-        return " + ".join(source_title(own.source) for own in self.sets) or source_title(
+        return " + ".join(source_title(part.source) for part in self.sets) or source_title(
             self.source
         )
 
@@ -302,8 +302,8 @@ class RetrievalData:
 
 def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
     grades = {name: qrels.grades for name, qrels in data.splits.items()}
-    low = {name: own < lowest for name, own in grades.items()}
-    below = sum(int((low[name] & (own > 0)).sum()) for name, own in grades.items())
+    low = {name: values < lowest for name, values in grades.items()}
+    below = sum(int((low[name] & (values > 0)).sum()) for name, values in grades.items())
     if below == 0:
         return data
     splits = {

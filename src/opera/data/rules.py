@@ -88,10 +88,10 @@ def rules(*, lines: bool, lenient: bool) -> list[Rule]:
     fraction = f"{GRADE} != floor({GRADE}) AND isfinite({GRADE})"
     large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r}"
     if lines:
-        whole = "grade must be a whole number, got {}"
+        not_whole = "grade must be a whole number, got {}"
         grades = [
             Rule("grade", large, BETWEEN, True),
-            Rule("grade", f"{fraction} AND abs({GRADE}) < {MAX_GRADE}", whole, True),
+            Rule("grade", f"{fraction} AND abs({GRADE}) < {MAX_GRADE}", not_whole, True),
         ]
     else:  # fractions are weights, of any size
         weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"

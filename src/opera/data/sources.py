@@ -237,10 +237,10 @@ def find_source(text: str) -> DataSource:
         if known.matches(text):
             return known
     refuse_memory(text)
-    found = kind_of_place(Path(text))
-    problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
-    if found not in (None, "a file", "a folder"):
-        problem = f"is {found}"
+    kind = kind_of_place(Path(text))
+    problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
+    if kind not in (None, "a file", "a folder"):
+        problem = f"is {kind}"
     extensions = [known for known in SOURCES if not isinstance(known, ShippedSource)]
     shipped = [known for known in SOURCES if isinstance(known, ShippedSource)]
     descriptions = [known.description for known in (*shipped, *extensions)]

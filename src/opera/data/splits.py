@@ -144,24 +144,24 @@ def draw_missing_splits(
             missing, or without a relevant document.
     """
 
-    futures = {own.name: future or assumed_future(own) for own in each_set(data)}
+    futures = {part.name: future or assumed_future(part) for part in each_set(data)}
 
-    def draw_test(own: RetrievalData) -> RetrievalData:
-        if "test" in own.splits:
-            return own
-        chosen = futures[own.name]
+    def draw_test(part: RetrievalData) -> RetrievalData:
+        if "test" in part.splits:
+            return part
+        chosen = futures[part.name]
         if chosen == "like-test":
-            raise DataError(f"{own.title}: has no split 'test' to be like; pass another --future")
+            raise DataError(f"{part.title}: has no split 'test' to be like; pass another --future")
         if future is None:
-            own = replace(own, notes=(*own.notes, _assumption(own, chosen)))
-        return hold_out(own, "test", test_fraction, seed, chosen)
+            part = replace(part, notes=(*part.notes, _assumption(part, chosen)))
+        return hold_out(part, "test", test_fraction, seed, chosen)
 
-    def draw_dev(own: RetrievalData) -> RetrievalData:
-        if "dev" in own.splits:
-            return own
-        if futures[own.name] == "like-test":
-            own.judged_qrels("test")  # an error where no document of test is relevant
-        return hold_out(own, "dev", dev_fraction, seed, futures[own.name])
+    def draw_dev(part: RetrievalData) -> RetrievalData:
+        if "dev" in part.splits:
+            return part
+        if futures[part.name] == "like-test":
+            part.judged_qrels("test")  # an error where no document of test is relevant
+        return hold_out(part, "dev", dev_fraction, seed, futures[part.name])
 
     for draw in (draw_test, draw_dev) if needs_dev else (draw_test,):
         drawn = for_each(draw, data)
@@ -249,7 +249,7 @@ def hold_out(
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
     """
-    whole = train = data.split("train")
+    full_train = train = data.split("train")
     relevant = by_text(data, train.relevant())
     if relevant.n_queries < 2:
         few = f"{relevant.n_queries} train queries are too few to draw one"
@@ -272,13 +272,13 @@ def hold_out(
     moved = moved.select_judgements(~unjudged)
     data = replace(data, splits={**data.splits, "train": left, split: moved})
     data = data.hold_out_pairs(held_out)
-    counts = moved.relevant().n_queries, whole.relevant().n_queries
+    counts = moved.relevant().n_queries, full_train.relevant().n_queries
     note = f"drew {counts[0]} of the {counts[1]} train queries as {split} ({future}, "
     note += (
         f"seed {seed}); {(seen := seen_share(data, split)):.0%} of their documents stay in train"
     )
     if future == "like-test":
-        note += f", which had {named_share(data, data.split('test'), whole):.0%} of test's"
+        note += f", which had {named_share(data, data.split('test'), full_train):.0%} of test's"
     elif future == "same-documents" and seen < 1:
         note += ": no query left in train asks about the rest"
     if gone.any():
@@ -289,8 +289,8 @@ def hold_out(
 def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     """Split the train queries of ``data`` as in ``source``, made from it; take its notes."""
 
-    def split_as(own: RetrievalData, other: RetrievalData) -> RetrievalData:
-        train, splits = own.split("train"), dict(own.splits)
+    def split_as(part: RetrievalData, other: RetrievalData) -> RetrievalData:
+        train, splits = part.split("train"), dict(part.splits)
         for name, qrels in other.splits.items():
             same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
             if name == "train" or not same:
@@ -298,7 +298,7 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
         if other.held_out is not None:
             gone = other.held_out.contains(splits["train"])
             splits["train"] = splits["train"].select_judgements(~gone)
-        return replace(own, splits=splits, held_out=other.held_out, notes=other.notes)
+        return replace(part, splits=splits, held_out=other.held_out, notes=other.notes)
 
     return for_each(split_as, data, source)
 
@@ -338,9 +338,9 @@ def _new(relevant: Qrels, count: int, rng: np.random.Generator) -> tuple[Rows, R
     order = rng.permutation(relevant.n_queries)
     most: tuple[Rows, Rows] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     for draw in (_whole_components, _documents_held_out, _rare_documents_held_out):
-        found = draw(relevant, count, order)
-        if len(most[0]) < len(found[0]) < relevant.n_queries:
-            most = found
+        picked = draw(relevant, count, order)
+        if len(most[0]) < len(picked[0]) < relevant.n_queries:
+            most = picked
         if len(most[0]) >= count / 2:
             break
     if len(most[0]) == 0:  # too few documents to part train from anything
@@ -374,8 +374,8 @@ def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows,
     held, room = np.zeros(len(documents), dtype=bool), MOST_PAIRS_LEFT_OUT * len(index)
     n_inside = 0
     for query in order:
-        own = index[relevant.offsets[query] : relevant.offsets[query + 1]]
-        new = own[~held[own]]
+        pairs = index[relevant.offsets[query] : relevant.offsets[query + 1]]
+        new = pairs[~held[pairs]]
         others = int(pairs_of[new].sum()) - len(new)
         if others > room:
             continue
@@ -403,11 +403,11 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[
     pairs_of, room = np.bincount(index), MOST_PAIRS_LEFT_OUT * len(index) / count
     held, taken = np.zeros(len(documents), dtype=bool), []
     for query in order:
-        own = index[relevant.offsets[query] : relevant.offsets[query + 1]]
-        own = own[np.argsort(pairs_of[own], kind="stable")]
-        own = own[np.cumsum(np.where(held[own], 0, pairs_of[own])) <= room]
-        if len(own):
-            held[own] = True
+        pairs = index[relevant.offsets[query] : relevant.offsets[query + 1]]
+        pairs = pairs[np.argsort(pairs_of[pairs], kind="stable")]
+        pairs = pairs[np.cumsum(np.where(held[pairs], 0, pairs_of[pairs])) <= room]
+        if len(pairs):
+            held[pairs] = True
             taken.append(query)
         if len(taken) == count:
             break

@@ -89,7 +89,7 @@ class DataBuilder:
         path = self.folder / SKIPPED
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
             for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
-                columns = [pa.array(own) for own in zip(*batch, strict=True)]
+                columns = [pa.array(values) for values in zip(*batch, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
 
     def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:

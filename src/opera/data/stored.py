@@ -45,25 +45,25 @@ def load_stored(source: str) -> RetrievalData:
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for its own."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for place in _places(source):
         kind = kind_of_files(place)
         if kind == "beir":
             names = ("corpus.jsonl", "queries.jsonl", "qrels")
-            found += [Path(place) / name for name in names]
+            paths += [Path(place) / name for name in names]
         elif kind == "trainer":
-            found += listed_files(place)
+            paths += listed_files(place)
         else:
             hub = local_folder(place.removeprefix("hf:")) if place.startswith("hf:") else None
-            found += [Path(hub or place)] if os.path.lexists(hub or place) else []
-    return found
+            paths += [Path(hub or place)] if os.path.lexists(hub or place) else []
+    return paths
 
 
 def _places(source: str | Path | RetrievalData) -> list[str]:
     """What a data set is read from: paths, patterns and names."""
     sources = [str(source)]
     if isinstance(source, RetrievalData):
-        sources = [own.source for own in each_set(source)]
+        sources = [part.source for part in each_set(source)]
     return [
         place
         for text in sources
@@ -89,8 +89,8 @@ def check_stays_out(
     Raises:
         SettingError: naming the folder of the data.
     """
-    for each in _places(source):
-        if (home := _home_of_data(each, place, folder)) is not None:
+    for read_place in _places(source):
+        if (home := _home_of_data(read_place, place, folder)) is not None:
             raise SettingError(
                 f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so "
                 "what is written there would be data too; pass another place"
@@ -110,9 +110,9 @@ def check_cache_stays_out(source: str) -> None:
 def _home_of_data(source: str, place: Path, folder: bool) -> Path | None:
     """Return the folder that is read as data and that ``place`` lies in; ``None`` if in none."""
     if is_pattern(source):
-        whole, wanted = Path(os.path.realpath(place)).parts, Path(os.path.realpath(source)).parts
-        fits = len(wanted) > len(whole) if folder else len(wanted) == len(whole)
-        return Path(source) if fits and all(map(fnmatch, whole, wanted)) else None
+        parts, wanted = Path(os.path.realpath(place)).parts, Path(os.path.realpath(source)).parts
+        fits = len(wanted) > len(parts) if folder else len(wanted) == len(parts)
+        return Path(source) if fits and all(map(fnmatch, parts, wanted)) else None
     homes = [source]
     if source.startswith("hf:"):
         hub = local_folder(source.removeprefix("hf:"))

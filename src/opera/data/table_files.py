@@ -77,8 +77,8 @@ class TableSource:
         if isinstance(pairs, Mapping):
             files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
         else:
-            given = [pairs] if isinstance(pairs, str | Path) else pairs
-            files = [_split_file(part) for part in given]
+            sources = [pairs] if isinstance(pairs, str | Path) else pairs
+            files = [_split_file(part) for part in sources]
         if not files:
             raise SettingError("--pairs: must name at least one file")
         return cls(
@@ -96,13 +96,13 @@ class TableSource:
         pairs, files, how = [], {}, {}
         columns: dict[str, list[str]] = {}
         for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
-            kind, _, own = key.partition(".")
+            kind, _, split = key.partition(".")
             if kind == "pairs":
-                pairs.append((own and _split(own), expand_user(value, "--pairs")))
+                pairs.append((split and _split(split), expand_user(value, "--pairs")))
             elif key in ("documents", "queries") and key not in files:
                 files[key] = expand_user(value, f"--{key}")
             elif kind == "columns":
-                columns.setdefault(own, []).append(value)
+                columns.setdefault(split, []).append(value)
             elif key in ("encoding", "skip_bad_rows") and key not in how:
                 how[key] = value
             else:
@@ -222,10 +222,10 @@ def files_in(path: Path) -> list[Path]:
         splits, parts = path / _SAVED[0], path / _SAVED[1]
         if splits.is_file():
             below = (files_in(path / name) for name in _listed(splits, "splits"))
-            return [splits, *(file for own in below for file in own)]
+            return [splits, *(file for files_of_folder in below for file in files_of_folder)]
         if parts.is_file():
             return [parts, *(path / name for name in _listed(parts, "_data_files"))]
-        found = sorted(
+        files = sorted(
             file
             for file in path.rglob("*")
             if table_suffix(file) in TABLE_SUFFIXES
@@ -234,22 +234,24 @@ def files_in(path: Path) -> list[Path]:
         )
     except OSError as error:
         raise DataError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
-    if not found:
+    if not files:
         raise DataError(f"{path}: holds no table ({', '.join(TABLE_SUFFIXES)})")
-    return found
+    return files
 
 
 def _listed(path: Path, key: str) -> list[str]:
     """The names of files or folders in a file that the library ``datasets`` wrote."""
     try:
-        found = read_json(path)
+        content = read_json(path)
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
-    values: Any = found.get(key) if isinstance(found, dict) else None
+    values: Any = content.get(key) if isinstance(content, dict) else None
     listed = values if isinstance(values, list) else []
-    names: list[Any] = [own.get("filename") if isinstance(own, dict) else own for own in listed]
+    names: list[Any] = [
+        entry.get("filename") if isinstance(entry, dict) else entry for entry in listed
+    ]
     if not names or not all(
-        isinstance(own, str) and own and Path(own).name == own for own in names
+        isinstance(entry, str) and entry and Path(entry).name == entry for entry in names
     ):
         raise DataError(
             f"{path}: must hold a list '{key}' of files beside it, as datasets' save_to_disk "
@@ -264,7 +266,7 @@ def path_below(file: Path, place: Path) -> Path:
 
 
 def open_texts(
-    path: str, kind: TableKind, given: Columns, notes: list[str], encoding: str | None = None
+    path: str, kind: TableKind, columns: Columns, notes: list[str], encoding: str | None = None
 ) -> list[Table]:
     """Open the tables of documents or queries in a file or folder; notes get what was guessed.
 
@@ -272,12 +274,12 @@ def open_texts(
         DataError: if one cannot be read, or is no table.
     """
     files = [file for file in files_in(Path(path)) if file.name not in _SAVED]
-    return [_open(file, kind, given, notes, encoding) for file in files]
+    return [_open(file, kind, columns, notes, encoding) for file in files]
 
 
 def open_pairs(
     pairs: Sequence[tuple[str, str]],
-    given: Columns,
+    columns: Columns,
     notes: list[str],
     encoding: str | None = None,
 ) -> list[tuple[str | None, Table]]:
@@ -293,14 +295,14 @@ def open_pairs(
         for file in files_in(home):
             if file.name in _SAVED:
                 continue
-            own: str | None = split or None
-            if own is None and (len(pairs) > 1 or home.is_dir()):
-                own = _split_of(path_below(file, home))
-                if own is None:
+            split_name: str | None = split or None
+            if split_name is None and (len(pairs) > 1 or home.is_dir()):
+                split_name = _split_of(path_below(file, home))
+                if split_name is None:
                     without.append(file.name)
                 elif not home.is_dir():
-                    guessed.append(f"{file.name} is {own}")
-            tables.append((own, _open(file, "pairs", given, notes, encoding)))
+                    guessed.append(f"{file.name} is {split_name}")
+            tables.append((split_name, _open(file, "pairs", columns, notes, encoding)))
     if guessed:
         notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
     if 0 < len(without) < len(tables):
@@ -312,7 +314,7 @@ def open_pairs(
 
 
 def _open(
-    file: Path, kind: TableKind, given: Columns, notes: list[str], encoding: str | None
+    file: Path, kind: TableKind, columns: Columns, notes: list[str], encoding: str | None
 ) -> Table:
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
@@ -323,7 +325,7 @@ def _open(
     if suffix in (".jsonl", ".ndjson"):
         return JsonTable(file, encoding=encoding)
     trec = kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES)
-    if trec and is_qrels(file, encoding, numbered=given.numbered(kind)):
+    if trec and is_qrels(file, encoding, numbered=columns.numbered(kind)):
         notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
         return DelimitedTable(file, None, encoding=encoding)
     if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):
@@ -334,15 +336,15 @@ def _open(
 
     def is_header(cells: list[str]) -> bool:
         """CSV has one unless columns are given by number; TSV if a column of it is known."""
-        if any(found_as(column, cells) for _, column in given.of(kind)):
+        if any(found_as(column, cells) for _, column in columns.of(kind)):
             return True
         telling = ("query", "document", "query_id", "document_id", "id")
         known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
-        return known and not given.numbered(kind)
+        return known and not columns.numbered(kind)
 
     table = DelimitedTable(file, is_header, tabs=suffix != ".csv", encoding=encoding)
     names = None if kind == "pairs" else _HEADERLESS.get(len(table.columns))
-    if names and not table.has_header and not given.numbered(kind):
+    if names and not table.has_header and not columns.numbered(kind):
         table.columns = names
         notes.append(f"{file.name}: has no header; its columns are read as {', '.join(names)}")
     if suffix == ".csv" and table.delimiter != ",":
@@ -352,5 +354,5 @@ def _open(
 
 def _split_of(path: Path) -> str | None:
     """The split that the name of a file, or of a folder above it, begins with."""
-    found = (_SPLIT.match(part.lower()) for part in reversed(path.parts))
-    return next((SPLIT_NAMES[own[1]] for own in found if own), None)
+    matches = (_SPLIT.match(part.lower()) for part in reversed(path.parts))
+    return next((SPLIT_NAMES[match[1]] for match in matches if match), None)

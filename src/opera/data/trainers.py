@@ -281,7 +281,7 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
     splits = [split for split in ("train", "dev", "test") if split in named.values()]
     unused, prompts = set[str](), dict[str, None]()
     for name, kind in KINDS.items():
-        for path in (path for path, own in kinds.items() if own == name):
+        for path in (path for path, kind in kinds.items() if kind == name):
             add_records(relation, path, kind, named.get(path, splits[0]), unused, prompts)
     Index(relation, builder, source).build(splits)
     if is_pattern(source):
@@ -368,7 +368,7 @@ def checked_records(
     for number, record in json_objects(path):
         for name in record:
             if name not in known and name not in (others or ()):
-                lacking = [own for own in known if others is None or own not in record]
+                lacking = [name for name in known if others is None or name not in record]
                 hint = nearest(name[:100], lacking)
                 if others is not None and not hint:
                     others.add(name)

@@ -71,39 +71,41 @@ def load_weak_pairs(
         DataError: if there are too few groups.
     """
     kind, _, name = source.partition(":")
-    kept = [replace(own, lines=own.lines[:chunks]) for own in distinct(sections)[0]]
-    sizes = Counter(section.group for section in kept)
+    sections = [replace(section, lines=section.lines[:chunks]) for section in distinct(sections)[0]]
+    sizes = Counter(section.group for section in sections)
     if len(sizes) < 2:
         raise DataError(
-            f"{source}: found {len(kept)} titles with text below them in {len(sizes)} files; at "
+            f"{source}: found {len(sections)} titles with text in {len(sizes)} files; at "
             "least 2 files are needed, because train and test come from different files"
             + "".join(f"; {note}" for note in notes)
         )
     testing = _test_groups(sizes, generator(seed, f"{kind}.modules"))
     splits = {}
     for split in ("train", "test"):
-        own = [section for section in kept if (section.group in testing) == (split == "test")]
-        splits[split] = _sample(own, limits[split], generator(seed, f"{kind}.{split}"))
+        part = [section for section in sections if (section.group in testing) == (split == "test")]
+        splits[split] = _sample(part, limits[split], generator(seed, f"{kind}.{split}"))
     digest = hashlib.sha256(f"{LAYOUT}\0{kind}\0{name}".encode())
-    for split, own in splits.items():
+    for split, part in splits.items():
         digest.update(f"\0{split}".encode())
-        for section in own:
+        for section in part:
             digest.update("\0".join((section.name, section.title, *section.lines)).encode())
 
     def parse(builder: DataBuilder) -> None:
-        every = [section for own in splits.values() for section in own]
+        every = [section for part in splits.values() for section in part]
         docs = [
-            (f"{own.name}#{number}", own.name, chunk)
-            for own in every
-            for number, chunk in enumerate(own.lines)
+            (f"{section.name}#{number}", section.name, chunk)
+            for section in every
+            for number, chunk in enumerate(section.lines)
         ]
         builder.write_texts("corpus", text_batches(docs))
-        builder.write_texts("queries", text_batches((own.name, "", own.title) for own in every))
-        query = np.repeat(np.arange(len(every)), [len(own.lines) for own in every])
+        builder.write_texts(
+            "queries", text_batches((section.name, "", section.title) for section in every)
+        )
+        query = np.repeat(np.arange(len(every)), [len(section.lines) for section in every])
         doc, first_test = np.arange(len(docs)), len(splits["train"])
-        for split, own in (("train", query < first_test), ("test", query >= first_test)):
-            ones = np.ones(own.sum(), dtype=np.int32)
-            builder.splits[split] = Qrels.from_arrays(query[own], doc[own], ones)
+        for split, selected in (("train", query < first_test), ("test", query >= first_test)):
+            ones = np.ones(selected.sum(), dtype=np.int32)
+            builder.splits[split] = Qrels.from_arrays(query[selected], doc[selected], ones)
 
     data = load_or_parse(digest.hexdigest(), name, source, parse)
     return replace(data, notes=(*data.notes, *notes))
@@ -118,29 +120,29 @@ def distinct(
     Returns:
         The sections, and how many were left out for which reason.
     """
-    found, left_out = [], Counter[str]()
+    candidates, left_out = [], Counter[str]()
     for section in sections:
         title = _flat(section.title)
-        chunks = [own for own in _chunks(section.lines) if title not in _flat(own)]
+        chunks = [chunk for chunk in _chunks(section.lines) if title not in _flat(chunk)]
         if whole:
-            chunks = [own for own in ["\n".join(section.lines)] if own.strip()]
+            chunks = [chunk for chunk in ["\n".join(section.lines)] if chunk.strip()]
         if len(title.split()) < MIN_WORDS:
             left_out[f"of fewer than {MIN_WORDS} words"] += 1
         elif not chunks:
             left_out["without a text"] += 1
         else:
-            found.append(replace(section, title=title, lines=chunks))
-    titles = Counter(section.title.casefold() for section in found)
+            candidates.append(replace(section, title=title, lines=chunks))
+    titles = Counter(section.title.casefold() for section in candidates)
     seen: Counter[str] = Counter()
-    kept = []
-    for section in found:
+    distinct_sections = []
+    for section in candidates:
         if titles[section.title.casefold()] > 1:
             left_out["that several texts have"] += 1
         else:
             seen[section.name] += 1
             number = f"({seen[section.name]})" if seen[section.name] > 1 else ""
-            kept.append(replace(section, name=f"{section.name}{number}"))
-    return kept, dict(left_out)
+            distinct_sections.append(replace(section, name=f"{section.name}{number}"))
+    return distinct_sections, dict(left_out)
 
 
 def _flat(text: str) -> str:
@@ -161,7 +163,7 @@ def _chunks(lines: Sequence[str]) -> list[str]:
 
 def _test_groups(sizes: Counter[str], rng: np.random.Generator) -> set[str]:
     """Draw groups until they have a fifth of the sections; at least one is left for train."""
-    groups = [sorted(sizes)[at] for at in rng.permutation(len(sizes))[:-1]]
+    groups = [sorted(sizes)[place] for place in rng.permutation(len(sizes))[:-1]]
     before = accumulate((sizes[group] for group in groups), initial=0)
     target = TEST_SHARE * sizes.total()
     return {group for group, drawn in zip(groups, before, strict=False) if drawn < target}
@@ -172,6 +174,8 @@ def _sample(items: list[Section], limit: int | None, rng: np.random.Generator) -
     if limit is None or len(items) <= limit:
         return items
     turns: dict[str, Iterator[int]] = defaultdict(count)
-    order = [(next(turns[items[at].group]), at) for at in rng.permutation(len(items)).tolist()]
-    kept = sorted(order, key=itemgetter(0))[:limit]  # of one turn in the order that was drawn
-    return [items[at] for at in sorted(at for _, at in kept)]
+    order = [
+        (next(turns[items[place].group]), place) for place in rng.permutation(len(items)).tolist()
+    ]
+    chosen = sorted(order, key=itemgetter(0))[:limit]  # of one turn in the order that was drawn
+    return [items[place] for place in sorted(place for _, place in chosen)]

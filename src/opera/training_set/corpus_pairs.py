@@ -96,7 +96,10 @@ def _sections(
     files = [] if is_python or beir.is_file() else text_files(place)
     if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
         files = []  # it is about the tables
-    for option, is_given in (("--columns", columns.given), ("--skip-bad-rows", skip_bad_rows)):
+    for option, is_given in (
+        ("--columns", columns.assignments),
+        ("--skip-bad-rows", skip_bad_rows),
+    ):
         if is_given and (is_python or files):
             raise SettingError(f"{option}: is for tables, and {source} is none")
     if is_python:
