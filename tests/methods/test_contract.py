@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -99,22 +97,3 @@ def test_any_sizes_and_scores_work(
         assert possible.all()
         assert p.pair.sum() == pytest.approx(1)
         method.observe(drawn, similarity[step % pairs.n_pairs :][:batch], loss[step % pairs.n_pairs :][:batch])
-
-
-def choices(annotation: Any) -> set[object]:
-    """The values that a setting's type lists: options of a ``Literal``, also in a union, and both of a ``bool``."""
-    if annotation is bool:
-        return {True, False}
-    if get_origin(annotation) is Literal:
-        return set(get_args(annotation))
-    return {choice for part in get_args(annotation) for choice in choices(part)}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_variants_cover_every_choice_of_every_setting(name: str) -> None:
-    method = METHODS[name]
-    variants = [method.settings_class.parse(values) for variant, values in VARIANTS if variant == name]
-    assert variants, f"{name} has no variant"
-    for setting, field in method.settings_class.model_fields.items():
-        covered = {getattr(variant, setting) for variant in variants}
-        assert choices(field.annotation) <= covered, f"{name}: no variant has {setting} at another value than {covered}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2_contingency, chisquare, hypergeom
+from scipy.stats import chi2_contingency, chisquare
 
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
@@ -57,23 +57,6 @@ class TestDraws:
         assert np.array_equal(row[start:], ShuffledPasses(4, "test", size).take(start, count))
         for first in range(0, len(row) - size + 1, size):
             assert sorted(row[first : first + size]) == list(range(size))
-
-    def test_pool_draws_have_the_pools_distribution(self) -> None:
-        draw = drawer([1.0] * 8 + [0.0] * 22, 8, 14)
-        counts = np.zeros(30)
-        for _ in range(4000):
-            drawn = draw(5)
-            assert len(set(drawn.tolist())) == 5
-            counts[drawn] += 1
-        expected = np.where(np.arange(30) < 8, 1 / 14, 6 / (14 * 22)) * 4000 * 5
-        assert chisquare(counts, expected).pvalue > 1e-3
-
-    def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
-        """The joint distribution, not the single probabilities alone: how many of 5 draws fall on the 8 tops."""
-        draw = drawer([1.0] * 8 + [0.0] * 22, 8, 14)
-        tops = [int((draw(5) < 8).sum()) for _ in range(4000)]
-        expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
-        assert chisquare(np.bincount(tops, minlength=6), expected).pvalue > 1e-3
 
     def test_ties_share_the_places_that_are_left(self) -> None:
         scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12

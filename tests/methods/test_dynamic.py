@@ -15,7 +15,6 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
-    cosine_schedule,
     document_weights,
     own_thresholds,
     query_scores,
@@ -83,31 +82,6 @@ def test_thresholds_of_each_query_are_numpys_quantiles(pairs: TrainingPairs) -> 
         assert own[pairs.pair_query == query] == pytest.approx(expected, abs=1e-6)  # float32: 2⁻²⁴
 
 
-def test_weights_are_beta_and_one() -> None:
-    high = np.array([True, False])
-    assert document_weights(high, 5.0).tolist() == [5, 1]
-    assert document_weights(high, 5.0, soft=False).tolist() == [1, 0]
-
-
-def test_alpha_is_the_ratio_of_top_to_rest() -> None:
-    method = make("dp", {}, make_pairs([2] * 10_000))
-    for step, alpha in ((0, 2.0), (50, 5.0)):
-        method._find_top_and_threshold(step)
-        method._refreshes = 1
-        query = method.probabilities(step).query
-        assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)  # r·n is rounded down to a whole number
-
-
-def test_observations_move_the_ranking() -> None:
-    pairs = make_pairs([1] * 100)
-    method = make("dp", {}, pairs)
-    method.draw(0)
-    lowest = int(method.probabilities(0).query.argmin())
-    method.observe(np.array([lowest]), np.array([1.0]), np.array([0.0]))
-    method.draw(1)
-    assert method.probabilities(1).query[lowest] == method.probabilities(1).query.max()
-
-
 def test_interval_freezes_the_ranking_between_refreshes() -> None:
     pairs = make_pairs([1] * 100)
     method = make("dp", {"update_interval": 5}, pairs)
@@ -141,8 +115,9 @@ def test_the_hard_cutoff_excludes_documents_below_t_of_queries_with_some_above(
     for step in range(20):
         drawn = method.draw(step)
         document, threshold = method.probabilities(step).document, method.schedule(step)["document_threshold"]
-        assert method.similarity is not None
-        high = (method.similarity > threshold) & method.kept
+        scores = method.scores if name == "dp" else method.dynamic.scores  # type: ignore[attr-defined]
+        high = np.zeros(pairs.n_pairs, dtype=bool)
+        high[method.kept] = scores.similarity > threshold  # type: ignore[union-attr]
         has_high = pairs.sum_by_query(high)[pairs.pair_query] > 0
         assert np.array_equal(document > 0, method.kept & (high | ~has_high))
         excluded += (method.kept & ~high & has_high).sum()
@@ -168,12 +143,6 @@ def test_the_schedule_holds_what_the_settings_use(
     assert list(method.schedule(0)) == names
     method.draw(0)
     assert all(math.isfinite(value) for value in method.schedule(0).values())
-
-
-def test_cosine_runs_from_start_to_end() -> None:
-    assert cosine_schedule(2, 5, 0, 100) == 2
-    assert cosine_schedule(2, 5, 100, 100) == 5
-    assert cosine_schedule(2, 5, 50, 100) == pytest.approx(3.5)
 
 
 def test_ratio_runs_from_a_quarter_to_053_forward_and_back() -> None:

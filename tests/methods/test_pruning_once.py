@@ -127,14 +127,3 @@ def test_with_everything_kept_it_is_dp(pairs: TrainingPairs) -> None:
         assert a.tolist() == b.tolist()
         both.observe(a, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
         alone.observe(b, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
-
-
-def test_similarities_are_the_latest_of_the_kept_and_the_pretrained_of_the_pruned(pairs: TrainingPairs) -> None:
-    method = make("sp+dp", {"k": 0.5}, pairs)
-    assert method.scores is not None
-    assert method.similarity is not None
-    pretrained = method.scores.similarity.copy()
-    assert np.array_equal(method.similarity, pretrained)
-    method.observe(np.arange(pairs.n_pairs), np.full(pairs.n_pairs, 0.5), np.ones(pairs.n_pairs))
-    assert (method.similarity[method.kept] == 0.5).all()
-    assert np.array_equal(method.similarity[~method.kept], pretrained[~method.kept])

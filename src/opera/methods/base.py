@@ -59,14 +59,11 @@ class Probabilities:
     Attributes:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
-        query_weight: the loss weight of each query's pairs when drawn, float64 ``[n]``; 1 except
-            for InfoBatch.
         pair_query: the query of each pair, int ``[N]``.
     """
 
     query: NDArray[np.float64]
     document: NDArray[np.float64]
-    query_weight: NDArray[np.float64]
     pair_query: IntArray
 
     @cached_property
@@ -74,34 +71,15 @@ class Probabilities:
         """P(q, d), float64 ``[N]``, sums to 1."""
         return self.query[self.pair_query] * self.document
 
-    @cached_property
-    def weight(self) -> NDArray[np.float64]:
-        """The loss weight of each pair when drawn, float64 ``[N]``."""
-        return self.query_weight[self.pair_query]
-
     @classmethod
-    def of(
-        cls,
-        pairs: TrainingPairs,
-        query: FloatArray,
-        document: FloatArray,
-        query_weight: FloatArray | None = None,
-    ) -> Probabilities:
-        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, each query's
-        weight ``[n]``.
-        """
-        q = np.asarray(query, dtype=np.float64)
-        d = np.asarray(document, dtype=np.float64)
-        weight = (
-            np.ones(pairs.n_queries)
-            if query_weight is None
-            else np.asarray(query_weight, dtype=np.float64)
-        )
-        return cls(q, d, weight, pairs.pair_query)
+    def of(cls, pairs: TrainingPairs, query: FloatArray, document: FloatArray) -> Probabilities:
+        """Build from P(q) ``[n]`` and P(d|q) ``[N]``."""
+        q, d = np.asarray(query, dtype=np.float64), np.asarray(document, dtype=np.float64)
+        return cls(q, d, pairs.pair_query)
 
     @classmethod
     def of_pairs(cls, pairs: TrainingPairs, pair: FloatArray) -> Probabilities:
-        """Build from P(q, d) ``[N]``, for methods that sample pairs directly; the weight is 1."""
+        """Build from P(q, d) ``[N]``, for methods that sample pairs directly."""
         joint = np.asarray(pair, dtype=np.float64)
         query = pairs.sum_by_query(joint)
         return cls.of(pairs, query, joint / np.where(query > 0, query, 1)[pairs.pair_query])
@@ -223,11 +201,6 @@ class Method(ABC, Generic[S]):
         for name in self.state:
             value, kind = state[name.lstrip("_")], type(getattr(self, name))
             setattr(self, name, np.array(value) if kind is np.ndarray else kind(value))
-
-    @property
-    def similarity(self) -> FloatArray | None:
-        """The latest similarity of each pair, ``[N]``; ``None`` if the method keeps no scores."""
-        return None if self.scores is None else self.scores.similarity
 
     def summary(self) -> dict[str, Any]:
         """Facts about this method on this data to keep with the run, such as how many pairs it

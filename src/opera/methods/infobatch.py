@@ -37,20 +37,16 @@ def kept_of_learned(count: int, rho: float) -> int:
 
 
 def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float) -> Probabilities:
-    """P(q), P(d|q) and loss weights of a pass in which the queries ``learned``, bool ``[n]``, are
-    pruned.
+    """P(q) and P(d|q) of a pass in which the queries ``learned``, bool ``[n]``, are pruned.
 
     A pass holds all other queries and a random part of the learned ones, and draws each of its S
-    queries once: P(q) = 1/S, or kept/(S·|learned|) for a learned query, whose loss weight is 1/(1 -
-    ρ).
+    queries once: P(q) = 1/S, or kept/(S·|learned|) for a learned query.
     """
     count = int(learned.sum())
     count_kept = kept_of_learned(count, rho)
     size = pairs.n_queries - count + count_kept
     query = np.where(learned, count_kept / max(1, count), 1.0) / size
-    return Probabilities.of(
-        pairs, query, uniform_documents(pairs), np.where(learned, 1 / (1 - rho), 1.0)
-    )
+    return Probabilities.of(pairs, query, uniform_documents(pairs))
 
 
 class InfoBatchSettings(Settings):

@@ -46,13 +46,6 @@ class StaticThenDynamic(PruningMethod[TwoStageSettings]):
         super().check(settings, n_queries, n_pairs)
         DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
 
-    @property
-    def similarity(self) -> FloatArray:
-        """The latest similarity of the kept pairs, the untrained model's of the pruned: ``[N]``."""
-        latest = self.scores.similarity.copy()
-        latest[self.kept] = self.dynamic.scores.similarity
-        return latest
-
     def draw(self, step: int) -> Draw:
         """Return what dynamic pruning draws from the kept pairs."""
         drawn = self.dynamic.draw(step)
