@@ -65,20 +65,6 @@ def test_a_resumed_run_keeps_what_it_kept_though_scores_computed_again_differ(na
     assert np.array_equal(second.probabilities(0).pair > 0, first.kept)
 
 
-def test_cbs_is_asked_for_only_where_it_ranks() -> None:
-    for name, values, size in (
-        ("sp", {}, 0),
-        ("sp", {"score": "cbs"}, 10_000),
-        ("sp+cbs", {"cbs_pool": 7}, 7),
-        ("sp+dp", {}, 0),
-        ("sp+dp", {"score": "cbs", "cbs_pool": 9}, 9),
-        ("rp", {}, 0),
-        ("dp", {}, 0),
-    ):
-        method = METHODS[name]
-        assert method.cbs_pool_size(method.settings_class.parse(values)) == size, (name, values)
-
-
 def test_equation_3_against_its_plain_reading() -> None:
     pairs = TrainingPairs.from_arrays(np.array([0, 0, 0, 1, 2, 2]), np.arange(6))
     kept = np.array([True, True, False, False, True, False])

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 import opera
-from opera.core.errors import DataError, InputError, RunFolderError
+from opera.core.errors import DataError, RunFolderError
 from opera.methods import METHODS
 from opera.methods.dynamic import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
@@ -92,14 +92,6 @@ def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path
         assert again.measures == pytest.approx(finished.measures["after"])
 
 
-def test_infobatch_weights_reach_the_loss(runs: Callable[[str], Run]) -> None:
-    """Nothing is seen before the first step; later draws leave pairs out, and weigh the others more than 1."""
-    thresholds = runs("infobatch").trace()["query_threshold"].to_pylist()
-    assert thresholds[0] is None
-    assert thresholds[-1] > 0
-    assert weights(runs("infobatch")) != weights(runs("ft"))
-
-
 def test_a_seed_decides_and_overwrite_spares_other_files(beir: Path, static_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = weights(opera.adapt(beir, model=static_model, out=out, method="dp", **SMALL))
@@ -125,26 +117,6 @@ def test_a_transformer_in_half_precision_with_prompts_and_lengths(beir: Path, be
     saved = SentenceTransformer(str(run.model_path), device="cpu")
     assert (saved[0].query_length, saved[0].document_length) == (8, 12)
     assert saved.prompts == {"query": "common1 ", "document": "common2 "}
-
-
-def test_a_folder_with_other_things_is_not_written_to(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
-) -> None:
-    data, thesis, other = make_beir(), tmp_path / "thesis.tex", tmp_path / "other"
-    thesis.write_text("years of work")
-    (other / "model").mkdir(parents=True)
-    (other / "run.json").write_text('{"name": "my experiment"}')
-    for out, message in (
-        (tmp_path, "is not empty and holds no run"),
-        (tmp_path / "no" / ".." / data.name, "is not empty and holds no run"),
-        (thesis, "is a file"),
-        (other, "holds no run"),
-    ):
-        for options in ({}, {"overwrite": True}):
-            with pytest.raises(RunFolderError, match=message):
-                opera.adapt(data, model=static_model, out=out, **options, **SMALL)
-    assert {path.name for path in data.iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels"}
-    assert (other / "model").is_dir()
 
 
 def test_a_folder_that_another_process_trains_into_is_refused_and_an_error_marks_the_run(
@@ -177,16 +149,6 @@ def test_a_frame_with_columns_of_its_own(static_model: Path, tmp_path: Path) -> 
     assert run.finished
     assert run.record.data.counts["documents"] == 60
     assert "pairs,60," in (run.path / "skipped_rows.csv").read_text().replace('"', "")
-
-
-def test_data_of_another_kind_are_refused(static_model: Path, tmp_path: Path) -> None:
-    for data, said in (
-        (None, "DATA: is missing"),
-        (5, "data: must be a path, got 5"),
-        ({"query": ["a"]}, "pairs: no col"),
-    ):
-        with pytest.raises(InputError, match=f"^{said}"):
-            opera.adapt(data, model=static_model, out=tmp_path / "run")
 
 
 @pytest.mark.slow

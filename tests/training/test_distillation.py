@@ -145,10 +145,8 @@ def test_a_run_learns_from_a_file_and_says_what_it_scored(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"loss": "distill"}, "loss=distill: .* holds no scores of a teacher"),
         ({"negatives": "teacher"}, "negatives=teacher: there are no scores of a teacher"),
         ({"teacher_scores": "T"}, "teacher_scores=.*: nothing uses them"),
-        ({"teacher_scores": "T", "loss": "distill", "train_group_size": 1}, "loss=distill: needs negatives"),
     ],
 )
 def test_what_does_not_fit_is_refused(

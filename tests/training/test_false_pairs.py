@@ -17,7 +17,6 @@ from opera.cli.compare import print_results
 from opera.cli.screen import Screen
 from opera.experiments.analysis import analyse_runs
 from opera.labels.visits import FirstVisits
-from opera.runs.record import FalsePairsRecord
 from small_runs import assert_same_run
 from tiny_world import write_beir
 
@@ -62,14 +61,6 @@ def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
     assert wrong[listed.index].sum() > 0.8 * wrong[pairs.first_step.notna()].sum()
     share_of_draws = pairs.times_drawn[wrong].sum() / pairs.times_drawn.sum()
     assert share_of_draws < 0.85 * wrong.mean()  # over all steps, the first sixth uniformly
-
-
-def test_it_says_of_which_pairs_nothing_is_known() -> None:
-    found = FalsePairsRecord(share=0.301, low=0.26, high=0.334, visited=700, suspicious=9)
-    sentence = "about 30% of the training pairs look false (26% to 33%)"
-    assert found.sentence == sentence
-    sentence += ", the 2,000 pruned ones aside; 12,345 were never drawn and are not judged"
-    assert found.model_copy(update={"pruned": 2000, "unvisited": 12345}).sentence == sentence
 
 
 def test_a_comparison_says_it_and_names_the_list(run: opera.Run) -> None:

@@ -57,7 +57,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", ["alone", "beside", "in a folder", "own words", "linked", "linked file"])
+@pytest.mark.parametrize("kind", ["alone", "in a folder", "linked", "linked file"])
 def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     data = tmp_path / "one" / "data"
     if kind == "alone":
@@ -67,9 +67,7 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
         q.quickstart(tmp_path / "one")
     spoils = {
         "alone": lambda: None,
-        "beside": lambda: (data / "labels.csv").write_text("1,2"),
         "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
-        "own words": lambda: (data / "README.txt").write_text("My data. Written by me."),
         "linked": lambda: (data.rename(tmp_path / "elsewhere"), data.symlink_to(tmp_path / "elsewhere")),
         "linked file": lambda: (
             (data / "corpus.jsonl").rename(tmp_path / "corpus.jsonl"),

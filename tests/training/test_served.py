@@ -177,16 +177,6 @@ def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], bei
     assert results[0] == results[1]
 
 
-def test_search_ranks_by_the_models_similarity(folder_of: Callable[..., Path], beir: Path) -> None:
-    for similarity in ("dot", "manhattan"):
-        folder = folder_of("static", similarity)
-        model, corpus = SentenceTransformer(str(folder), device="cpu"), opera.load_data(beir).corpus
-        scores = model.similarity(model.encode_query("t1w1 t2w5"), model.encode_document(corpus.texts()))[0]
-        best = opera.search(beir, "t1w1 t2w5", model=folder, top=1)[0]
-        assert best.score == pytest.approx(float(scores.max()), rel=1e-5)
-        assert best.id == corpus.ids(np.array([int(scores.argmax())]))[0]
-
-
 def test_pair_pruning_scores_by_the_cosine_and_leaves_the_model(folder_of: Callable[..., Path]) -> None:
     rows = {"query": [f"t{n}w1" for n in range(8)], "document": [f"t{n}w1 common{n}" for n in range(8)]}
     model = SentenceTransformer(str(folder_of("static", "dot")), device="cpu")

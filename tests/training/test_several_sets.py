@@ -169,10 +169,8 @@ def test_the_command_takes_more_sets_and_prints_each(
 @pytest.mark.parametrize(
     ("number", "settings", "message"),
     [
-        (1, {"mix": "equal"}, "mix=equal: needs several data sets; add one with --also"),
         (1, {"one_set_per_step": True}, "one_set_per_step=True: needs several data sets"),
         (2, {"mix": "first=1"}, "mix=first=1: must give a share to each of first, second, and to no other"),
-        (2, {"mix": "first=0,second=1"}, "mix: must be proportional, equal, or NAME=SHARE,"),
         (2, {"adapter": "query"}, "adapter=query: trains on one data set"),
     ],
 )

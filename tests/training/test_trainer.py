@@ -23,11 +23,10 @@ from opera.config.trainer import OURS, READ, WITHOUT_EFFECT
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, TrainingError
 from opera.retrieval.models import load_model
-from opera.training import session, trainer
+from opera.training import trainer
 from opera.training.checkpoint import is_complete
 from opera.training.loss import InfoNCELoss
 from opera.training.trainer import OperaTrainer, training_arguments
-from opera.training_set.prepare import load_and_check
 from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 
 FIELDS = {field.name for field in fields(SentenceTransformerTrainingArguments)}
@@ -59,14 +58,6 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     for fact in ("steps", "best_step", "best_value"):
         assert getattr(resumed.training, fact) == getattr(stopped, fact)
     assert_same_run(resumed, whole)
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "expected"),
-    [("adamw_torch", "cpu", "adamw_torch_fused"), ("adamw_torch", "mps", "adamw_torch"), ("sgd", "cpu", "sgd")],
-)
-def test_the_fused_optimizer_runs_where_torch_has_one(name: str, device: str, expected: str) -> None:
-    assert trainer._optimizer(name, device) == expected
 
 
 def test_everything_that_opera_sets_is_taken(
@@ -127,8 +118,6 @@ for name in ("temprature", "adam_betta2"):
             "--trainer torch_compile_mode: the trainer refuses it: Unrecognized mode=fast",
         ),
         ({"optim_args": "fast"}, "transformers refuses the settings: not enough values to unpack"),
-        ({"fsdp": "full_shard"}, "--trainer fsdp: the trainer refuses it: Using fsdp only works in distributed"),
-        ({"lr_scheduler_kwargs": {"no_such": 1}}, "--trainer lr_scheduler_kwargs: the trainer refuses it: "),
         ({"deepspeed": "x.json"}, "transformers refuses the settings: "),
     ],
 )
@@ -242,21 +231,3 @@ def test_out_of_memory_names_the_settings_and_other_errors_pass(
         wrong, said = RuntimeError, "mat1 and mat2"
     with pytest.raises(wrong, match=said):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
-
-
-@pytest.mark.parametrize(
-    ("phase", "settings", "advice"),
-    [
-        ("train", {}, "max_passage_length (now 64); gradient_cache=8 keeps the batch; gradient_checkpointing=true"),
-        ("trial", {"gradient_cache": 2}, "gradient_cache=1 keeps the batch; "),
-        ("train", {"gradient_cache": 1}, "max_passage_length (now 64); gradient_checkpointing=true and --lora r=16"),
-        ("train", {"global_batch_size": 32}, "training: lower global_batch_size (now 32), train_group_size"),
-        ("encode", {}, "encoding texts: lower per_device_eval_batch_size (now 128), max_passage_length (now 64)"),
-    ],
-)
-def test_what_takes_memory_is_named_by_phase(
-    phase: str, settings: dict[str, Any], advice: str, beir: Path, bert_model: Path
-) -> None:
-    more = {"per_device_train_batch_size": None} if "global_batch_size" in settings else {}
-    recipe = make_recipe({**SMALL, "max_passage_length": 64, **more, **settings})
-    assert advice in session._memory_advice(phase, load_and_check(opera.load_data(beir), str(bert_model), recipe))

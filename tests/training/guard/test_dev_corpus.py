@@ -21,7 +21,6 @@ from opera.training.guard.dev_corpus import (
     best_documents,
     dev_corpus,
     dev_values,
-    ranks_all,
     reduced_corpus,
     untrained_values,
 )
@@ -104,11 +103,6 @@ def test_each_of_several_sets_keeps_a_part_by_its_size(beir: Path, bert_model: P
         len(dev_values(several.model.encoder, dev, several.settings))
         == several.data.drawn.judged_qrels("dev").n_queries
     )
-
-
-def test_a_static_model_ranks_all_documents(beir: Path, static_model: Path) -> None:
-    static = load_and_check(opera.load_data(beir), str(static_model), make_recipe({"method": "ft"}))
-    assert ranks_all(static.model.encoder.model, static.data.drawn, static.settings)
 
 
 def test_the_fine_tuned_models_false_friends_are_ranked_too(
