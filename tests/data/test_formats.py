@@ -136,3 +136,15 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
 def test_a_file_of_a_beir_folder_is_no_table_of_pairs(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"c\.jsonl: holds texts and no pairs, as in a BEIR folder; give the folder"):
         load_data(lines(tmp_path / "c.jsonl", {"_id": "d", "title": "", "text": "x"}))
+
+
+@pytest.mark.parametrize("row", ['q two, "d two"', ' "q two",d two', 'q two,said "two" ,'])
+def test_spaces_beside_quotation_marks_are_kept_whatever_reads_the_file(tmp_path: Path, row: str) -> None:
+    """RFC 4180 has no spaces around quoted fields; DuckDB alone would drop spaces and quotation marks."""
+    text = f"query,document\nq one,d one\n{row.rstrip(',')}\n"
+    (tmp_path / "fast.csv").write_text(text)
+    (tmp_path / "slow.csv").write_text(text + ",\n")  # a row that breaks a rule is read line by line
+    fast = load_data(tmp_path / "fast.csv")
+    slow = load_data(tmp_path / "slow.csv", skip_bad_rows=True)
+    for table in ("queries", "corpus"):
+        assert getattr(fast, table).texts(slice(0, 2)) == getattr(slow, table).texts(slice(0, 2))

@@ -10,6 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from opera.data.problems import Problems
 from opera.data.text_files import (
     BadRow,
     check_characters,
+    has_spaces_beside_quotes,
     json_object,
     text_lines,
 )
@@ -224,10 +226,15 @@ class DelimitedTable(TextTable):
         self.has_header = header is not None and header(self.first_line)
         names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
         super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
-        utf8 = encoding in (None, "utf-8-sig")
-        self.fast = (
-            utf8 and self.delimiter is not None and first.line == 1 and len(self.columns) > 1
-        )
+        self._begins_at_once = first.line == 1
+
+    @cached_property
+    def fast(self) -> bool:
+        """Whether DuckDB reads the file as :meth:`batches` does."""
+        plain = self.encoding in (None, "utf-8-sig") and self.delimiter is not None
+        if not (plain and self._begins_at_once and len(self.columns) > 1):
+            return False
+        return not (self._quoted and has_spaces_beside_quotes(self.path))
 
     def scan(self) -> str:
         """The table in SQL, read by DuckDB: its columns are c0, c1, ...; all lines are 0."""

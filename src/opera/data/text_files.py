@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError, SettingError
@@ -30,6 +31,10 @@ HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 LATIN_1_CONTROL = re.compile("[\x80-\x9f]")
 """Letters of cp1252, read as latin-1, where every byte stands for something."""
 LINES_TO_GUESS_FROM = 200_000
+CHUNK_BYTES = 2**24
+FIELD_ENDS = {b"", b",", b";", b"\t", b"|", b"\r", b"\n"}
+MOST_SPACES = 100
+"""Spaces that are looked for between a quotation mark and the end of its field."""
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -179,6 +184,30 @@ def is_utf8(path: Path) -> bool:
     """Whether the first lines of a file are UTF-8, and not ASCII alone."""
     utf8_lines, other_lines, start = _first_lines(path)
     return bool(utf8_lines) and not other_lines and b"\0" not in start
+
+
+def has_spaces_beside_quotes(path: Path) -> bool:
+    """Whether a CSV file may have spaces between a quotation mark and the end of its field. They
+    are part of the field by RFC 4180, but DuckDB drops them."""
+    with open_file(path) as raw, _decompressed(raw, path) as file:
+        text = b""
+        while chunk := file.read(CHUNK_BYTES):
+            text = text[-MOST_SPACES:] + chunk
+            codes = np.frombuffer(text, dtype=np.uint8)
+            marks = np.flatnonzero(codes == ord('"'))
+            marks = marks[(marks > 0) & (marks < len(text) - 1)]
+            before, after = codes[marks - 1], codes[marks + 1]
+            single = (before != ord('"')) & (after != ord('"'))
+            begins, ends = single & (before == ord(" ")), single & (after == ord(" "))
+            if any(
+                text[max(0, mark - MOST_SPACES) : mark].rstrip(b" ")[-1:] in FIELD_ENDS
+                for mark in marks[begins]
+            ) or any(
+                text[mark + 1 : mark + MOST_SPACES].lstrip(b" ")[:1] in FIELD_ENDS
+                for mark in marks[ends]
+            ):
+                return True
+    return False
 
 
 def encoding_advice(path: Path) -> str:
