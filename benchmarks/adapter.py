@@ -17,9 +17,9 @@ import numpy as np
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
+from opera.engine.run_pruning import RunPruning
+from opera.engine.train import train
 from opera.runs.folder import Run, RunWriter
-from opera.training.run_pruning import RunPruning
-from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 

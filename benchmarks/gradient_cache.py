@@ -39,12 +39,12 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     import torch
 
     from opera.data import load_data
+    from opera.engine.dataset import text_dataset
+    from opera.engine.loss import InfoNCELoss
+    from opera.engine.pruning import Pruning
+    from opera.engine.sampler import PairSampler, SetDraws
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
-    from opera.training.dataset import text_dataset
-    from opera.training.loss import InfoNCELoss
-    from opera.training.pruning import Pruning
-    from opera.training.sampler import PairSampler, SetDraws
     from opera.training_set.documents import KnownPositives
 
     data, model = load_data(source), load_model(model_source, "cpu").train()

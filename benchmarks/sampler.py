@@ -30,10 +30,10 @@ import numpy as np
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
+from opera.engine.sampler import PairSampler, SetDraws
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
-from opera.training.sampler import PairSampler, SetDraws
 from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 

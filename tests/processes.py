@@ -20,7 +20,7 @@ DEADLINE = 300.0
 """Seconds after which a test gives up waiting: far more than any machine needs, so that it fails at last."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["opera.cli", "opera.training.run", "transformers.models.bert.modeling_bert"])
+_context.set_forkserver_preload(["opera.cli", "opera.run.steps", "transformers.models.bert.modeling_bert"])
 
 
 @dataclass

@@ -54,7 +54,7 @@ def _commands_are_built_once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def _libraries_are_not_garbage() -> None:
     """Import the libraries and exempt them from garbage collection: accelerate collects after every training."""
-    import opera.training.run  # noqa: F401
+    import opera.run.steps  # noqa: F401
 
     gc.collect()
     gc.freeze()
@@ -74,7 +74,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractC
 
     @contextmanager
     def interrupted(step: int) -> Iterator[None]:
-        from opera.training.callbacks import Trace
+        from opera.engine.callbacks import Trace
 
         on_step_end = Trace.on_step_end
 

@@ -23,10 +23,10 @@ from opera.config.optimisation import LOSSES
 from opera.core.errors import DataError, SettingError
 from opera.data import Qrels
 from opera.data.sources import SOURCES
+from opera.engine import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.methods import METHODS, method_named
 from opera.methods.testing import check_method
 from opera.retrieval.measures import OWN_MEASURES, Ranking, parse_measures, per_query
-from opera.training import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.training_set import negatives  # noqa: F401 - as above
 from processes import start
 

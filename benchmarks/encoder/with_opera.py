@@ -22,14 +22,14 @@ from turns import Turns, job
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
+from opera.engine.callbacks import Services
+from opera.engine.run_pruning import RunPruning
+from opera.engine.session import Session, new_record
+from opera.engine.train import fit
+from opera.engine.trainer import training_arguments
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
-from opera.training.callbacks import Services
-from opera.training.run_pruning import RunPruning
-from opera.training.session import Session, new_record
-from opera.training.train import fit
-from opera.training.trainer import training_arguments
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, load_and_check
 

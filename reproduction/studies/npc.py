@@ -52,8 +52,8 @@ from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import resolved
-from opera.training.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
-from opera.training.sampler import Batch
+from opera.engine.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
+from opera.engine.sampler import Batch
 from opera.training_set.build import TrainingSet
 
 RANDOM_DOCUMENTS = 500

@@ -34,13 +34,13 @@ from opera.core.locks import sole_use
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
+from opera.engine.run_pruning import RunPruning
+from opera.engine.train import train
+from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import Run as RunFolder
 from opera.runs.folder import RunWriter
-from opera.training.guard.choice import Weights
-from opera.training.run_pruning import RunPruning
-from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from opera.training_set.prepare_model import encoder_of

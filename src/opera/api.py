@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from opera.deployment.export import export as export
     from opera.deployment.push import push as push
     from opera.diagnostics.inspect import inspect as inspect
+    from opera.engine.pair_pruning import PairPruning as PairPruning
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.evaluation import evaluate as evaluate
     from opera.retrieval.search import search as search
+    from opera.run.adapt import adapt as adapt
     from opera.runs.folder import Run as Run
-    from opera.training.adapt import adapt as adapt
-    from opera.training.pair_pruning import PairPruning as PairPruning
     from opera.training_set.corpus_pairs import pairs as pairs
     from opera.training_set.export import mine as mine
     from opera.training_set.export import score as score
 
 _HOMES = {
-    "adapt": "opera.training.adapt",
+    "adapt": "opera.run.adapt",
     "evaluate": "opera.retrieval.evaluation",
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
@@ -52,7 +52,7 @@ _HOMES = {
     "recipe": "opera.config.recipe",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
-    "PairPruning": "opera.training.pair_pruning",
+    "PairPruning": "opera.engine.pair_pruning",
     "Run": "opera.runs.folder",
     "OperaError": "opera.core.errors",
     "InputError": "opera.core.errors",

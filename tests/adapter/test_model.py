@@ -19,12 +19,12 @@ from sentence_transformers import SentenceTransformer
 import opera
 from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
 from opera.data import load_data
+from opera.guard import choice
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.search import search_corpus
 from opera.runs.folder import Run
-from opera.training.guard import choice
 from small_runs import FAST, assert_same_run, unit_vectors
 
 SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}

@@ -188,7 +188,7 @@ def test_a_signal_in_the_quickstart_prints_how_to_start_again(
     number: signal.Signals, run_opera: Opera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it trains. Process 1 of a container gets SIGTERM only if it has a handler."""
-    monkeypatch.setattr("opera.training.quickstart.load_python", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr("opera.run.quickstart.load_python", lambda *_: signal.raise_signal(number))
     if number != signal.SIGINT:
         before = signal.signal(number, lambda *_: None)
     done = run_opera("quickstart")

@@ -65,7 +65,7 @@ def test_require_gain_and_the_verdict_first(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from opera.training.guard import choice
+    from opera.guard import choice
 
     monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
     for verdict, status in (("better", 0), ("kept", 3)):

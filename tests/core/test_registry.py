@@ -11,10 +11,10 @@ from opera.config.optimisation import LOSSES
 from opera.config.recipe import docs_by_group, make_recipe
 from opera.core.errors import SettingError
 from opera.core.registry import Registry
+from opera.engine import distillation  # noqa: F401 - fills the registry
+from opera.engine.loss import InfoNCELoss, register_loss
 from opera.methods import METHODS
 from opera.retrieval.measures import OWN_MEASURES, register_measure
-from opera.training import distillation  # noqa: F401 - fills the registry
-from opera.training.loss import InfoNCELoss, register_loss
 from opera.training_set.negatives import RandomNegatives, register_negatives
 
 

@@ -12,15 +12,15 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 import opera
 from opera.core.errors import SettingError, TrainingError
+from opera.engine import callbacks
 from opera.runs.folder import Run
-from opera.training import callbacks
 from processes import start
 from small_runs import SMALL, assert_same_run, train_command
 
 SIGNALLED = """
 import functools, sys
 from pathlib import Path
-from opera.training import adapt as module
+from opera.run import adapt as module
 from waiting import WaitsForASignal
 
 reached, *arguments = sys.argv[1:]

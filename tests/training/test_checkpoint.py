@@ -18,8 +18,8 @@ import opera
 from attacks import Bomb, plant_bomb
 from killable import Killable, changes
 from opera.core.errors import InputError, ModelError, RunFolderError, TrainingError
+from opera.engine.checkpoint import mark_complete, read_state, write_state
 from opera.runs.folder import Run
-from opera.training.checkpoint import mark_complete, read_state, write_state
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
 TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12}

@@ -10,9 +10,9 @@ import pytest
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.training import costs
-from opera.training.costs import Costs, time_run, work_of
-from opera.training.guard.choice import Weights
+from opera.guard.choice import Weights
+from opera.run import costs
+from opera.run.costs import Costs, time_run, work_of
 from opera.training_set.prepare import Prepared, load_and_check
 
 

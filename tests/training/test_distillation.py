@@ -19,10 +19,10 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
-from opera.training.distillation import DistillationLoss, divergences
-from opera.training.loss import info_nce_losses
-from opera.training.pruning import Pruning
-from opera.training.sampler import Batch
+from opera.engine.distillation import DistillationLoss, divergences
+from opera.engine.loss import info_nce_losses
+from opera.engine.pruning import Pruning
+from opera.engine.sampler import Batch
 from small_runs import SMALL
 
 ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])

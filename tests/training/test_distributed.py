@@ -18,7 +18,7 @@ from small_runs import train_command
 IN_FLOAT64 = """
 import functools, sys
 from transformers import TrainerCallback
-from opera.training import adapt as module
+from opera.run import adapt as module
 
 
 class InFloat64(TrainerCallback):
@@ -89,10 +89,10 @@ from opera.methods import METHODS, Plan
 from opera.training_set.negatives import RandomNegatives
 from distinct import known_of, pool_of
 from opera.retrieval.models import load_model
-from opera.training.pruning import Pruning
-from opera.training.sampler import PairSampler, SetDraws
-from opera.training.dataset import text_dataset
-from opera.training.loss import InfoNCELoss
+from opera.engine.pruning import Pruning
+from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.dataset import text_dataset
+from opera.engine.loss import InfoNCELoss
 
 world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
 if world > 1:
@@ -167,7 +167,7 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
     script = tmp_path / "dies.py"
     script.write_text(
         "import os, sys\n"
-        "from opera.training.callbacks import Trace\n"
+        "from opera.engine.callbacks import Trace\n"
         "end = Trace.on_step_end\n"
         "def dies(self, args, state, control, **kwargs):\n"
         "    end(self, args, state, control, **kwargs)\n"
@@ -189,8 +189,8 @@ SPOILT = """
 import os
 from unittest.mock import patch
 import torch
-from opera.training.callbacks import Stopper
-from opera.training.loss import InfoNCELoss
+from opera.engine.callbacks import Stopper
+from opera.engine.loss import InfoNCELoss
 
 on_step_end = Stopper.on_step_end
 

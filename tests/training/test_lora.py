@@ -14,9 +14,9 @@ from opera.config.recipe import make_recipe
 from opera.config.training import LoraOptions, lora_options
 from opera.core import extras
 from opera.core.errors import MissingExtraError
+from opera.guard.choice import Weights, mix
 from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
 from opera.retrieval.models import fingerprint, load_model
-from opera.training.guard.choice import Weights, mix
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
 TEXTS = ["t0w1 common3", "t5w2 t5w3 common1"]

@@ -15,12 +15,12 @@ from torch import Tensor
 import opera
 from distinct import known_of, pool_of
 from opera.data import load_data
+from opera.engine.dataset import text_dataset
+from opera.engine.loss import InfoNCELoss
+from opera.engine.pruning import Pruning
+from opera.engine.sampler import PairSampler, SetDraws
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
-from opera.training.dataset import text_dataset
-from opera.training.loss import InfoNCELoss
-from opera.training.pruning import Pruning
-from opera.training.sampler import PairSampler, SetDraws
 from opera.training_set.negatives import RandomNegatives
 from small_runs import SMALL
 

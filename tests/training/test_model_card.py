@@ -12,9 +12,9 @@ from huggingface_hub import ModelCard
 
 import opera
 from opera.config.recipe import make_recipe, recipe
+from opera.run.model_card import hub_id, metadata, repeat_command
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import Run
-from opera.training.model_card import hub_id, metadata, repeat_command
 from small_runs import SMALL
 
 

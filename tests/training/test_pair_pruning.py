@@ -24,8 +24,8 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 
 import opera
-from opera.training.pair_pruning import PairPruning
-from opera.training.pruned_loss import chain_of
+from opera.engine.pair_pruning import PairPruning
+from opera.engine.pruned_loss import chain_of
 from own_scripts import LOSSES, WEIGHABLE, arguments, make_loss, open_model, pairs_of, trainer_of
 from processes import DEADLINE, torchrun
 

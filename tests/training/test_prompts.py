@@ -14,9 +14,9 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError, SettingError
 from opera.data import load_data
+from opera.engine.trainer import training_arguments
 from opera.retrieval.encoder import open_encoder
 from opera.runs.folder import Run
-from opera.training.trainer import training_arguments
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL

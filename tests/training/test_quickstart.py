@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import opera.training.quickstart as q
+import opera.run.quickstart as q
 from grids import write_unfinished_run
 from opera.cli import app
 from opera.cli.quickstart import print_quickstart

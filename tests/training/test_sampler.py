@@ -10,9 +10,9 @@ import pytest
 from distinct import pool_of
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
+from opera.engine.checkpoint import read_state, write_state
+from opera.engine.sampler import Batch, PairSampler, SetDraws
 from opera.methods import METHODS, Plan
-from opera.training.checkpoint import read_state, write_state
-from opera.training.sampler import Batch, PairSampler, SetDraws
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 from opera.training_set.quotas import Quotas

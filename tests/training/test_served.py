@@ -15,10 +15,10 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.config.recipe import make_recipe
+from opera.engine.pair_rows import read_all
+from opera.guard.dev_corpus import best_documents, reduced_corpus, untrained_values
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.folder import Run
-from opera.training.guard.dev_corpus import best_documents, reduced_corpus, untrained_values
-from opera.training.pair_rows import read_all
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 
@@ -79,7 +79,7 @@ def test_figures_are_those_of_the_folders_by_any_similarity(
 
 @pytest.fixture
 def _keeps_the_base_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.training.guard.choice.choose_share", lambda *_: 0.0)
+    monkeypatch.setattr("opera.guard.choice.choose_share", lambda *_: 0.0)
 
 
 @pytest.mark.usefixtures("_keeps_the_base_model")

@@ -18,7 +18,7 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.pair_files import with_teacher
 from opera.deployment import export as export_module
-from opera.training.run_pruning import RunPruning
+from opera.engine.run_pruning import RunPruning
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
 from small_runs import FAST, SMALL, assert_same_run

@@ -22,11 +22,11 @@ from opera.config.recipe import make_recipe
 from opera.config.trainer import OURS, READ, WITHOUT_EFFECT
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, TrainingError
+from opera.engine import trainer
+from opera.engine.checkpoint import is_complete
+from opera.engine.loss import InfoNCELoss
+from opera.engine.trainer import OperaTrainer, training_arguments
 from opera.retrieval.models import load_model
-from opera.training import trainer
-from opera.training.checkpoint import is_complete
-from opera.training.loss import InfoNCELoss
-from opera.training.trainer import OperaTrainer, training_arguments
 from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 
 FIELDS = {field.name for field in fields(SentenceTransformerTrainingArguments)}

@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
-from opera.training.guard.dev_corpus import best_documents, reduced_corpus
+from opera.guard.dev_corpus import best_documents, reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL

@@ -31,7 +31,7 @@ def quickstart(
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 3 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # before torch is loaded, as in opera export
 
-    from opera.training.quickstart import quickstart as run_quickstart
+    from opera.run.quickstart import quickstart as run_quickstart
 
     with interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)

@@ -168,9 +168,9 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
+    from opera.run.adapt import adapt, foresee
     from opera.runs.housekeeping import check_reads_survive
     from opera.runs.verdict import gained
-    from opera.training.adapt import adapt, foresee
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     values = collect_values(

@@ -19,7 +19,7 @@ MOST_AT_ONCE = 100_000
 """Upper bound that catches typing errors before they fill memory."""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
-"""Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define
+"""Values of ``loss``; :mod:`opera.engine.loss` and :mod:`opera.engine.distillation` define
 them.
 """
 

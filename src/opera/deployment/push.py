@@ -19,9 +19,9 @@ from opera.core.paths import expand_user
 from opera.core.reading import read_text
 from opera.core.terminal import first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
+from opera.run.model_card import HUB_ID, is_place
 from opera.runs.folder import CARD_FILE, MODEL_FILES
 from opera.runs.reading import read_object
-from opera.training.model_card import HUB_ID, is_place
 
 log = logging.getLogger("opera")
 

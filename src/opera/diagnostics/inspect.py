@@ -36,9 +36,9 @@ from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.run.adapt import adapt
 from opera.runs.folder import SUSPICIOUS_FILE
 from opera.runs.record import FalsePairsRecord
-from opera.training.adapt import adapt
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 

@@ -21,12 +21,12 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError, TrainingError
 from opera.core.rng import generator
 from opera.data import RetrievalData
+from opera.guard import choice, dev_corpus
+from opera.guard.choice import Weights, mix
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
+from opera.run import refit
 from opera.runs.folder import Run
-from opera.training import refit
-from opera.training.guard import choice, dev_corpus
-from opera.training.guard.choice import Weights, mix
 from opera.training_set.prepare import load_and_check
 from small_runs import assert_same_run
 from tiny_world import static_model_of

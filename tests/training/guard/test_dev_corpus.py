@@ -13,10 +13,9 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData
 from opera.data.qrels import TeacherScores
-from opera.retrieval.search import search_corpus
-from opera.training.guard import choice
-from opera.training.guard import dev_corpus as module
-from opera.training.guard.dev_corpus import (
+from opera.guard import choice
+from opera.guard import dev_corpus as module
+from opera.guard.dev_corpus import (
     DevCorpus,
     best_documents,
     dev_corpus,
@@ -24,6 +23,7 @@ from opera.training.guard.dev_corpus import (
     reduced_corpus,
     untrained_values,
 )
+from opera.retrieval.search import search_corpus
 from opera.training_set.prepare import Prepared, load_and_check
 from tiny_world import write_beir
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opera.training.guard.rule import (
+from opera.guard.rule import (
     COARSE,
     FINE,
     Kind,

@@ -23,10 +23,10 @@ from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.preview import Timing
 from opera.experiments.grid.run import Message
+from opera.run.adapt import adapt
+from opera.run.costs import time_run
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
-from opera.training.adapt import adapt
-from opera.training.costs import time_run
 from opera.training_set.prepare import load_and_check
 
 FLOAT_BYTES = 4

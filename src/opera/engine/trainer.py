@@ -28,14 +28,14 @@ from opera.core.errors import SettingError, TrainingError
 from opera.core.settings import resolved
 from opera.core.storage import storage_error, writing
 from opera.core.terminal import shortened
+from opera.engine.dataset import column_roles
+from opera.engine.sampler import ADVICE, NotFiniteError
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.runs.names import trainer_key
-from opera.training.dataset import column_roles
-from opera.training.sampler import ADVICE, NotFiniteError
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]

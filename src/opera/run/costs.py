@@ -20,13 +20,13 @@ from opera.config.recipe import make_recipe
 from opera.core.files import remove
 from opera.core.progress import duration
 from opera.core.settings import resolved
+from opera.engine.run_pruning import RunPruning
+from opera.engine.train import train
+from opera.guard.choice import Weights
+from opera.guard.dev_corpus import GUARD_DOCUMENTS
+from opera.guard.rule import shares_to_try
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
-from opera.training.guard.choice import Weights
-from opera.training.guard.dev_corpus import GUARD_DOCUMENTS
-from opera.training.guard.rule import shares_to_try
-from opera.training.run_pruning import RunPruning
-from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared
 

@@ -23,9 +23,9 @@ from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.encoder.token_ids import has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, training_tokens
+from opera.engine.sampler import Batch
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import SettingError
 from opera.encoder.embeddings import Vectors
+from opera.engine.pair_rows import PairRows
+from opera.engine.sampler import PairSampler
 from opera.labels.estimate import FalsePairs, estimate
 from opera.labels.ranks import not_comparable
-from opera.training.pair_rows import PairRows
-from opera.training.sampler import PairSampler
 from opera.training_set.documents import KnownPositives
 
 AGAIN = (

@@ -17,8 +17,8 @@ from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, seen_share
-from opera.runs.record import GuardRecord, SecondTraining, ShareMean
-from opera.training.guard.dev_corpus import (
+from opera.engine.session import Session, log_mean
+from opera.guard.dev_corpus import (
     DevCorpus,
     Values,
     best_documents,
@@ -27,7 +27,7 @@ from opera.training.guard.dev_corpus import (
     ranks_all,
     untrained_values,
 )
-from opera.training.guard.rule import (
+from opera.guard.rule import (
     Kind,
     choose_share,
     cross_fitted,
@@ -36,7 +36,7 @@ from opera.training.guard.rule import (
     shares_to_try,
     verdict_of,
 )
-from opera.training.session import Session, log_mean
+from opera.runs.record import GuardRecord, SecondTraining, ShareMean
 from opera.training_set.prepare import Prepared
 from opera.training_set.prepare_model import encoder_of
 

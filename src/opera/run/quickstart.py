@@ -16,9 +16,9 @@ from opera.core.paths import user_path
 from opera.data import load_data, load_python
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
+from opera.run.adapt import adapt
 from opera.runs.folder import Run, holds_run
 from opera.runs.housekeeping import check_out_folder
-from opera.training.adapt import adapt
 
 log = logging.getLogger("opera")
 

@@ -21,11 +21,11 @@ from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.progress import Job
 from opera.core.settings import resolved
 from opera.core.terminal import shown
+from opera.engine.callbacks import Services
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Kept
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
-from opera.training.callbacks import Services
 from opera.training_set.prepare import Prepared, is_cosines
 
 log = logging.getLogger("opera")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 
 from opera.core.files import remove
+from opera.engine.session import Session
+from opera.engine.train import Fit, fit
+from opera.guard.choice import Guard, Weights
 from opera.runs.folder import TRIAL_FOLDER
 from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord
-from opera.training.guard.choice import Guard, Weights
-from opera.training.session import Session
-from opera.training.train import Fit, fit
 
 log = logging.getLogger("opera")
 

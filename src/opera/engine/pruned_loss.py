@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import process_index
 from opera.core.terminal import shown
+from opera.engine.distributed import gather_embeddings, gather_values
+from opera.engine.loss import at_least_float32, batch_cosines, info_nce_losses
 from opera.labels.ranks import p_values
-from opera.training.distributed import gather_embeddings, gather_values
-from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
 
 if TYPE_CHECKING:
-    from opera.training.pair_pruning import PairPruning
+    from opera.engine.pair_pruning import PairPruning
 
 CELLS = 2**24
 """Similarities computed at once."""

@@ -25,6 +25,15 @@ from opera.core.settings import resolved
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
+from opera.engine.callbacks import Progress, Stopper, Trace
+from opera.engine.checkpoint import newest_checkpoint, read_state
+from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers itself)
+from opera.engine.distributed import refuse_differences
+from opera.engine.loss import InBatchLoss
+from opera.engine.run_pruning import RunPruning
+from opera.engine.sampler import ADVICE, NotFiniteError
+from opera.engine.session import Session, listed_counts
+from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import FalsePairs, estimate
 from opera.labels.suspicious import visit_columns
 from opera.labels.visits import FirstVisits
@@ -35,15 +44,6 @@ from opera.runs.folder import NOT_FINITE_FILE, SAMPLER_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.names import trainer_key
 from opera.runs.record import TrainingRecord
-from opera.training.callbacks import Progress, Stopper, Trace
-from opera.training.checkpoint import newest_checkpoint, read_state
-from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
-from opera.training.distributed import refuse_differences
-from opera.training.loss import InBatchLoss
-from opera.training.run_pruning import RunPruning
-from opera.training.sampler import ADVICE, NotFiniteError
-from opera.training.session import Session, listed_counts
-from opera.training.trainer import OperaTrainer, check_weights, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare_model import encoder_of
 from opera.training_set.quotas import summary_of

@@ -22,7 +22,7 @@ from opera.runs.housekeeping import check_out_folder, check_reads_survive
 if TYPE_CHECKING:
     from transformers import TrainerCallback
 
-    from opera.training.costs import Costs
+    from opera.run.costs import Costs
 
 
 def adapt(
@@ -78,15 +78,15 @@ def adapt(
     # torch takes seconds to load: what is wrong is said before
     import torch
 
-    from opera.training import run
+    from opera.run import steps
 
     with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
-        session = run.prepare(checked, callbacks)
+        session = steps.prepare(checked, callbacks)
         if not session.finished:
-            with run.in_progress(session, checked):
-                trained = run.train(session)
-                chosen = run.choose(session, trained)
-                run.write(session, trained, *chosen)
+            with steps.in_progress(session, checked):
+                trained = steps.train(session)
+                chosen = steps.choose(session, trained)
+                steps.write(session, trained, *chosen)
     return Run.open(checked.folder)
 
 
@@ -106,8 +106,8 @@ def foresee(
     are its own."""
     how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     checked = check(data, how, model, out, settings, False, overwrite, drop_pairs)
-    from opera.training.costs import time_run
-    from opera.training.session import announce
+    from opera.engine.session import announce
+    from opera.run.costs import time_run
     from opera.training_set.prepare import load_and_check
 
     prepared = load_and_check(checked.data, checked.model, checked.recipe, dropped=checked.dropped)

@@ -21,14 +21,14 @@ from torch.nn import functional as F
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.encoder.forward import Column, embed_columns, pads, token_features
+from opera.engine.distributed import gather_embeddings
+from opera.engine.sampler import Batch
 from opera.labels.ranks import p_values
-from opera.training.distributed import gather_embeddings
-from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
 if TYPE_CHECKING:
-    from opera.training.pruning import Pruning
+    from opera.engine.pruning import Pruning
 
 
 def info_nce_losses(
@@ -74,7 +74,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     Attributes:
         pruning: knows the documents and weights of each batch, and takes what is observed;
-            :meth:`opera.training.pruning.Pruning.watch` sets it.
+            :meth:`opera.engine.pruning.Pruning.watch` sets it.
     """
 
     model: SentenceTransformer
@@ -134,7 +134,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
         Args:
             sentence_features: columns, anchor, positive, negatives: tensors as the model takes
-                them, or token ids as a :class:`opera.training.dataset.TokenCollator` gives them.
+                them, or token ids as a :class:`opera.engine.dataset.TokenCollator` gives them.
             labels: int64 ``[m]``, the pair ids.
 
         Raises:
@@ -253,7 +253,7 @@ class InfoNCELoss(InBatchLoss):
 
 
 def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
-    """Whether columns are as a :class:`opera.training.dataset.TokenCollator` gives them."""
+    """Whether columns are as a :class:`opera.engine.dataset.TokenCollator` gives them."""
     return all(isinstance(features.get("input_ids"), list) for features in columns)
 
 

@@ -21,12 +21,23 @@ from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.core.progress import Job
 from opera.data.combined import each_set
+from opera.engine.callbacks import Services, checked_callbacks, service_names
+from opera.engine.pruning import PREFIX
+from opera.engine.session import Session, announce, log_mean, new_record
+from opera.engine.train import Fit
+from opera.engine.trainer import check_trainer, training_arguments
+from opera.guard.choice import Guard, Weights, mix
+from opera.guard.rule import guarded_measure
 from opera.labels.suspicious import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
+from opera.run.adapt import Checked
+from opera.run.costs import time_run, work_of
+from opera.run.model_card import write_model_card
+from opera.run.refit import choose_training, first_training
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import MODEL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import (
@@ -37,17 +48,6 @@ from opera.runs.housekeeping import (
 )
 from opera.runs.names import column
 from opera.runs.record import FalsePairsRecord, GuardRecord, SetRecord, SizeRecord
-from opera.training.adapt import Checked
-from opera.training.callbacks import Services, checked_callbacks, service_names
-from opera.training.costs import time_run, work_of
-from opera.training.guard.choice import Guard, Weights, mix
-from opera.training.guard.rule import guarded_measure
-from opera.training.model_card import write_model_card
-from opera.training.pruning import PREFIX
-from opera.training.refit import choose_training, first_training
-from opera.training.session import Session, announce, log_mean, new_record
-from opera.training.train import Fit
-from opera.training.trainer import check_trainer, training_arguments
 from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_model import encoder_of
 

@@ -11,10 +11,10 @@ from sentence_transformers import SentenceTransformer
 from opera.config.recipe import Recipe
 from opera.core.processes import process_count
 from opera.core.settings import resolved
+from opera.engine.dataset import make_dataset
+from opera.engine.pruning import Pruning
+from opera.engine.sampler import PairSampler, SetDraws
 from opera.methods import Method
-from opera.training.dataset import make_dataset
-from opera.training.pruning import Pruning
-from opera.training.sampler import PairSampler, SetDraws
 from opera.training_set.build import TrainingSet
 from opera.training_set.quotas import plan_of
 

@@ -25,21 +25,21 @@ from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.processes import process_count
 from opera.core.terminal import shown
-from opera.labels.estimate import FalsePairs
-from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
-from opera.runs.folder import SAMPLER_FILE
-from opera.training.checkpoint import read_state
-from opera.training.distributed import refuse_differences
-from opera.training.pair_rows import ONLY, read_all, with_list_prompts
-from opera.training.pruned_loss import (
+from opera.engine.checkpoint import read_state
+from opera.engine.distributed import refuse_differences
+from opera.engine.pair_rows import ONLY, read_all, with_list_prompts
+from opera.engine.pruned_loss import (
     PrunedLoss,
     compares_processes,
     temperature_of,
     weighable,
 )
-from opera.training.pruning import Pruning
-from opera.training.row_batches import AGAIN, RowBatches
-from opera.training.sampler import PairSampler, SetDraws
+from opera.engine.pruning import Pruning
+from opera.engine.row_batches import AGAIN, RowBatches
+from opera.engine.sampler import PairSampler, SetDraws
+from opera.labels.estimate import FalsePairs
+from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
+from opera.runs.folder import SAMPLER_FILE
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import pretrained_scores
 

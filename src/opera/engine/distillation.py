@@ -16,8 +16,8 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
 from opera.data.identity import teacher_by_text
-from opera.training.loss import InBatchLoss, info_nce_losses
-from opera.training.sampler import Batch
+from opera.engine.loss import InBatchLoss, info_nce_losses
+from opera.engine.sampler import Batch
 from opera.training_set.build import TrainingSet
 from opera.training_set.prepare import is_cosines
 

@@ -20,13 +20,13 @@ from transformers import TrainerCallback
 
 from opera.core.arrays import IntArray
 from opera.core.processes import process_count
+from opera.engine.checkpoint import write_state
+from opera.engine.distributed import gather_values
+from opera.engine.sampler import Batch, NotFiniteError, PairSampler
 from opera.runs.folder import SAMPLER_FILE
-from opera.training.checkpoint import write_state
-from opera.training.distributed import gather_values
-from opera.training.sampler import Batch, NotFiniteError, PairSampler
 
 if TYPE_CHECKING:
-    from opera.training.loss import InBatchLoss
+    from opera.engine.loss import InBatchLoss
 
 PREFIX = "opera/"
 """Before the names of OPERA's own curves."""

@@ -27,11 +27,11 @@ from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
+from opera.engine.checkpoint import mark_complete
+from opera.engine.distributed import gather_values
+from opera.engine.sampler import PairSampler
 from opera.runs.folder import RunWriter
 from opera.runs.names import trainer_key
-from opera.training.checkpoint import mark_complete
-from opera.training.distributed import gather_values
-from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
 

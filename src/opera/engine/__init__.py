@@ -1,0 +1,1 @@
+"""One path through the trainer: rows, sampler, loss, observer, checkpoint; and PairPruning."""

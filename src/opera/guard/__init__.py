@@ -1,0 +1,1 @@
+"""The choice between base and fine-tuned weights."""

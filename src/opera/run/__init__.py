@@ -1,0 +1,1 @@
+"""A run in five steps: check, prepare, train, choose, write."""

@@ -1,1 +1,0 @@
-"""Training through sentence-transformers' own trainer: batches in, observations out."""
