@@ -77,7 +77,7 @@ class Results:
             self.rows = {self._key(row): row for row in rows}
         if self._queries.is_file():
             for row in pq.read_table(self._queries).to_pylist():
-                values = {name: np.array(of) for name, of in row.items() if name not in self.key}
+                values = {name: np.array(of, np.float32) for name, of in row.items() if name not in self.key}
                 self.rows[tuple(_parsed(str(row[name])) for name in self.key)] |= values
 
     @property
@@ -111,10 +111,11 @@ class Results:
             writer.writeheader()
             writer.writerows(rows)
         arrays = [
-            {**{name: str(row[name]) for name in self.key}, **{n: v for n, v in row.items() if not _is_fact(v)}}
+            {**{name: str(row[name]) for name in self.key}, **values}
             for row in self.rows.values()
+            if (values := {name: value for name, value in row.items() if not _is_fact(value)})
         ]
-        if any(len(row) > len(self.key) for row in arrays):
+        if arrays:
             pq.write_table(pa.Table.from_pylist(arrays), self._queries)
         new.replace(self.path)
 
