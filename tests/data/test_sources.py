@@ -12,7 +12,7 @@ import pytest
 
 from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data, register_source, sources
-from opera.data.stored import load_stored
+from opera.data.files_read import load_stored
 
 MakeBeir = Callable[..., Path]
 

@@ -1,6 +1,7 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources they are read from."""
 
 from opera.core.cache import cache_folder
+from opera.data.files_read import check_stays_out, files_read
 from opera.data.irds_source import load_irds_splits
 from opera.data.loading import load_all, load_data
 from opera.data.python_source import load_python
@@ -8,7 +9,6 @@ from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, register_source
 from opera.data.splits import draw_missing_splits
-from opera.data.stored import check_stays_out, files_read
 from opera.data.texts import TextTable
 
 __all__ = [

@@ -20,7 +20,7 @@ from opera.data.relation import Relation
 from opera.data.retrieval_data import BEIR_HEADER
 from opera.data.store import DataBuilder
 from opera.data.text_files import ALWAYS_UTF8, BadRow
-from opera.data.trainers import checked_records, files_in, text_of
+from opera.data.trainer_formats import checked_records, files_in, text_of
 
 
 def beir_files(folder: Path) -> tuple[list[Path], list[str]]:

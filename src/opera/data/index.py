@@ -171,8 +171,9 @@ class Index:
         columns = ", ".join(f"{number(name)}::FLOAT AS {name}" for name in NUMBERS)
         relation.execute(
             f"""CREATE OR REPLACE TABLE numbered AS SELECT file, line, pairs.rowid AS place, split,
-            negative, querys.number::INTEGER AS query, documents.number::INTEGER AS document,
-            {columns}, coalesce(querys.empty, false) OR coalesce(documents.empty, false) AS empty
+            negative, query_texts.number::INTEGER AS query,
+            document_texts.number::INTEGER AS document, {columns},
+            coalesce(query_texts.empty OR document_texts.empty, false) AS empty
             FROM pairs {joins}"""
         )
         refused = [self._check_names(side) for side in SIDES]
@@ -213,9 +214,9 @@ class Index:
                 texts = f"SELECT {name} AS key, {texts}"
             texts = f"""SELECT *, dense_rank() OVER (ORDER BY first) - 1 AS number
                 FROM ({texts}) WHERE key IS NOT NULL"""
-            before = f" AND {side}s.first <= {PLACE}"  # an id stands for a text read before
+            before = f" AND {side}_texts.first <= {PLACE}"  # an id stands for a text read before
         relation.execute(f"CREATE OR REPLACE TABLE {side}_numbers AS {texts}")
-        return f"LEFT JOIN {side}_numbers AS {side}s ON {name} = {side}s.key{before}"
+        return f"LEFT JOIN {side}_numbers AS {side}_texts ON {name} = {side}_texts.key{before}"
 
     def _check_names(self, side: str) -> bool:
         """Find the rows whose id has no text, or another one than before.

@@ -11,11 +11,11 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import shortened
 from opera.data.combined import combine
+from opera.data.files_read import check_cache_stays_out
 from opera.data.memory import load_memory
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import find_source, kind_of_files
-from opera.data.stored import check_cache_stays_out
 from opera.data.table_files import TableSource
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]

@@ -304,8 +304,13 @@ class DelimitedTable(TextTable):
         """Yield the rows; where quotation marks do not fit, each line that was read as one."""
         csv.field_size_limit(LONGEST_TEXT)
         taken: list[str] = []
-        lines = (taken.append(line) or line for line in self._lines(""))  # type: ignore[func-returns-value]
-        reader = csv.reader(lines, delimiter=self.delimiter or ",", strict=True)
+
+        def lines() -> Iterator[str]:
+            for line in self._lines(""):
+                taken.append(line)
+                yield line
+
+        reader = csv.reader(lines(), delimiter=self.delimiter or ",", strict=True)
         number, torn = 1, False
         while True:
             number += len(taken)

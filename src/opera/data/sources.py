@@ -39,7 +39,7 @@ from opera.data.table_files import (
     path_below,
     table_suffix,
 )
-from opera.data.trainers import (
+from opera.data.trainer_formats import (
     holds_trainer_files,
     is_json_table,
     is_pattern,
@@ -156,7 +156,7 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
 
 def load_beir(source: str) -> RetrievalData:
-    """Load a BEIR folder; see :func:`opera.data.trainers.read_beir`."""
+    """Load a BEIR folder; see :func:`opera.data.trainer_formats.read_beir`."""
     folder = Path(source)
     files, notes = beir_files(folder)
     parse = partial(parse_relation, partial(read_beir, folder), lines=True)
@@ -166,7 +166,7 @@ def load_beir(source: str) -> RetrievalData:
 
 
 def load_trainer_files(source: str) -> RetrievalData:
-    """Load files of FlagEmbedding or Tevatron; see ``opera.data.trainers.read_trainer_files``."""
+    """Load files of FlagEmbedding or Tevatron."""
     files = [path for path, kind in trainer_files(source).items() if kind is not None]
     place = Path(source).parent if is_pattern(source) else Path(source)
     name = place.stem if place.is_file() else place.resolve().name

@@ -1,7 +1,7 @@
 """Draw the splits that a data set lacks from train; apply one data set's splits to another.
 
 A split that stands for tomorrow's queries must be as new as they are, and only the user knows how
-new that is: the setting ``future`` says it (issue 23).
+new that is: the setting ``future`` says it.
 
 - ``same-documents``: any queries, drawn at random; train goes on naming the documents it names.
 - ``new-documents``: queries whose documents train does not name: whole connected components of the
@@ -30,7 +30,7 @@ from opera.data.retrieval_data import RetrievalData
 
 
 def seen_share(data: RetrievalData, split: str) -> float:
-    """Compute the share of a split's relevant pairs whose document train names (issue 11).
+    """Compute the share of a split's relevant pairs whose document train names.
 
     At 1 the test asks new questions about the documents of the training set; at 0 every relevant
     document is new.

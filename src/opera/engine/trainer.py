@@ -55,9 +55,8 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             self.train_dataset,
             batch_sampler=self.sampler,
             collate_fn=self.data_collator,
-            generator=torch.Generator().manual_seed(
-                self.args.seed
-            ),  # leaves torch's global stream to dropout alone
+            # a generator of its own leaves torch's global stream to dropout
+            generator=torch.Generator().manual_seed(self.args.seed),
             pin_memory=self.args.device.type == "cuda",
         )
 

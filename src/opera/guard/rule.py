@@ -1,4 +1,4 @@
-"""The rule that chooses λ, the share of the fine-tuned weights, from dev (issues 11 and 23).
+"""The rule that chooses λ, the share of the fine-tuned weights, from dev.
 
     W(λ) = (1 - λ)·W0 + λ·W1
 

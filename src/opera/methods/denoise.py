@@ -32,15 +32,18 @@ def denoising_probabilities(pairs: TrainingPairs, true: FloatArray) -> Probabili
 
 
 class Denoise(FineTuning):
-    """The draws of plain fine-tuning, where a query or document that looks false gives its place.
+    """Plain fine-tuning that draws a pair less often the more its label looks wrong.
 
-    A drawn query stays with the largest probability of its pairs to be true; else the next that
-    stays, of passes of its own, takes its place. A drawn document stays with its probability,
-    relative to that; else one is drawn by theirs. Where nothing is doubted, draws are those of
-    ``ft``. A batch holds a query twice only where too few others look true, so that in batches
-    almost as large as the data queries are drawn more evenly than :meth:`probabilities` says.
-    These are of :func:`opera.labels.estimate.probability_false`, computed anew ten times in a
-    run. They need no untrained model and no setting.
+    ``ft`` draws a query. It stays with the largest probability of its pairs to be correct;
+    otherwise the next query of a separate pass that stays takes its place. The document of the
+    query stays with its probability to be correct, divided by that largest one; otherwise a
+    document of the query is drawn by these probabilities. If no label looks wrong, the draws are
+    those of ``ft``. A batch holds a query twice only if too few other queries look correct. So if
+    a batch is almost as large as the data, queries are drawn more evenly than
+    :meth:`probabilities` says.
+
+    The probabilities come from :func:`opera.labels.estimate.probability_false`. They are computed
+    ten times in a run, and need no base model and no setting.
     """
 
     name = "denoise"

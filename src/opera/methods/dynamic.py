@@ -189,7 +189,8 @@ class DynamicSettings(Settings):
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
-        "I_u: steps between rankings of the queries; epoch: once per n₀ queries",
+        "I_u: steps between rankings of the queries, of several data sets the steps that draw from "
+        "the set; epoch: once per n₀ queries",
         "Table 5; paper.md, row 6",
     )
     levels: Literal["both", "query", "document"] = setting(

@@ -15,8 +15,8 @@ from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place
 from opera.data import RetrievalData, files_read, load_all
+from opera.data.files_read import load_stored
 from opera.data.splits import draw_missing_splits
-from opera.data.stored import load_stored
 from opera.data.texts import CorpusText
 from opera.runs.folder import ADAPTER_FILE, RUN_FILE, Run, holds_run, run_in
 from opera.runs.reading import broken
@@ -131,7 +131,7 @@ def run_data(run: str | Path, other: str) -> RetrievalData:
         other: what to pass in place of its data, for the message.
 
     Raises:
-        InputError: as :func:`opera.data.stored.load_stored`, with ``other``.
+        InputError: as :func:`opera.data.files_read.load_stored`, with ``other``.
     """
     record = Run.open(run).record
     sources = [part.source for part in record.sets or (record.data,)]

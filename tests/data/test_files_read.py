@@ -12,8 +12,8 @@ import opera
 from opera.core.errors import DataError, SettingError
 from opera.data import check_stays_out, load_data
 from opera.data.combined import combine
+from opera.data.files_read import load_stored
 from opera.data.names import source_name
-from opera.data.stored import load_stored
 from small_runs import SMALL
 
 FLAG = '{"query": "a", "pos": ["b"], "neg": ["c"]}\n'

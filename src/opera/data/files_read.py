@@ -17,7 +17,7 @@ from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import LOCAL, kind_of_files, load_tables, refuse_memory
 from opera.data.table_files import TableSource
-from opera.data.trainers import is_pattern, listed_files
+from opera.data.trainer_formats import is_pattern, listed_files
 
 
 def load_stored(source: str) -> RetrievalData:
