@@ -1,16 +1,36 @@
-"""Files of runs are read as data: an error names the file."""
+"""Files of runs are read as data: nothing in them is unpickled, and an error names the file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attacks import Bomb
 from opera.core.errors import RunFolderError
-from opera.runs.reading import TEXT, WHOLE, read_object, read_table
+from opera.runs.reading import TEXT, WHOLE, read_arrays, read_object, read_table
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"a/b": np.arange(6, dtype=np.int32).reshape(2, 3), "one": np.array(7)}
+    np.savez(tmp_path / "x.npz", **arrays)
+    read = read_arrays(tmp_path / "x.npz")
+    assert read.keys() == arrays.keys()
+    for name, values in arrays.items():
+        assert read[name].dtype == values.dtype
+        assert np.array_equal(read[name], values)
+
+
+def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
+    mark = tmp_path / "code-ran"
+    np.savez(tmp_path / "x.npz", a=np.array([Bomb(mark)], dtype=object))
+    with pytest.raises(RunFolderError, match=r"x\.npz: is not as OPERA wrote it: Object arrays"):
+        read_arrays(tmp_path / "x.npz")
+    assert not mark.exists()
 
 
 @pytest.mark.parametrize("column", [{}, {"a": ["x"]}, {"a": [0.5]}])
@@ -23,7 +43,7 @@ def test_a_table_has_the_columns_of_its_kind(column: dict[str, Any], tmp_path: P
         read_table(path, {"a": WHOLE, "b": TEXT})
 
 
-@pytest.mark.parametrize("read", [read_object, lambda path: read_table(path, {})])
+@pytest.mark.parametrize("read", [read_arrays, read_object, lambda path: read_table(path, {})])
 def test_what_is_missing_or_broken_is_named(read: Any, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"x: is missing"):
         read(tmp_path / "x")

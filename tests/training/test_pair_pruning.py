@@ -248,6 +248,7 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
     for name, rate in (("one", 0.05), ("other", 0.01)):
         train(dataset, static_model, tmp_path / name, save_steps=4, learning_rate=rate)
     cut, other = (tmp_path / name / "checkpoint-4" for name in ("one", "other"))
+    whole = (cut / "sampler.npz").read_bytes()
 
     def resume(rows: Dataset, checkpoint: Path, out: str, method: str = "dp") -> None:
         args, own = arguments(tmp_path / out), open_model(static_model)
@@ -255,14 +256,17 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
         trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(own))
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
-    with pytest.raises(opera.RunFolderError, match=r"pt: cannot be resumed \(its weights are of another training"):
+    with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are of another training"):
         resume(dataset, other, "one")
-    with pytest.raises(opera.RunFolderError, match=r"sampler.pt: cannot be resumed .* with the same data set"):
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: cannot be resumed .* with the same data set"):
         resume(dataset.select(range(41)), other, "other")
     with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\)"):
         resume(dataset, other, "other", "ft")
-    (cut / "sampler.pt").unlink()
-    with pytest.raises(opera.RunFolderError, match=r"sampler.pt: does not exist"):
+    (cut / "sampler.npz").write_bytes(whole[:-100])
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: "):
+        resume(dataset, cut, "one")
+    (cut / "sampler.npz").unlink()
+    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: does not exist"):
         resume(dataset, cut, "one")
 
 

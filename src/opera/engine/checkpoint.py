@@ -9,27 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from opera.core.files import finish_folder, remove, replace_file
 from opera.core.storage import writing
 from opera.runs.folder import COMPLETE_FILE, checkpoint_folders
+from opera.runs.reading import read_arrays
 
 log = logging.getLogger("opera")
 
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
     """Write nested mappings of arrays and numbers, whole or not at all."""
-    tensors = tree_map(lambda value: torch.from_numpy(np.array(value)), dict(state))
-    replace_file(path, partial(torch.save, tensors))
+    arrays = flatten(state)
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)
+
+    replace_file(path, write)
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_state` wrote; numbers come back as arrays of no axis."""
-    state: dict[str, Any] = tree_map(Tensor.numpy, torch.load(path, weights_only=True))
-    return state
+    """Read what :func:`write_state` wrote.
+
+    Raises:
+        RunFolderError: if the file is not as OPERA wrote it.
+    """
+    return nest(read_arrays(path))
 
 
 def mark_complete(folder: Path) -> None:
@@ -60,3 +66,27 @@ def newest_checkpoint(checkpoints: Path) -> Path | None:
         with writing(folder):
             remove(folder)
     return None
+
+
+def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested mappings into one, with keys joined by ``/``."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        flat.update(
+            flatten(value, f"{prefix}{key}/")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
+        )
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo :func:`flatten`."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *folders, name = key.split("/")
+        place = nested
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = value
+    return nested

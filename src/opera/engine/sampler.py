@@ -126,7 +126,7 @@ class SetDraws:
         """Restore what :meth:`state_dict` returned."""
         self._next_step = int(state["next_step"])
         self._waiting = Draw(np.array(state["ids"]), np.array(state["weights"]))
-        self.method.load_state_dict(state["method"])
+        self.method.load_state_dict(state.get("method", {}))
 
 
 class PairSampler:
@@ -338,7 +338,7 @@ class PairSampler:
         drawn = np.array(state["drawn"], dtype=np.int32)
         self.drawn = list(drawn.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
-        self.schedule = _numbers(state["schedule"])
+        self.schedule = _numbers(state.get("schedule", {}))
         for number, draws in enumerate(self.sets):
             draws.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
@@ -348,16 +348,16 @@ class PairSampler:
                 parts["pair_ids"],
                 parts["doc_rows"],
                 parts["weights"],
-                _numbers(parts["schedule"]),
+                _numbers(parts.get("schedule", {})),
             )
-            for step, parts in state["untrained"].items()
+            for step, parts in state.get("untrained", {}).items()
         }
         self._observed = {
             int(step): [
                 tuple(batches[number][part] for part in OBSERVED)
                 for number in sorted(batches, key=int)
             ]
-            for step, batches in state["observed"].items()
+            for step, batches in state.get("observed", {}).items()
         }
 
     def _batch(

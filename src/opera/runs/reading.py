@@ -1,6 +1,7 @@
 """Read the files of run and grid folders: an error names the file that is missing or wrong.
 
-The folders may come from strangers. JSON and Parquet are read as data.
+The folders may come from strangers. JSON, Parquet and arrays are read as data; nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from opera.core.errors import RunFolderError
@@ -65,6 +68,12 @@ def check_columns(path: Path, table: pa.Table, columns: Mapping[str, pa.DataType
             raise broken(path, f"column {name!r} is missing")
         with _reading(path, f"column {name!r}: "):
             table[name].cast(kind)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz`` file; nothing is unpickled."""
+    with _reading(path), open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 @contextmanager
