@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,17 +104,24 @@ def score(
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
     if not inputs.by_teacher:
         table = _score_pairs(str(inputs.model), loaded, qrels, prompts, inputs.cbs_pool, seed)
-        if path is not None and process_index() == 0:
-            write_table(path, table)
+        _write(path, table)
         return table
     pairs, scores = _score_by_teacher(inputs, loaded, qrels, prompts, seed)
     table = _table_of(loaded, pairs.query_rows[pairs.query_index], pairs.doc_rows, score=scores)
-    if path is not None and process_index() == 0:
-        if path.suffix == ".jsonl":
-            write_jsonl(path, _scored_records(loaded, pairs, scores))
-        else:
-            write_table(path, table)
+    _write(path, table, _scored_records(loaded, pairs, scores))
     return table
+
+
+def _write(
+    path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None = None
+) -> None:
+    """Write a table in the main process; ``records`` take its place in JSON Lines."""
+    if path is None or process_index() != 0:
+        return
+    if records is not None and path.suffix == ".jsonl":
+        write_jsonl(path, records)
+    else:
+        write_table(path, table)
 
 
 def _table_of(
@@ -228,11 +235,8 @@ def mine(
             len(qrels.query_rows),
         )
     table = _table_of(loaded, qrels.query_rows[mined.queries], mined.doc_rows)
-    if path is not None and process_index() == 0:
-        if path.suffix == ".jsonl":
-            write_jsonl(path, _mined_records(loaded, qrels, mined))
-        else:
-            write_table(path, table.rename_columns(["query-id", "corpus-id"]))
+    records = _mined_records(loaded, qrels, mined)
+    _write(path, table.rename_columns(["query-id", "corpus-id"]), records)
     return table
 
 
