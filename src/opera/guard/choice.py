@@ -189,7 +189,7 @@ class Guard:
         assert self._dev is not None, "made before anything is measured on it"
         prepared, model = self.session.prepared, self.session.prepared.model.trained
         mix(self.untrained, tuned, share).put_into(model)
-        encoder = encoder_of(model, prepared.settings, kept=self.session.embeddings)
+        encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
         return dev_values(encoder, self._dev, prepared.settings)
 
 
@@ -253,7 +253,7 @@ def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
     if future == "both":
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
-    return {"like test": Kind(every, seen_share(prepared.data.whole, "test"))}
+    return {"like test": Kind(every, seen_share(prepared.data.before_dev, "test"))}
 
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:

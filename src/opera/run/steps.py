@@ -241,7 +241,7 @@ def _save_and_measure(
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
     if trained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            encoder = encoder_of(model, prepared.settings, kept=session.embeddings)
+            encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
         mix(trained.guard.untrained, Weights.of(model), share).put_into(model)
     # what fails in the main process fails everywhere, and all may read it from then on
@@ -252,7 +252,7 @@ def _save_and_measure(
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
-            encoder = encoder_of(model, prepared.settings, kept=session.embeddings)
+            encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             after = _on_test(encoder, prepared)
     return fine_tuned or after, after
 

@@ -165,7 +165,7 @@ def load_and_check(
         )
     # with all of train, so that a run has the same defaults with the guard and without it
     situation = Situation(
-        queries=run_data.whole.training_split().n_queries,
+        queries=run_data.before_dev.training_split().n_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,

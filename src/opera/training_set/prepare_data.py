@@ -45,7 +45,7 @@ class RunData:
     Attributes:
         drawn: grades below ``relevant_grade`` are 0, and missing splits are drawn: what trains, and
             is measured.
-        whole: the same before dev was drawn; ``drawn`` itself if it was not.
+        before_dev: the same before dev was drawn; ``drawn`` itself if it was not.
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
             split.
         negatives: the kind of explicit negatives.
@@ -54,7 +54,7 @@ class RunData:
     """
 
     drawn: RetrievalData
-    whole: RetrievalData
+    before_dev: RetrievalData
     future: Future | None
     negatives: str
     left: int | None = None
@@ -62,7 +62,7 @@ class RunData:
     @property
     def dev_drawn(self) -> bool:
         """Whether the dev split was drawn from train."""
-        return self.whole is not self.drawn
+        return self.before_dev is not self.drawn
 
     @property
     def again(self) -> RetrievalData:
@@ -72,19 +72,19 @@ class RunData:
         every query, and dev does not show it, since the second training has seen its queries.
         """
 
-        def back(whole: RetrievalData, drawn: RetrievalData) -> RetrievalData:
-            positive = whole.training_split()
-            popular = queries_naming(whole, positive) > POPULAR * positive.n_queries
-            popular &= ~named_documents(whole, drawn.split("train"))[positive.doc_rows]
-            return whole.hold_out_pairs(positive.select_judgements(popular))
+        def back(before_dev: RetrievalData, drawn: RetrievalData) -> RetrievalData:
+            positive = before_dev.training_split()
+            popular = queries_naming(before_dev, positive) > POPULAR * positive.n_queries
+            popular &= ~named_documents(before_dev, drawn.split("train"))[positive.doc_rows]
+            return before_dev.hold_out_pairs(positive.select_judgements(popular))
 
-        return for_each(back, self.whole, self.drawn)
+        return for_each(back, self.before_dev, self.drawn)
 
     @property
     def lost_to_dev(self) -> float:
         """Which share of its queries, or of its pairs, dev took from train; the larger one."""
-        left, whole = self.drawn.training_split(), self.whole.training_split()
-        return 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
+        left, train = self.drawn.training_split(), self.before_dev.training_split()
+        return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
 def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = ()) -> RunData:
@@ -97,9 +97,10 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    drawn, whole, future = _drawn(data, settings, dropped)
+    drawn, before_dev, future = _drawn(data, settings, dropped)
     merged = for_each(merge_copies, drawn)
-    whole, drawn = merged if whole is drawn else for_each(merge_copies, whole), merged
+    before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
+    drawn = merged
     for data_set in each_set(drawn):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -113,7 +114,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
     left = drawn.training_split().pairs().fingerprint if dropped else None
-    return RunData(drawn, whole, future, negatives, left)
+    return RunData(drawn, before_dev, future, negatives, left)
 
 
 def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
@@ -171,7 +172,7 @@ def _drawn(
     """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
     Returns:
-        ``drawn``, ``whole`` and ``future`` of :class:`RunData`.
+        ``drawn``, ``before_dev`` and ``future`` of :class:`RunData`.
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])

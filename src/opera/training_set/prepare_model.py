@@ -177,7 +177,7 @@ def encoder_of(
     model: SentenceTransformer,
     settings: TrainSettings,
     show_progress: bool = True,
-    kept: Kept | None = None,
+    embeddings: Kept | None = None,
 ) -> Encoder:
     """Return an encoder without a cache on disk, for a model that this run made."""
     return Encoder(
@@ -186,5 +186,5 @@ def encoder_of(
         settings.encode_batch_size,
         use_cache=False,
         show_progress=show_progress,
-        kept=kept,
+        kept=embeddings,
     )
