@@ -62,8 +62,10 @@ def add_tables(
         for split, table in pairs
     ]
     for role in ("query", "document"):  # if only some texts have an id, every text gets one of ours
-        negatives = role == "document" and any("negative" in own.columns for own in pair_tables)
-        if negatives or not all(f"{role}_id" in own.columns for own in pair_tables):
+        negatives = role == "document" and any(
+            "negative" in pair_table.columns for pair_table in pair_tables
+        )
+        if negatives or not all(f"{role}_id" in pair_table.columns for pair_table in pair_tables):
             for pair_table in pair_tables:
                 pair_table.columns = {
                     name: names
@@ -76,7 +78,7 @@ def add_tables(
     _note_columns(
         relation,
         [(table, roles) for _, table, roles in text_tables]
-        + [(own.table, own.columns) for own in pair_tables],
+        + [(pair_table.table, pair_table.columns) for pair_table in pair_tables],
     )
     for kind, table, roles in text_tables:
         add_texts(relation, kind, table, roles)
@@ -149,7 +151,9 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
     source, lists = relation.source(table, columns)
     for name in lists:
         raise DataError(f"{table.name}: column {shown(name)} must not hold lists")
-    values = {role: _text(table, own) or "NULL" for role, own in columns.items()}
+    values = {
+        role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
+    }
     relation.insert("pairs", table, names, {"negative": "true", "split": "''", **values}, source)
     relation.break_rules("pairs", rules(lines=False, lenient=True))
     relation.problems.check()

@@ -150,7 +150,7 @@ class Columns:
         return chosen | columns_by_role
 
 
-def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
+def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
     """Return (role, column) of what a user says: columns by role, or ``role=column,...``.
 
     Raises:
@@ -158,13 +158,13 @@ def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
             be).
     """
     pairs: list[tuple[Any, Any]] = []
-    if isinstance(given, Mapping):
-        for role, names in given.items():
+    if isinstance(options, Mapping):
+        for role, names in options.items():
             pairs += (
                 (role, column) for column in (names if isinstance(names, list | tuple) else [names])
             )
-    elif given is not None:
-        for value in given if isinstance(given, list | tuple) else [given]:
+    elif options is not None:
+        for value in options if isinstance(options, list | tuple) else [options]:
             for part in _PARTS.split(value) if isinstance(value, str) else [value]:
                 role, equals, column = str(part).strip().partition("=")
                 if not (isinstance(part, str) and equals and column.strip()):
@@ -199,7 +199,7 @@ def unknown_columns(
     chosen: Mapping[str, list[str]],
     kind: TableKind,
     may_lack_header: bool,
-    given: Columns,
+    columns: Columns,
 ) -> DataError:
     """The error of a file without a column for some roles: its columns, and the option to write."""
     if kind == "pairs" and {"_id", "text"} <= set(names):
@@ -207,17 +207,17 @@ def unknown_columns(
             f"{place}: holds texts and no pairs, as in a BEIR folder; "
             "give the folder that has its qrels/"
         )
-    for role, column in given.of(kind):
+    for role, column in columns.of(kind):
         if role in missing:
             return DataError(
                 f"--columns {role}={shortened(column)}: {place} has no such column"
                 f"{nearest(column[:100], names)} (it has: {names_of(names)})"
             )
-    taken = [name for columns in chosen.values() for name in columns]
+    taken = [name for names_of_role in chosen.values() for name in names_of_role]
     free = [name for name in names if name not in taken and len(name) <= MOST_NAME]
     free += ["COLUMN"] * len(missing)
     where = "" if kind == "pairs" else f"{kind}."
-    said = [f"{role}={column}" for role, column in given.assignments]
+    said = [f"{role}={column}" for role, column in columns.assignments]
     asked = [f"{where}{role}={name}" for role, name in zip(missing, free, strict=False)]
     wanted = ",".join([*said, *asked])
     by_number = ",".join(f"{where}{role}={number}" for number, role in enumerate(missing, start=1))

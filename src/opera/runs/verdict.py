@@ -88,28 +88,28 @@ def dev_sentence(guard: GuardRecord) -> str:
 
 def warnings_of(guard: GuardRecord) -> list[str]:
     """List the reasons to trust the choice less."""
-    found = []
+    warnings = []
     tomorrow = 0.0 if guard.future == "new-documents" else guard.test_seen
     if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
         whose = "test" if guard.test_seen is not None else "tomorrow's"
-        found.append(
+        warnings.append(
             f"warning: {whose} documents are newer than dev's (train has {tomorrow:.0%} of them, "
             f"and {guard.dev_seen:.0%} of dev's), so dev may promise too much"
         )
     if guard.future == "both" and len(guard.dev_parts or ()) < 2:
         only = ", ".join(guard.dev_parts or ("no queries",))
-        found.append(
+        warnings.append(
             f"warning: dev holds queries about {only} alone, so it says nothing of the other half"
         )
     if guard.dev_queries < FEW_QUERIES:
-        found.append(
+        warnings.append(
             f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or "
             "more are better"
         )
     if guard.test is not None and guard.test.high < 0:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""
-        found.append(f"warning: on test {guard.measure} fell{promised}")
-    return found
+        warnings.append(f"warning: on test {guard.measure} fell{promised}")
+    return warnings
 
 
 def _difference(measured: GuardedMeasure, where: str, interval: str = "") -> str:

@@ -246,7 +246,11 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
             method=group.method,
             seeds=group.seeds,
             measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
-            tests={name: own[group.method] for name, own in tests.items() if group.method in own},
+            tests={
+                name: of_measure[group.method]
+                for name, of_measure in tests.items()
+                if group.method in of_measure
+            },
             gain=gains.get(group.method),
             guard=guards.get(group.method),
             seconds_per_step=group.seconds_per_step,
@@ -264,7 +268,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         name=name,
         steps=first.steps,
         queries=len(every),
-        own_tests=any(own != every for own in tests_of_seeds),
+        own_tests=any(query_ids != every for query_ids in tests_of_seeds),
         untrained={measure: first.mean(measure, "before") for measure in DEFAULT_MEASURES},
         rows=tuple(rows),
     )
