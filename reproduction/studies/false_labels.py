@@ -5,10 +5,11 @@
         --sets entailmentbank,scifact                                          # all-MiniLM-L6-v2: 10 minutes a run
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/false-labels.md, README.md
 
-Wrong pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the fraction of all pairs that
-``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations. Every
-training has all defaults, including the guard; MiniLM trains 120 steps with 64 tokens. sp and sp+dp are told the
-fraction of correct pairs. Reads ``../shared``. Finished trainings are stored, so the study can be stopped at any time.
+Wrong pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the fraction of all pairs
+that ``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations.
+Every training has all defaults, including the guard; MiniLM trains 120 steps with 64 tokens. sp and sp+dp get the
+fraction of correct pairs as k. Reads ``../shared``. Finished trainings are stored, so the study can be stopped at any
+time.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def auc(p: np.ndarray, wrong: np.ndarray) -> float:
 
 
 def has_run(name: str, noise: str, method: str) -> bool:
-    """Whether the study has such a run: sp needs to be told about noise, neighbours need an ordered corpus."""
+    """Whether the study has such a run: sp needs the noise rate, and neighbours need an ordered corpus."""
     told, ordered = method in ("sp", "sp+dp"), name == "entailmentbank" or not noise.startswith("neighbour")
     return ordered and not (told and noise == "clean")
 

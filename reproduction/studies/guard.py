@@ -34,7 +34,7 @@ MEASURES = {"nDCG@10": "", "R@20": "_recall"}
 """Measures, and the endings of their columns."""
 COMPARED = ("before", "fine_tuned", "after")
 FUTURES = {"like-test": "like-test", "true": "the true --future", "both": "both"}
-"""What a run is told of the future, and its name in the tables."""
+"""Values of the study's ``--futures``, and their names in the tables."""
 
 
 def train(run: dict[str, Any], out: Path, **settings: Any) -> Run:
@@ -47,7 +47,7 @@ def train(run: dict[str, Any], out: Path, **settings: Any) -> Run:
 
 
 def told(setting: str, future: str) -> str:
-    """What a run is told of future queries."""
+    """Return the value of ``--future`` for a run."""
     true = "new-documents" if "+new" in setting else "same-documents"
     return true if future == "true" else future
 

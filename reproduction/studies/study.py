@@ -62,7 +62,7 @@ def _with_few_queries(data: RetrievalData, count: int, seed: int) -> RetrievalDa
 
 
 class Results:
-    """Finished runs: a row each in a CSV file, with the values of single queries in a Parquet file beside it.
+    """Finished runs: a CSV file has a row for each, and a Parquet file next to it has the values of single queries.
 
     Attributes:
         rows: numbers, texts and None by column, and float32 ``[queries]`` by measure; by the values of ``key``.

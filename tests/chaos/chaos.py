@@ -268,10 +268,10 @@ def table(record: Sequence[dict[str, str]]) -> str:
     """A row per fault: how often it was tried, and how it ended."""
     assert not any(row["left"] or row["traceback"] == "True" for row in record), "the page says that none did"
     rows = []
-    for fault, _, _ in PLAN:
-        label = f"`{fault.__name__}`: {(fault.__doc__ or '').strip().rstrip('.')}"
+    for fault in dict.fromkeys(fault for fault, _, _ in PLAN):
         trials = [row for row in record if row["fault"] == fault.__name__]
-        if trials and label not in (row[0] for row in rows):
+        if trials:
+            label = f"`{fault.__name__}`: {(fault.__doc__ or '').strip().rstrip('.')}"
             rows.append([label, *_counts(trials)])
     return table_lines(["fault", "trials", "kills", "ended equal"], [*rows, ["all", *_counts(record)]])
 
