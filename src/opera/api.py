@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from opera.retrieval.search import search as search
     from opera.run.adapt import adapt as adapt
     from opera.runs.folder import Run as Run
+    from opera.runs.review import review as review
     from opera.training_set.corpus_pairs import pairs as pairs
     from opera.training_set.export import mine as mine
     from opera.training_set.export import score as score
@@ -50,6 +51,7 @@ _HOMES = {
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "recipe": "opera.config.recipe",
+    "review": "opera.runs.review",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
     "PairPruning": "opera.engine.pair_pruning",
@@ -87,6 +89,7 @@ __all__ = [
     "push",
     "recipe",
     "report",
+    "review",
     "score",
     "search",
 ]

@@ -29,6 +29,7 @@ from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
 from opera.cli.options import check_launcher, is_main_process, several_processes
 from opera.cli.quickstart import quickstart
+from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
 from opera.config.training import FLAGS, TrainSettings
@@ -73,6 +74,7 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     push: "run your-name/your-model",
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
+    review: "run",
     inspect: "my-beir-folder --model minilm",
     quickstart: "--out quickstart",
 }

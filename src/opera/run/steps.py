@@ -38,6 +38,7 @@ from opera.run.adapt import Checked
 from opera.run.costs import time_run, work_of
 from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
+from opera.run.review import candidates, review_items
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import MODEL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import (
@@ -189,7 +190,10 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
     """Save the final model, measure it as the user will load it, and write all evidence."""
     run, before = session.run, trained.base
     session.services.log({} if guard is None else {f"{PREFIX}lambda": guard.share})
-    fine_tuned, after = _save_and_measure(session, trained, 1.0 if guard is None else guard.share)
+    share = 1.0 if guard is None else guard.share
+    fine_tuned, after, encoder = _save_and_measure(session, trained, share)
+    with session.phase("review", "looking for labels that are missing"):
+        missing = candidates(encoder, fit.training_set, session.prepared.settings)
     if run.writes:
         moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
         measures = {when: result.measures for when, result in moments.items()}
@@ -204,6 +208,8 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
             made = fit.training_set
             run.write_suspicious(suspicious_columns(made.data, made.query_rows, made.pairs, false))
             doubted = FalsePairsRecord(**counts_of(false, fit.visits, fit.kept))
+        seed = session.prepared.settings.seed
+        run.write_review(review_items(fit, missing, before, after, seed))
         run.write_measures(measures)
         run.write_per_query(columns)
         if guard is not None:
@@ -232,11 +238,12 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
 
 def _save_and_measure(
     session: Session, trained: Trained, share: float
-) -> tuple[Evaluation, Evaluation]:
+) -> tuple[Evaluation, Evaluation, Encoder]:
     """Save the model that is handed over, as the share of the guard makes it.
 
     Returns:
-        The fine-tuned model on test; and the one handed over, loaded as the user will load it.
+        The fine-tuned model on test; the final model, loaded as the user will load it, on test;
+        and its encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
     if trained.guard is not None and share < 1:
@@ -247,14 +254,14 @@ def _save_and_measure(
     # what fails in the main process fails everywhere, and all may read it from then on
     save = partial(prepared.save_model, keeps_base=share == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
-    after = trained.base
+    after, final = trained.base, prepared.model.served
     if share > 0:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
-            encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
-            after = _on_test(encoder, prepared)
-    return fine_tuned or after, after
+            final = encoder_of(model, prepared.settings, embeddings=session.embeddings)
+            after = _on_test(final, prepared)
+    return fine_tuned or after, after, final
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:

@@ -6,6 +6,8 @@
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn
       suspicious_pairs.csv  the training pairs that look false, the worst first
+      review.json         what opera review shows
+      review.html, test_review.html  the pages that it writes
       trace.parquet       a row per step
       draws.parquet       the pairs that each step drew
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
@@ -42,7 +44,7 @@ from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
-from opera.runs.record import Measures, RunRecord, TrainingRecord
+from opera.runs.record import Measures, ReviewRecord, RunRecord, TrainingRecord
 from opera.runs.verdict import verdict_words
 
 log = logging.getLogger("opera")
@@ -52,6 +54,8 @@ MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
+REVIEW_ITEMS_FILE = "review.json"
+REVIEW_FILE, TEST_REVIEW_FILE = "review.html", "test_review.html"
 TRACE_FILE = "trace.parquet"
 DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
@@ -64,6 +68,7 @@ SAMPLER_FILE = "sampler.npz"
 COMPLETE_FILE = "complete"
 NOT_FINITE_FILE = "not_finite.json"
 REPORT_FILE = "report.html"
+UNFINISHED = "this run is not finished; continue it with --resume"
 REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
 """What a report has among its first bytes, so that a later one may take its place."""
 RUN_NAMES = (
@@ -73,6 +78,9 @@ RUN_NAMES = (
     PER_QUERY_FILE,
     PAIRS_FILE,
     SUSPICIOUS_FILE,
+    REVIEW_ITEMS_FILE,
+    REVIEW_FILE,
+    TEST_REVIEW_FILE,
     TRACE_FILE,
     DRAWS_FILE,
     SKIPPED_FILE,
@@ -165,8 +173,7 @@ class Run:
         """
         training = self.record.training
         if training is None:
-            unfinished = "this run is not finished; continue it with --resume"
-            raise RunFolderError(f"{self.path}: {unfinished}")
+            raise RunFolderError(f"{self.path}: {UNFINISHED}")
         return training
 
     @property
@@ -213,6 +220,17 @@ class Run:
         ``pairs.parquet``.
         """
         return read_table(self.path / DRAWS_FILE, {"step": WHOLE, "pair": WHOLE})
+
+    def review(self) -> dict[str, Any]:
+        """What :func:`opera.review` shows: labels and documents of ``train`` and ``test``, and
+        test queries that ``changed``.
+
+        Raises:
+            RunFolderError: if the run is not finished, or the file is no such record.
+        """
+        if not self.finished:
+            raise RunFolderError(f"{self.path}: {UNFINISHED}")
+        return read_model(self.path / REVIEW_ITEMS_FILE, ReviewRecord).model_dump()
 
 
 class RunWriter:
@@ -272,6 +290,10 @@ class RunWriter:
         if self.writes:
             write = partial(csv.write_csv, pa.table(dict(columns)))
             replace_file(self.path / SUSPICIOUS_FILE, write)
+
+    def write_review(self, values: Mapping[str, Any]) -> None:
+        """Write ``review.json``."""
+        self._write_json(REVIEW_ITEMS_FILE, values)
 
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""

@@ -1,0 +1,48 @@
+"""``opera review``: a page to decide which labels are wrong, and which are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import OverwriteOption, parser_of, path_option
+from opera.core.paths import user_path
+from opera.core.terminal import place, say
+
+
+def review(
+    run: Annotated[
+        Path,
+        typer.Argument(help="a finished run", metavar="RUN", parser=parser_of(user_path, "RUN")),
+    ],
+    out: Annotated[
+        Path | None,
+        path_option(
+            "--out",
+            "file to write; .csv writes a table with an empty column decision, for another judge; "
+            "default review.html in the run",
+        ),
+    ] = None,
+    items: Annotated[int, typer.Option("--items", help="how many items at most")] = 200,
+    split: Annotated[
+        str,
+        typer.Option(
+            "--split", help="train, or test to correct the labels that the run was measured by"
+        ),
+    ] = "train",
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a page to review labels that look wrong, labels that are missing, and test queries that
+    changed. It opens from disk and keeps your decisions.
+    """
+    from opera.runs.review import review as write_review
+
+    file = write_review(run, out, items=items, split=split, overwrite=overwrite)
+    if file.suffix == ".csv":
+        todo = "fill the column decision with wrong, correct or missing"
+        say(f"{place(file)}: {todo}; then train with --decisions {file.name}")
+    else:
+        todo = "open it in a browser, decide, and save the decisions"
+        say(f"{place(file)}: {todo}; then train with --decisions decisions.csv")

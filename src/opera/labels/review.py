@@ -1,0 +1,177 @@
+"""What a person is asked to review: labels that look wrong, a random sample of the others, and
+documents that look relevant without a label. Texts are cut to a readable length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import IntArray
+from opera.core.rng import generator
+from opera.data import RetrievalData
+from opera.data.pair_files import CUT
+from opera.data.pairs import TrainingPairs
+from opera.labels.estimate import FalsePairs
+from opera.labels.visits import FirstVisits
+
+LONG, SHORT = 2000, 300
+"""Characters of a text to decide on, and of one beside it."""
+OTHERS = 2
+"""Other labelled documents of the query that an item shows."""
+BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
+"""What each seven pairs of a review are: the worst of the list, and random ones, which the rate
+of wrong labels is estimated from."""
+LISTED_SAMPLE = 0.4
+"""The share of a list that is drawn at random at most; the rest comes worst first."""
+MOST_PAIRS = 700
+"""Pairs that are written for a review."""
+
+Item = dict[str, Any]
+
+
+def cut(text: str, length: int) -> str:
+    """Return a text, or its beginning."""
+    return text if len(text) <= length else text[:length] + CUT
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The labels of a split.
+
+    Attributes:
+        data: the texts.
+        query_rows: int32 ``[n]``, the query table's row of each query.
+        pairs: the relevant pairs, queries numbered from 0.
+    """
+
+    data: RetrievalData
+    query_rows: NDArray[np.int32]
+    pairs: TrainingPairs
+
+    def pair(self, pair_id: int, stratum: str | None, why: str) -> Item:
+        """Describe a labelled pair; ``stratum`` is what it is a random one of, if it is one."""
+        query, doc_row = int(self.pairs.pair_query[pair_id]), int(self.pairs.pair_doc[pair_id])
+        return {**self._item(query, doc_row, why), "stratum": stratum}
+
+    def missing(self, query: int, doc_row: int, why: str) -> Item:
+        """Describe a document without a label."""
+        return self._item(query, doc_row, why)
+
+    def _item(self, query: int, doc_row: int, why: str) -> Item:
+        start, end = self.pairs.query_offsets[query : query + 2].tolist()
+        positives = self.pairs.pair_doc[start:end]
+        others = positives[positives != doc_row][:OTHERS].tolist()
+        return {
+            "query_id": self.data.queries.ids(self.query_rows[query : query + 1])[0],
+            "query": cut(self.data.queries.texts(self.query_rows[query : query + 1])[0], LONG),
+            **self.document(doc_row, LONG),
+            "others": [self.document(row, SHORT) for row in others],
+            "why": why,
+        }
+
+    def document(self, row: int, length: int) -> Item:
+        """Describe a document of the corpus."""
+        rows = np.array([row])
+        text = cut(self.data.corpus.texts(rows)[0], length)
+        return {"doc_id": self.data.corpus.ids(rows)[0], "document": text}
+
+
+def in_order(
+    seed: int, worst: IntArray, strata: Mapping[str, IntArray]
+) -> list[tuple[int, str | None]]:
+    """Mix the worst pairs with random ones of each stratum, in an order that does not tell which
+    is which.
+
+    The random pairs of a stratum come in random order, so that those of any beginning of the list
+    are a random sample too. Each pair comes once.
+
+    Args:
+        seed: of the run.
+        worst: the listed pairs, the worst first.
+        strata: the pairs of each stratum.
+
+    Returns:
+        Pair ids, and the stratum of those that are of the sample.
+    """
+    rng = generator(seed, "review")
+    block = [name for name in BLOCK if name == "worst" or name in strata]
+    blocks = -(-MOST_PAIRS // len(block))
+    samples: dict[str, list[int]] = {}
+    for name, pairs in strata.items():
+        size = blocks * block.count(name)
+        if np.isin(worst, pairs).any():
+            size = min(size, 1 + int(LISTED_SAMPLE * len(pairs)))
+        samples[name] = rng.permutation(pairs)[:size].tolist()
+    sampled = set(chain.from_iterable(samples.values()))
+    queues: dict[str, list[int]] = {
+        **samples, "worst": [pair for pair in worst.tolist() if pair not in sampled]
+    }  # fmt: skip
+    ordered: list[tuple[int, str | None]] = []
+    for _ in range(blocks):
+        for name in rng.permutation(block).tolist():
+            if queues[name]:
+                ordered.append((queues[name].pop(0), None if name == "worst" else name))
+    return ordered[:MOST_PAIRS]
+
+
+def training_pairs(
+    labelled: Labelled, estimate: FalsePairs | None, visits: FirstVisits, kept: Any, seed: int
+) -> dict[str, Any]:
+    """Describe the training pairs to review, and count those of each stratum.
+
+    Args:
+        labelled: the training pairs.
+        estimate: of them; ``None`` where too few were visited.
+        visits: of them.
+        kept: bool ``[N]``, the pairs that could be drawn at all; others are not reviewed.
+        seed: of the run.
+    """
+    worst = np.empty(0, dtype=np.int64) if estimate is None else estimate.suspicious
+    unlisted = np.setdiff1d(np.flatnonzero(kept), worst)
+    strata = {"listed": worst, "unlisted": unlisted}
+    strata = {name: pairs for name, pairs in strata.items() if len(pairs)}
+
+    def why(pair: int) -> str:
+        if estimate is None or not visits.visited[pair]:
+            return "a random label, which was not trained on"
+        rank = f"when first trained, {visits.p[pair]:.0%} of the other documents ranked above it"
+        return f"wrong with a probability of {estimate.probability[pair]:.0%}: {rank}"
+
+    return {
+        "strata": {name: len(pairs) for name, pairs in strata.items()},
+        "estimate": None
+        if estimate is None
+        else {"rate": estimate.share, "low": estimate.low, "high": estimate.high},
+        "pairs": [
+            labelled.pair(pair, stratum, why(pair))
+            for pair, stratum in in_order(seed, worst, strata)
+        ],
+    }
+
+
+def test_pairs(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed: int) -> Any:
+    """Describe the test pairs to review: those that no model ranks well, and random ones.
+
+    Args:
+        labelled: the test pairs.
+        best_rank: int ``[N]``, the better of each document's ranks by the base and the final
+            model, so that neither model gains by the choice.
+        why: of each pair, its ranks in words.
+        seed: of the run.
+    """
+    everything = np.arange(labelled.pairs.n_pairs)
+    shuffled = generator(seed, "review.test").permutation(everything)
+    worst = shuffled[np.argsort(-best_rank[shuffled], kind="stable")]
+    return {
+        "strata": {"unlisted": len(everything)},
+        "estimate": None,
+        "pairs": [
+            labelled.pair(pair, stratum, why[pair])
+            for pair, stratum in in_order(seed, worst, {"unlisted": everything})
+        ],
+    }

@@ -1,0 +1,59 @@
+"""The review as one HTML page that needs no network, or as a table for another judge."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+MISSING_SHARE, CHANGED_SHARE = 0.2, 0.1
+"""Of the items of a page."""
+
+
+def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int) -> Any:
+    """Choose the items of a page: a fifth missing labels, a tenth changed queries, the rest pairs.
+
+    Args:
+        part: of a split: ``pairs`` and ``missing``.
+        changed: ``losses`` and ``gains``.
+        items: how many in all.
+    """
+    missing = list(part.get("missing", ()))[: int(MISSING_SHARE * items)]
+    losses, gains = list(changed.get("losses", ())), list(changed.get("gains", ()))
+    size = int(CHANGED_SHARE * items)
+    queries = losses[: size - min(len(gains), size // 2)]
+    queries += gains[: size - len(queries)]
+    pairs = list(part["pairs"])[: items - len(missing) - len(queries)]
+    lists = {"pairs": pairs, "missing": missing, "changed": queries}
+    return [
+        {**item, "list": name, "id": f"{name}-{number}"}
+        for name, members in lists.items()
+        for number, item in enumerate(members)
+    ]
+
+
+def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]) -> str:
+    """Return the page.
+
+    Args:
+        title: of the page.
+        split: whose labels it shows, ``train`` or ``test``.
+        part: ``strata``, how many pairs there are of each, and OPERA's own ``estimate``.
+        items: of :func:`chosen_items`.
+    """
+    values = {
+        "title": title,
+        "split": split,
+        "strata": part["strata"],
+        "estimate": part["estimate"],
+        "items": items,
+    }
+    # decisions are kept under this key: of one run and one choice of items
+    values["key"] = hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+    # JSON inside a script element: no text of the data may end it
+    data = json.dumps(values).replace("<", "\\u003c")
+    template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")
+    before, _, after = template.partition("DATA")
+    return f"{before}{data}{after}"

@@ -1,0 +1,156 @@
+"""What ``opera review`` shows of a run, written at its end: it needs the model and the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.config.trainer import PRIMARY
+from opera.core.arrays import IntArray
+from opera.core.rng import generator
+from opera.data import RetrievalData
+from opera.engine.train import Fit
+from opera.labels.review import SHORT, Labelled, test_pairs, training_pairs
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.search import search_corpus
+from opera.training_set.build import TrainingSet
+from opera.training_set.documents import KnownPositives
+
+MOST_QUERIES, DEPTH = 2000, 10
+"""Training queries whose best documents are looked at, and how many."""
+MOST_MISSING, MOST_CHANGED, SHOWN = 200, 50, 5
+"""Documents without a label, queries that lost and that gained, and documents of each of these."""
+Candidate = tuple[int, int, float]
+"""A training query, a corpus row and its score."""
+
+
+def candidates(encoder: Encoder, training_set: TrainingSet, settings: Any) -> list[Candidate]:
+    """Find the best document of each training query, if it has no label and every labelled one
+    ranks below it; the highest scores first. All processes call this."""
+    found: list[Candidate] = []
+    for one in training_set.sets:
+        rng = generator(settings.seed, "review.queries")
+        queries = np.sort(rng.permutation(one.pairs.n_queries)[:MOST_QUERIES])
+        rows = one.train.query_rows
+        ranking = search_corpus(encoder, one.data, rows[queries], DEPTH, settings.corpus_text)
+        known = KnownPositives.of(one.data, rows, one.pairs)
+        best = ranking.doc_rows[:, 0]
+        is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
+        for place in np.flatnonzero(is_missing):
+            query = one.first_query + int(queries[place])
+            score = float(ranking.scores[place, 0])
+            found.append((query, one.first_document + int(best[place]), score))
+    return sorted(found, key=lambda candidate: -candidate[2])[:MOST_MISSING]
+
+
+def review_items(
+    fit: Fit, missing: list[Candidate], base: Evaluation, after: Evaluation, seed: int
+) -> dict[str, Any]:
+    """Describe all that may be reviewed: ``train``, ``test`` and ``changed``.
+
+    Args:
+        fit: the training of the final model.
+        missing: what :func:`candidates` found.
+        base: the base model on test.
+        after: the final model on test.
+        seed: of the run.
+    """
+    made = fit.training_set
+    labelled = Labelled(made.data, made.query_rows, made.pairs)
+    train = training_pairs(labelled, fit.false_pairs, fit.visits, fit.kept, seed)
+    why = "the final model ranks it above every labelled document"
+    train["missing"] = [labelled.missing(query, row, why) for query, row, _ in missing]
+    return {
+        "train": train,
+        "test": _test_items(made.data, base, after, seed),
+        "changed": _changed(made.data, base, after),
+    }
+
+
+def _test_items(
+    data: RetrievalData, base: Evaluation, after: Evaluation, seed: int
+) -> dict[str, Any]:
+    """Describe test labels that no model ranks well, and documents that either ranks first."""
+    qrels = data.judged_qrels("test").relevant()
+    labelled = Labelled(data, qrels.query_rows, qrels.pairs())
+    ranks = {"base": _ranks(labelled, base), "final": _ranks(labelled, after)}
+    why = [
+        f"{_in_words(of_base)} with the base model, {_in_words(of_final)} with the final model"
+        for of_base, of_final in zip(ranks["base"], ranks["final"], strict=True)
+    ]
+    best = np.minimum(ranks["base"], ranks["final"])
+    items: dict[str, Any] = test_pairs(labelled, best, why, seed)
+    known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
+    queries = np.arange(len(qrels.query_rows))
+    missing: dict[tuple[int, int], tuple[float, str]] = {}
+    for name, evaluation in (("final", after), ("base", base)):
+        rows = evaluation.ranking.doc_rows[:, 0]
+        unlabelled = (rows >= 0) & ~known.contains(queries, np.maximum(rows, 0))
+        for query in np.flatnonzero(unlabelled):
+            score = float(evaluation.ranking.scores[query, 0])
+            missing.setdefault((int(query), int(rows[query])), (score, name))
+    order = generator(seed, "review.test.missing").permutation(len(missing))
+    chosen = [list(missing.items())[place] for place in order[:MOST_MISSING]]
+    items["missing"] = [
+        labelled.missing(query, row, f"the {name} model ranks it first")
+        for (query, row), (_, name) in chosen
+    ]
+    return items
+
+
+def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
+    """The rank of each labelled document: int64 ``[N]``; the depth of the ranking and 1 if it is
+    not there."""
+    ranked = evaluation.ranking.doc_rows[labelled.pairs.pair_query]
+    is_document = ranked == labelled.pairs.pair_doc[:, None]
+    depth = ranked.shape[1]
+    rank: NDArray[np.int64] = is_document.argmax(axis=1) + 1
+    rank[~is_document.any(axis=1)] = depth + 1
+    return rank
+
+
+def _in_words(rank: int) -> str:
+    return f"rank {rank}" if rank <= DEPTH else f"rank above {DEPTH}"
+
+
+def _changed(data: RetrievalData, base: Evaluation, after: Evaluation) -> dict[str, Any]:
+    """Describe the test queries that lost most, and those that gained most."""
+    qrels = data.judged_qrels("test")
+    relevant = qrels.relevant()
+    labelled = Labelled(data, relevant.query_rows, relevant.pairs())
+    before_values, after_values = base.per_query[PRIMARY], after.per_query[PRIMARY]
+    change = after_values - before_values
+    order = np.argsort(change, kind="stable")
+
+    def items(queries: IntArray) -> Iterator[dict[str, Any]]:
+        for query in queries.tolist():
+            start, end = labelled.pairs.query_offsets[query : query + 2].tolist()
+            positives = labelled.pairs.pair_doc[start:end].tolist()
+            rows = labelled.query_rows[query : query + 1]
+            yield {
+                "query_id": data.queries.ids(rows)[0],
+                "query": data.queries.texts(rows)[0],
+                "before": round(float(before_values[query]), 4),
+                "after": round(float(after_values[query]), 4),
+                **{
+                    name: [
+                        {**labelled.document(row, SHORT), "labelled": row in positives}
+                        for row in evaluation.ranking.doc_rows[query, :SHOWN].tolist()
+                        if row >= 0
+                    ]
+                    for name, evaluation in (("base", base), ("final", after))
+                },
+            }
+
+    lost, gained = order[change[order] < 0], order[::-1][change[order[::-1]] > 0]
+    return {
+        "losses": list(items(lost[:MOST_CHANGED])),
+        "gains": list(items(gained[:MOST_CHANGED])),
+        "lost": len(lost),
+        "gained": len(gained),
+        "same": len(change) - len(lost) - len(gained),
+    }
