@@ -121,7 +121,7 @@ def test_a_second_training_takes_over_the_first_visits_of_the_pairs_that_both_ha
 
 def test_the_list_can_be_given_back(run: opera.Run, topics: Path, static_model: Path, tmp_path: Path) -> None:
     listed = run.path / "suspicious_pairs.csv"
-    again = opera.adapt(topics, model=static_model, out=tmp_path / "run", max_steps=2, guard=False, drop_pairs=listed)
+    again = opera.adapt(topics, model=static_model, out=tmp_path / "run", max_steps=2, guard=False, decisions=listed)
     left = {*zip(*(again.pairs()[name].to_pylist() for name in ("query_id", "doc_id")), strict=True)}
     with listed.open(newline="") as file:
         assert left.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
@@ -134,11 +134,11 @@ def test_a_list_leaves_the_drawn_test_as_it_was(run: opera.Run, static_model: Pa
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
     (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{at},d{at}\n" for at in range(40)))
     call: dict[str, Any] = {"model": static_model, "max_steps": 2, "future": "new-documents"}
-    whole = opera.adapt(data, out=tmp_path / "whole", drop_pairs=None, **call)
-    without = opera.adapt(data, out=tmp_path / "without", drop_pairs=tmp_path / "list.csv", **call)
+    whole = opera.adapt(data, out=tmp_path / "whole", decisions=None, **call)
+    without = opera.adapt(data, out=tmp_path / "without", decisions=tmp_path / "list.csv", **call)
     assert without.per_query()["query_id"].to_pylist() == whole.per_query()["query_id"].to_pylist()
     assert without.pairs().num_rows < whole.pairs().num_rows
-    with pytest.raises(opera.RunFolderError, match="drop_pairs: the run has"):
+    with pytest.raises(opera.RunFolderError, match="decided_pairs: the run has"):
         opera.adapt(data, out=without.path, resume=True, **call)
     found = opera.evaluate(data, model=without.path)
     assert found.measures["nDCG@10"] == without.measures["after"]["nDCG@10"]

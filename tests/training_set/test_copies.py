@@ -16,8 +16,8 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores
 from opera.data.combined import combine, each_set
+from opera.data.decisions import with_decisions
 from opera.data.identity import copy_notes, documents_that_are_queries
-from opera.data.pair_files import without_pairs
 from opera.data.splits import Future, draw_missing_splits, seen_share
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
@@ -187,7 +187,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> 
 def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path: Path) -> None:
     path = tmp_path / "wrong.csv"
     path.write_text("query_id,doc_id\nb,copy\n")
-    train = without_pairs(data, [path]).split("train")
+    train = with_decisions(data, [path]).split("train")
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 
 
@@ -198,7 +198,7 @@ def test_a_list_of_wrong_pairs_drops_copies_in_other_sets(data: RetrievalData, t
     )
     path = tmp_path / "wrong.csv"
     path.write_text("query_id,doc_id\ntoy/a,toy/positive\n")
-    left = without_pairs(combine([data, second]), [path])
+    left = with_decisions(combine([data, second]), [path])
     train = left.split("train")
     assert not {"toy/a", "second/x"} & {*left.queries.ids(train.query_rows[train.query_index])}
     assert {"toy/b", "second/y"} <= {*left.queries.ids(train.query_rows[train.query_index])}

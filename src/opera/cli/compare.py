@@ -87,6 +87,7 @@ def compare(
     learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
     matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
     teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
+    decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     per_device_train_batch_size: Annotated[
         str | None, setting_option("per_device_train_batch_size")
     ] = None,
@@ -139,6 +140,7 @@ def compare(
             learning_rate=learning_rate,
             matryoshka=matryoshka,
             teacher_scores=teacher_scores,
+            decisions=decisions or None,
             per_device_train_batch_size=per_device_train_batch_size,
             adapter=adapter,
             query_vectors=query_vectors,

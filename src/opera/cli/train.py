@@ -100,6 +100,7 @@ def train(
     matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
     seed: Annotated[str | None, setting_option("seed")] = None,
     teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
+    decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     per_device_train_batch_size: Annotated[
         str | None, setting_option("per_device_train_batch_size")
     ] = None,
@@ -129,14 +130,6 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace the run in --out")
     ] = False,
-    drop_pairs: Annotated[
-        list[Path] | None,
-        path_option(
-            "--drop-pairs",
-            "table of query_id and doc_id to leave out of train and dev, such as a run's "
-            "suspicious_pairs.csv; may be given several times",
-        ),
-    ] = None,
     help_settings: Annotated[
         bool,
         typer.Option(
@@ -184,6 +177,7 @@ def train(
         matryoshka=matryoshka,
         seed=seed,
         teacher_scores=teacher_scores,
+        decisions=decisions or None,
         per_device_train_batch_size=per_device_train_batch_size,
         adapter=adapter,
         query_vectors=query_vectors,
@@ -205,7 +199,6 @@ def train(
         raise SettingError("--plan: is for a run that begins; leave --resume out")
     sources = [source, *(other_source(name, encoding, skip_bad_rows) for name in also or [])]
     call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
-    call["drop_pairs"] = drop_pairs
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)

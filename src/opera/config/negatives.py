@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.encoding import SearchIndex
 from opera.core.arguments import MOST
+from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
@@ -139,8 +141,16 @@ class NegativeSettings(Settings):
         return self.range or DEFAULT_RANGE
 
 
+def _paths(value: Any) -> Any:
+    """Return a path, or several, as a tuple."""
+    paths = [value] if isinstance(value, str | Path) else value
+    if not isinstance(paths, list | tuple):
+        raise ValueError("must be a path or a list of paths")
+    return tuple(str(expand_user(path, "decisions")) for path in paths)
+
+
 class LabelSettings(Settings):
-    """Which qrels count as relevant."""
+    """Which qrels count as relevant, and what was decided about them."""
 
     relevant_grade: int = setting(
         1,
@@ -148,6 +158,14 @@ class LabelSettings(Settings):
         "BEIR",
         ge=1,
         le=MOST,
+    )
+    decisions: Annotated[tuple[str, ...], BeforeValidator(_paths)] | None = setting(
+        None,
+        "tables of query_id, doc_id and decision (wrong, correct, missing), as opera review saves "
+        "them; without the last column, as in suspicious_pairs.csv, all are wrong",
+        "docs/false-labels.md",
+        flag="--decisions",
+        everyday=True,
     )
 
 

@@ -87,6 +87,13 @@ def shown(value: object) -> str:
     return printable(shortened(text))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 query``, ``2,000 queries``."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun}"
+
+
 def place(path: object) -> str:
     """Return a path as an error message shows it: on one line, safe to print, a long one cut in the
     middle.

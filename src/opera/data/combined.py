@@ -137,6 +137,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
             if (joined := _joined_qrels([data.splits.get(split) for data in sets], firsts))
         },
         held_out=_joined_qrels([data.held_out for data in sets], firsts),
+        confirmed=None,
         given_negatives=_joined_negatives(sets, firsts) if any(negatives) else None,
         teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,

@@ -48,6 +48,8 @@ class RetrievalData:
         held_out: judgements that left train because their documents are held out for another split;
             their documents are still positives of their queries, and never negatives. ``None``
             where there are none.
+        confirmed: pairs that somebody has decided to be correct, by the groups of their texts
+            (``pair_keys``): int64; ``None`` without decisions.
         notes: what was merged, dropped or drawn, in plain sentences.
         places: file and line of judgements that name an empty text, where known, by the rows of
             query and document.
@@ -69,6 +71,7 @@ class RetrievalData:
     splits: dict[str, Qrels]
     given_negatives: GivenNegatives | None = None
     held_out: Qrels | None = None
+    confirmed: NDArray[np.int64] | None = None
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()

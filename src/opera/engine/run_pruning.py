@@ -60,6 +60,7 @@ class RunPruning(Pruning):
             rank=PartialState().process_index,
             world_size=processes,
             pair_weights=training_set.labelled.loss_weights,
+            confirmed=training_set.labelled.confirmed,
         )
         self.samplers = [self.sampler]
         self.dataset, self.collator = make_dataset(model, training_set, self.settings)

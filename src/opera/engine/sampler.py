@@ -148,6 +148,7 @@ class PairSampler:
         world_size: how many there are.
         pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's
             weight; ``None``: 1.
+        confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None``: none.
 
     Attributes:
         next_step: the next step to draw.
@@ -172,6 +173,7 @@ class PairSampler:
         rank: int = 0,
         world_size: int = 1,
         pair_weights: FloatArray | None = None,
+        confirmed: BoolArray | None = None,
     ) -> None:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
@@ -183,7 +185,7 @@ class PairSampler:
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
         sizes = [draws.method.pairs.n_pairs for draws in sets]
-        self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]))
+        self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]), confirmed)
         for number, draws in enumerate(sets):
             draws.method.visits = self.visits.part(number)
         self._untrained: dict[int, Batch] = {}

@@ -130,7 +130,7 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
     """The probability of each pair to be false, float32 ``[N]``; 0 while too few are visited.
 
     Queries with many documents often have more false ones: shares and densities are of queries with
-    about as many. A pair that is not visited has its class's share.
+    about as many. A pair that is not visited has its class's share, and a confirmed one 0.
     """
     probability = np.zeros(pairs.n_pairs)
     for members in _classes(pairs, visits):
@@ -140,6 +140,8 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
         alone = local_false_rate(p, share, decreasing_density(p))
         probability[members] = share
         probability[visited] = beside_siblings(pairs.pair_query[visited], p, alone)
+    if visits.confirmed is not None:
+        probability[visits.confirmed] = 0
     return probability.astype(np.float32)
 
 

@@ -20,19 +20,30 @@ class FirstVisits:
         step: int32 ``[N]``, the step of that visit; -1 before it.
         first_pairs: int ``[sets + 1]``, where the pairs of each data set begin, and where the last
             ends; each set is judged by itself.
+        confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None`` without
+            decisions.
     """
 
     def __init__(
-        self, p: NDArray[np.float32], step: NDArray[np.int32], first_pairs: IntArray | None = None
+        self,
+        p: NDArray[np.float32],
+        step: NDArray[np.int32],
+        first_pairs: IntArray | None = None,
+        confirmed: BoolArray | None = None,
     ) -> None:
-        self.p, self.step = p, step
+        self.p, self.step, self.confirmed = p, step, confirmed
         self.first_pairs = np.array([0, len(p)]) if first_pairs is None else first_pairs
 
     @classmethod
-    def none(cls, n_pairs: int, first_pairs: IntArray | None = None) -> FirstVisits:
+    def none(
+        cls,
+        n_pairs: int,
+        first_pairs: IntArray | None = None,
+        confirmed: BoolArray | None = None,
+    ) -> FirstVisits:
         """No pair is visited yet."""
         p, step = np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32)
-        return cls(p, step, first_pairs)
+        return cls(p, step, first_pairs, confirmed)
 
     @property
     def visited(self) -> BoolArray:
@@ -46,7 +57,8 @@ class FirstVisits:
     def part(self, number: int) -> FirstVisits:
         """A view of the pairs of a data set: what either sees, both know."""
         rows = slice(*self.first_pairs[number : number + 2].tolist())
-        return FirstVisits(self.p[rows], self.step[rows])
+        confirmed = None if self.confirmed is None else self.confirmed[rows]
+        return FirstVisits(self.p[rows], self.step[rows], confirmed=confirmed)
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
@@ -66,7 +78,7 @@ class FirstVisits:
 
     def copy(self) -> FirstVisits:
         """Return a copy that later visits do not change."""
-        return FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs)
+        return FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs, self.confirmed)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what resuming needs."""

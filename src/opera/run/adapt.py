@@ -33,7 +33,6 @@ def adapt(
     method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
-    drop_pairs: str | Path | Sequence[str | Path] | None = None,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
@@ -52,8 +51,6 @@ def adapt(
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        drop_pairs: a table of ``query_id`` and ``doc_id`` to leave out of train and dev, such as
-            the ``suspicious_pairs.csv`` of an earlier run, or several.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both.
         columns: of tables, as for :func:`opera.load_data`; for each data set.
@@ -74,7 +71,7 @@ def adapt(
     """
     values = {"method": method, **settings}
     how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, how, model, out, values, resume, overwrite, drop_pairs)
+    checked = check(data, how, model, out, values, resume, overwrite)
     # torch takes seconds to load: what is wrong is said before
     import torch
 
@@ -96,7 +93,6 @@ def foresee(
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
-    drop_pairs: str | Path | Sequence[str | Path] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
@@ -105,12 +101,12 @@ def foresee(
     """Time a few steps of what :func:`adapt` would train, and write nothing; arguments and errors
     are its own."""
     how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, how, model, out, settings, False, overwrite, drop_pairs)
+    checked = check(data, how, model, out, settings, False, overwrite)
     from opera.engine.session import announce
     from opera.run.costs import time_run
     from opera.training_set.prepare import load_and_check
 
-    prepared = load_and_check(checked.data, checked.model, checked.recipe, dropped=checked.dropped)
+    prepared = load_and_check(checked.data, checked.model, checked.recipe)
     announce(prepared)
     return time_run(prepared, checked.started)
 
@@ -121,7 +117,6 @@ class Checked:
 
     Attributes:
         data: the data, loaded; several sets as one.
-        dropped: tables of pairs to leave out of train and dev.
         model: as :func:`opera.retrieval.models.load_model` takes it.
         folder: the run folder to write.
         recipe: all settings.
@@ -131,7 +126,6 @@ class Checked:
     """
 
     data: RetrievalData
-    dropped: tuple[Path, ...]
     model: str
     folder: Path
     recipe: Recipe
@@ -148,7 +142,6 @@ def check(
     settings: Mapping[str, Any],
     resume: bool,
     overwrite: bool,
-    drop_pairs: str | Path | Sequence[str | Path] | None,
 ) -> Checked:
     """Check the arguments of :func:`opera.adapt`, and load the data.
 
@@ -164,8 +157,6 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    lists = [drop_pairs] if isinstance(drop_pairs, str | Path) else drop_pairs or ()
-    dropped = tuple(user_path(path, "--drop-pairs") for path in lists)
     # a list of rows is a table, as a DataFrame is; any other list is several data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
     several = data if isinstance(data, list | tuple) and not rows else [data]
@@ -175,13 +166,13 @@ def check(
     if overwrite:
         train = recipe.train
         files = [train.query_vectors, train.document_vectors, train.teacher_scores]
+        files += train.decisions or ()
         # fields of the trainer may name files too, such as deepspeed's
         files += [value for value in (train.trainer or {}).values() if isinstance(value, str)]
         reads = [Path(file) for file in files if file is not None and "\0" not in file]
         for source in sources:
             with_vectors = train.query_vectors is not None
             reads += files_read(source) if with_vectors else inputs_of(source, model)
-        reads += dropped
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
-    return Checked(loaded, dropped, str(model), folder, recipe, resume, overwrite, started)
+    return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)

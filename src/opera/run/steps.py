@@ -80,9 +80,7 @@ def prepare(
     nothing."""
     user_callbacks = checked_callbacks(callbacks)
     processes = join_processes()
-    prepared = load_and_check(
-        checked.data, checked.model, checked.recipe, processes.num_processes, checked.dropped
-    )
+    prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
     arguments = training_arguments(prepared.settings, model, run.checkpoints)
     check_trainer(prepared.settings, arguments, model)

@@ -44,7 +44,8 @@ from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
-from opera.runs.record import Measures, ReviewRecord, RunRecord, TrainingRecord
+from opera.runs.record import Measures, RunRecord, TrainingRecord
+from opera.runs.review_record import ReviewRecord
 from opera.runs.verdict import verdict_words
 
 log = logging.getLogger("opera")

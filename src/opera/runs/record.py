@@ -30,13 +30,15 @@ FORMAT: Literal[5] = 5
 GRID_FILE = "grid.json"
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a record: every field is checked, and no other is allowed."""
+
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
     )
 
 
-class DataRecord(_Part):
+class DataRecord(Part):
     """The data set of a run.
 
     Attributes:
@@ -52,7 +54,7 @@ class DataRecord(_Part):
     notes: list[str]
 
 
-class ModelRecord(_Part):
+class ModelRecord(Part):
     """The pretrained model of a run.
 
     Attributes:
@@ -66,7 +68,7 @@ class ModelRecord(_Part):
     parameters: int
 
 
-class NegativesRecord(_Part):
+class NegativesRecord(Part):
     """The explicit negatives.
 
     Attributes:
@@ -81,7 +83,7 @@ class NegativesRecord(_Part):
     listed: int | None = None
 
 
-class FalsePairsRecord(_Part):
+class FalsePairsRecord(Part):
     """How many training pairs look false by their first visits (docs/false-labels.md).
 
     Attributes:
@@ -112,7 +114,7 @@ class FalsePairsRecord(_Part):
         return f"about {self.share:.0%} of the training pairs look false ({interval}){rest}"
 
 
-class TrainingRecord(_Part):
+class TrainingRecord(Part):
     """How training went.
 
     Attributes:
@@ -134,7 +136,7 @@ class TrainingRecord(_Part):
     measure: str | None = None
 
 
-class ShareMean(_Part):
+class ShareMean(Part):
     """A point of the dev curve.
 
     Attributes:
@@ -146,7 +148,7 @@ class ShareMean(_Part):
     mean: float
 
 
-class GuardedMeasure(_Part):
+class GuardedMeasure(Part):
     """The measure of a split, before training and after it.
 
     Attributes:
@@ -168,7 +170,7 @@ class GuardedMeasure(_Part):
     high: float
 
 
-class SecondTraining(_Part):
+class SecondTraining(Part):
     """The training with the drawn dev split in train beside the one without it, both at the share
     chosen, on dev.
 
@@ -185,7 +187,7 @@ class SecondTraining(_Part):
     kept: bool
 
 
-class GuardRecord(_Part):
+class GuardRecord(Part):
     """What the guard chose, and why.
 
     Attributes:
@@ -232,7 +234,7 @@ class GuardRecord(_Part):
     dev_parts: dict[str, dict[str, FiniteFloat]] | None = None
 
 
-class SetRecord(_Part):
+class SetRecord(Part):
     """One of several data sets of a run.
 
     Attributes:
@@ -264,7 +266,7 @@ def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | Non
     }
 
 
-class SizeRecord(_Part):
+class SizeRecord(Part):
     """Measures on test of the first dimensions of the embeddings alone.
 
     Attributes:
@@ -296,67 +298,7 @@ class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
         return self
 
 
-class ReviewedDocument(_Part):
-    """A document as a review shows it; ``labelled`` is whether it is relevant, where that is
-    shown."""
-
-    doc_id: str
-    document: str
-    labelled: bool = False
-
-
-class ReviewedPair(_Part):
-    """A query and a document to decide on; ``stratum`` is what it is a random one of."""
-
-    query_id: str
-    query: str
-    doc_id: str
-    document: str
-    others: list[ReviewedDocument]
-    why: str
-    stratum: str | None = None
-
-
-class ReviewedSplit(_Part):
-    """What may be reviewed of a split: labelled ``pairs`` in order, ``missing`` labels, the number
-    of pairs of each stratum, and OPERA's own estimate."""
-
-    strata: dict[str, int]
-    estimate: dict[str, float] | None
-    pairs: list[ReviewedPair]
-    missing: list[ReviewedPair]
-
-
-class ChangedQuery(_Part):
-    """A test query with its nDCG@10 and its best documents by the base and the final model."""
-
-    query_id: str
-    query: str
-    before: float
-    after: float
-    base: list[ReviewedDocument]
-    final: list[ReviewedDocument]
-
-
-class ChangedQueries(_Part):
-    """The test queries that lost and gained most, and how many lost, gained and stayed."""
-
-    losses: list[ChangedQuery]
-    gains: list[ChangedQuery]
-    lost: int
-    gained: int
-    same: int
-
-
-class ReviewRecord(_Part):
-    """``review.json``: what :func:`opera.review` shows of a run."""
-
-    train: ReviewedSplit
-    test: ReviewedSplit
-    changed: ChangedQueries
-
-
-class RunRecord(_Part):
+class RunRecord(Part):
     """``run.json``.
 
     Attributes:

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.recipe import Recipe
-from opera.core.arrays import FloatArray
+from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows
+from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
@@ -48,6 +49,13 @@ class OneSet:
     first_query: int
     first_document: int
 
+    @property
+    def confirmed(self) -> BoolArray:
+        """Which pairs somebody has decided to be correct: bool ``[N of the set]``."""
+        none = np.empty(0, dtype=np.int64)
+        confirmed = none if self.data.confirmed is None else self.data.confirmed
+        return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
+
     def known(self, known: KnownPositives) -> KnownPositives:
         """Return the known positives by its own training queries and corpus rows."""
         queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
@@ -72,6 +80,8 @@ class LabelledPairs:
             ``None`` for nothing.
         first_pairs: int64 ``[sets + 1]``, where the pairs of each set begin, and where the last
             ends.
+        confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None`` without
+            decisions.
     """
 
     query_rows: NDArray[np.int32]
@@ -80,6 +90,7 @@ class LabelledPairs:
     weights: NDArray[np.float32] | None
     loss_weights: NDArray[np.float32] | None
     first_pairs: NDArray[np.int64]
+    confirmed: BoolArray | None
 
     @classmethod
     def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
@@ -89,7 +100,12 @@ class LabelledPairs:
             of_loss = np.concatenate([loss_weights(one.train.weights_or_ones()) for one in sets])
         first_pairs = np.cumsum([0, *(one.pairs.n_pairs for one in sets)])
         pairs = train.pairs()
-        return cls(train.query_rows, pairs, train.grades, train.weights, of_loss, first_pairs)
+        confirmed = None
+        if any(one.data.confirmed is not None for one in sets):
+            confirmed = np.concatenate([one.confirmed for one in sets])
+        return cls(
+            train.query_rows, pairs, train.grades, train.weights, of_loss, first_pairs, confirmed
+        )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +87,7 @@ class Prepared:
             "processes": self.processes,
             "data_fingerprint": self.data.drawn.fingerprint,
             "model_fingerprint": self.model.encoder.fingerprint,
-            **({} if self.data.left is None else {"drop_pairs": self.data.left}),
+            **({} if self.data.decided is None else {"decided_pairs": self.data.decided}),
             **({} if teacher is None else {"teacher_fingerprint": teacher.fingerprint}),
         }
 
@@ -135,7 +135,6 @@ def load_and_check(
     model_source: str,
     recipe: Recipe,
     processes: int = 1,
-    dropped: Sequence[Path] = (),
 ) -> Prepared:
     """Load the model and check data, model and settings against each other; writes nothing.
 
@@ -144,14 +143,13 @@ def load_and_check(
         model_source: what :func:`opera.retrieval.models.load_model` takes.
         recipe: all settings.
         processes: how many processes train together.
-        dropped: tables of pairs to leave out of train and dev.
 
     Raises:
         InputError: for invalid input.
     """
     settings = recipe.train
     settings.given_per_device(processes)  # to refuse early
-    run_data = prepare_data(data, recipe, dropped)
+    run_data = prepare_data(data, recipe)
     brought = data.query_prompt
     if brought is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": brought}).query_prompt

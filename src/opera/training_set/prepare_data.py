@@ -4,7 +4,8 @@ torch nor a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,14 @@ from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows, for_each
+from opera.data.decisions import with_decisions
 from opera.data.identity import (
     copy_notes,
     documents_that_are_queries,
     judges_texts_of,
     merge_copies,
 )
-from opera.data.pair_files import with_teacher, without_pairs
+from opera.data.pair_files import with_teacher
 from opera.data.splits import (
     Future,
     assumed_future,
@@ -49,15 +51,15 @@ class RunData:
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
             split.
         negatives: the kind of explicit negatives.
-        left: fingerprint of the training pairs that a table of pairs to leave out left; ``None``
-            without one.
+        decided: fingerprint of the training pairs after decisions about them; ``None`` without
+            decisions.
     """
 
     drawn: RetrievalData
     before_dev: RetrievalData
     future: Future | None
     negatives: str
-    left: int | None = None
+    decided: int | None = None
 
     @property
     def dev_drawn(self) -> bool:
@@ -87,9 +89,9 @@ class RunData:
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
-def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = ()) -> RunData:
-    """Draw the missing splits, leave out the pairs of tables ``dropped``, and check everything
-    that a run needs of its data; writes nothing.
+def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
+    """Draw the missing splits, apply decisions about labels, and check everything that a run needs
+    of its data; writes nothing.
 
     Raises:
         InputError: if the data lacks something, or a setting contradicts it.
@@ -97,7 +99,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    drawn, before_dev, future = _drawn(data, settings, dropped)
+    drawn, before_dev, future = _drawn(data, settings)
     merged = for_each(merge_copies, drawn)
     before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
     drawn = merged
@@ -113,8 +115,17 @@ def prepare_data(data: RetrievalData, recipe: Recipe, dropped: Sequence[Path] = 
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
-    left = drawn.training_split().pairs().fingerprint if dropped else None
-    return RunData(drawn, before_dev, future, negatives, left)
+    decided = _fingerprint(drawn) if settings.decisions else None
+    return RunData(drawn, before_dev, future, negatives, decided)
+
+
+def _fingerprint(data: RetrievalData) -> int:
+    """A number that differs where training pairs, or which of them are confirmed, differ."""
+    number = data.training_split().pairs().fingerprint
+    for part in each_set(data):
+        if part.confirmed is not None:
+            number = zlib.crc32(np.sort(part.confirmed).tobytes(), number)
+    return number
 
 
 def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
@@ -167,7 +178,7 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
 
 
 def _drawn(
-    data: RetrievalData, settings: TrainSettings, dropped: Sequence[Path]
+    data: RetrievalData, settings: TrainSettings
 ) -> tuple[RetrievalData, RetrievalData, Future | None]:
     """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
@@ -192,8 +203,8 @@ def _drawn(
             future=settings.future,
             needs_dev=needs_dev,
         )
-        # after the draw, so that runs with a list and without one have the same test
-        return without_pairs(with_splits, dropped) if dropped else with_splits
+        # after the draw, so that runs with decisions and without have the same test
+        return with_decisions(with_splits, settings.decisions or ())
 
     drawn = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):

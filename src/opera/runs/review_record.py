@@ -1,0 +1,65 @@
+"""The typed contents of ``review.json``."""
+
+from __future__ import annotations
+
+from opera.runs.record import Part
+
+
+class ReviewedDocument(Part):
+    """A document as a review shows it; ``labelled`` is whether it is relevant, where that is
+    shown."""
+
+    doc_id: str
+    document: str
+    labelled: bool = False
+
+
+class ReviewedPair(Part):
+    """A query and a document to decide on; ``stratum`` is what it is a random one of."""
+
+    query_id: str
+    query: str
+    doc_id: str
+    document: str
+    others: list[ReviewedDocument]
+    why: str
+    stratum: str | None = None
+
+
+class ReviewedSplit(Part):
+    """What may be reviewed of a split: labelled ``pairs`` in order, ``missing`` labels, the number
+    of pairs of each stratum, and OPERA's own estimate."""
+
+    strata: dict[str, int]
+    estimate: dict[str, float] | None
+    pairs: list[ReviewedPair]
+    missing: list[ReviewedPair]
+
+
+class ChangedQuery(Part):
+    """A test query with its nDCG@10 and its best documents by the base and the final model."""
+
+    query_id: str
+    query: str
+    before: float
+    after: float
+    base: list[ReviewedDocument]
+    final: list[ReviewedDocument]
+
+
+class ChangedQueries(Part):
+    """The test queries that lost and gained most, and how many lost, gained and stayed."""
+
+    losses: list[ChangedQuery]
+    gains: list[ChangedQuery]
+    lost: int
+    gained: int
+    same: int
+
+
+class ReviewRecord(Part):
+    """``review.json``: what :func:`opera.review` shows of a run."""
+
+    train: ReviewedSplit
+    test: ReviewedSplit
+    changed: ChangedQueries

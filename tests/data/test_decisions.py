@@ -1,0 +1,138 @@
+"""Decisions about labels: which pairs leave train and dev, which are added, which are never doubted again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import RetrievalData, load_data
+from opera.data.decisions import read_decisions, with_decisions
+from opera.data.identity import text_keys
+
+Row = tuple[str, ...]
+
+
+def judged(data: RetrievalData, split: str) -> set[tuple[str, str]]:
+    qrels = data.splits[split].relevant()
+    queries, documents = data.queries.ids(), data.corpus.ids()
+    return {
+        (queries[q], documents[d]) for q, d in zip(qrels.query_rows[qrels.query_index], qrels.doc_rows, strict=True)
+    }
+
+
+def write(path: Path, rows: list[Row], columns: str = "query_id,doc_id,decision") -> Path:
+    path.write_text(columns + "\n" + "".join(",".join(row) + "\n" for row in rows))
+    return path
+
+
+def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
+    make_beir: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = load_data(make_beir(dev=True))
+    train, dev, test = (judged(data, split) for split in ("train", "dev", "test"))
+    wrong = [min(train), min(dev), min(test)]
+    query, other = max(train)[0], min(dev)[1]
+    rows = [(*pair, "wrong") for pair in wrong] + [(query, other, " Missing "), (*max(train), "correct")]
+    path = write(
+        tmp_path / "d.csv", [*rows, (*sorted(train)[3], ""), (*sorted(train)[4], "unsure"), ("q", "d", "wrong")]
+    )
+    changed = with_decisions(data, [path])
+    assert judged(changed, "train") == train - {wrong[0]} | {(query, other)}
+    assert judged(changed, "dev") == dev - {wrong[1]}
+    assert judged(changed, "test") == test
+    assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
+    confirmed = np.isin(text_keys(changed, changed.split("train")), changed.confirmed)
+    assert confirmed.sum() == 2  # the correct pair and the one that was missing
+
+
+def test_a_list_without_decisions_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    pairs = sorted(judged(data, "train"))
+    paths = [
+        write(tmp_path / f"{name}.csv", listed, "query_id,doc_id")
+        for name, listed in (("first", pairs[:3]), ("second", pairs[2:4]))
+    ]
+    changed = with_decisions(data, paths)
+    assert judged(changed, "train") == {*pairs[4:]}
+    assert changed.confirmed is None
+
+
+def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    pair = min(judged(data, "train"))
+    path = write(tmp_path / "d.csv", [(*pair, "wrong", "test")], "query_id,doc_id,decision,split")
+    changed = with_decisions(data, [path])
+    assert judged(changed, "train") == judged(data, "train")
+    assert changed.notes[-1].endswith("1 decisions about test change no training")
+    assert read_decisions(data, [path]).of_test.tolist() == [True]
+
+
+def test_ids_that_begin_or_end_with_white_space_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs.csv").write_text("id,text\n d1,a\nd1 ,b\nd1,c\n")
+    (tmp_path / "pairs.csv").write_text("query,doc_id\nq, d1\nr,d1 \ns,d1\n")
+    data = load_data(pairs=tmp_path / "pairs.csv", documents=tmp_path / "docs.csv")
+    path = write(tmp_path / "list.csv", [(" q0", " d1"), ("q1", "d1 ")], "query_id,doc_id")
+    assert judged(with_decisions(data, [path]), "train") == {("q2", "d1")}
+
+
+def test_a_missing_label_that_was_judged_irrelevant_becomes_relevant(tmp_path: Path) -> None:
+    data = load_data(
+        pairs=[("a query", "one"), ("a query", "two"), ("another", "one")],
+    )
+    train = data.split("train")
+    grades = np.array([1, 0, 1], dtype=np.int32)
+    data.splits["train"] = type(train)(train.query_rows, train.offsets, train.doc_rows, grades)
+    queries, documents = data.queries.ids(), data.corpus.ids()
+    path = write(tmp_path / "d.csv", [(queries[0], documents[1], "missing")])
+    assert len(judged(with_decisions(data, [path]), "train")) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("wrong",), ("correct",)], "query .*, document .* is correct and wrong; leave one of the two"),
+        ([("false",)], "the decision about query .*, document .* is 'false'; it must be wrong, correct"),
+    ],
+)
+def test_decisions_that_say_nothing_clear_are_refused(
+    rows: list[Row], message: str, make_beir: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = load_data(make_beir())
+    query, document = min(judged(data, "train"))
+    path = write(tmp_path / "d.csv", [(query, document, *row) for row in rows])
+    with pytest.raises(DataError, match=f"{path}: {message}"):
+        with_decisions(data, [path])
+
+
+def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
+    make_beir: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = load_data(make_beir())
+    cases = (("test", "decides about no relevant pair of train"), ("train", "calls every pair of train wrong"))
+    for split, words in cases:
+        path = write(tmp_path / "list.csv", sorted(judged(data, split)), "query_id,doc_id")
+        with pytest.raises(DataError, match=f"{path}: {words}"):
+            with_decisions(data, [path])
+    path = write(tmp_path / "list.csv", [], "query_id,doc_id")
+    assert with_decisions(data, [path]).notes[-1].startswith("0 pairs removed")
+
+
+@pytest.mark.parametrize("name", ["query", "document"])
+def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    """Ids that number the rows of a file are those of others once a row is gone."""
+    data, path = load_data(make_beir()), tmp_path / "list.csv"
+    query, document = min(judged(data, "train"))
+    texts = {
+        "query": data.queries.texts(data.queries.find_rows([query]))[0],
+        "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
+    }
+    row = (query, document, texts["query"], texts["document"])
+    columns = "query_id,doc_id,query,document"
+    with_decisions(data, [write(path, [row], columns)])
+    changed = tuple("another text" if text == texts[name] else text for text in row)
+    with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' there and '.*, and so are 1 of 1 rows"):
+        with_decisions(data, [write(path, [changed], columns)])

@@ -1,0 +1,119 @@
+"""``opera review``: what a run writes for it, the page, and the table for another judge."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opera
+from opera.labels.review import in_order
+from opera.runs.folder import Run
+from tiny_world import write_beir
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def run(static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run on pairs 40% of which are random, and whose queries hold HTML."""
+    folder = write_beir(tmp_path_factory.mktemp("review") / "data", n_train=100, dev=True)
+    queries, train = folder / "queries.jsonl", folder / "qrels" / "train.tsv"
+    queries.write_text(queries.read_text().replace('"text": "', f'"text": "{HOSTILE} '))
+    right = {tuple(line.split("\t")[:2]) for line in train.read_text().splitlines()[1:]}
+    others = sorted({(f"train{query}", f"d{doc}") for query in range(100) for doc in range(120)} - right)
+    wrong = np.random.default_rng(0).permutation(others)[: round(len(right) * 0.4 / 0.6)]
+    with train.open("a") as file:
+        file.writelines(f"{query}\t{doc}\t1\n" for query, doc in wrong)
+    settings: dict[str, Any] = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
+    return opera.adapt(folder, model=static_model, out=folder.parent / "run", **settings)
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+def test_the_page_holds_every_list_and_its_texts_stay_texts(run: Run) -> None:
+    page = opera.review(run.path)
+    assert page == run.path / "review.html"
+    data = data_of(page)
+    lists = Counter(item["list"] for item in data["items"])
+    assert 0 < sum(lists.values()) <= 200
+    assert lists["pairs"] > 0
+    assert lists["changed"] > 0
+    assert HOSTILE in data["items"][0]["query"]
+    assert "default-src 'none'" in page.read_text()  # the browser fetches nothing
+    assert len({item["id"] for item in data["items"]}) == len(data["items"])
+
+
+def test_items_are_of_the_run(run: Run) -> None:
+    pairs = {*zip(*(run.pairs()[name].to_pylist() for name in ("query_id", "doc_id")), strict=True)}
+    record = run.review()
+    train = record["train"]
+    assert {(item["query_id"], item["doc_id"]) for item in train["pairs"]} <= pairs
+    assert not {(item["query_id"], item["doc_id"]) for item in train["missing"]} & pairs
+    assert sum(train["strata"].values()) == run.pairs()["kept"].to_numpy(zero_copy_only=False).sum()
+    table = run.per_query()
+    labelled = dict(zip(table["query_id"].to_pylist(), table["relevant"].to_pylist(), strict=True))
+    for item in record["test"]["missing"]:
+        assert item["doc_id"] not in labelled[item["query_id"]]
+    changes = record["changed"]
+    assert changes["lost"] + changes["gained"] + changes["same"] == table.num_rows
+    assert all(item["after"] < item["before"] for item in changes["losses"])
+
+
+def test_the_same_run_gives_the_same_page_and_another_number_of_items(run: Run, tmp_path: Path) -> None:
+    pages = [opera.review(run, tmp_path / f"{number}.html", items=20) for number in range(2)]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert len(data_of(pages[0])["items"]) <= 20
+
+
+def test_a_table_for_another_judge_can_be_given_back(run: Run, static_model: Path, tmp_path: Path) -> None:
+    table = opera.review(run, tmp_path / "review.csv")
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["decision"] for row in rows} == {""}
+    pairs = [row for row in rows if row["list"] == "pairs"]
+    for row, decision in zip(pairs, ("wrong", "correct", "correct"), strict=False):
+        row["decision"] = decision
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    again = opera.adapt(run.record.data.source, model=static_model, out=tmp_path / "run", max_steps=2, decisions=table)
+    assert again.record.data.notes[-1].endswith(f"1 pair removed, 0 added, 2 confirmed by {table}")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"split": "dev"}, "split=dev: must be train or test"),
+        ({"items": 0}, "items"),
+        ({"out": "page.txt"}, r"must end in \.html or \.csv"),
+    ],
+)
+def test_wrong_arguments_are_refused(run: Run, call: dict[str, Any], message: str) -> None:
+    with pytest.raises(opera.InputError, match=message):
+        opera.review(run, **call)
+
+
+def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum() -> None:
+    listed, unlisted = np.arange(50), np.arange(50, 1000)
+    counts = np.zeros(1000)
+    for seed in range(400):
+        order = in_order(seed, listed, {"listed": listed, "unlisted": unlisted})
+        assert len({pair for pair, _ in order}) == len(order)
+        worst = [pair for pair, stratum in order if stratum is None]
+        assert worst == sorted(worst)
+        sample = [pair for pair, stratum in order[:35] if stratum == "listed"]
+        counts[sample] += 1
+    assert counts[listed].min() > 0.5 * counts[listed].mean()
+    assert counts[listed].max() < 1.6 * counts[listed].mean()
