@@ -22,48 +22,47 @@ def record(**changes: Any) -> GuardRecord:
     return guard_record(**{"share": 0.75, "dev": dev, "test": test, "refit": True, **changes})
 
 
-DEV = "nDCG@10 +4.1 points on dev (95% interval +2.0 to +6.1)"
-
-
-FEW = "dev cannot tell (19 of 20 queries that it takes): "
+TEST = "nDCG@10 30.0 -> 33.8 (+3.8, 95% interval +0.1 to +7.5) on 120 test queries"
+FEW = "Too few dev queries to tell (19 of 20): "
 
 
 @pytest.mark.parametrize(
-    ("changes", "begins", "gain"),
+    ("changes", "sentence", "gain"),
     [
-        ({}, f"better: {DEV}, +3.8 on test (+0.1 to +7.5)", True),
-        ({"test": None}, f"better on dev: {DEV}", False),
-        ({"test": measured(-0.01, 0.05)}, "better on dev; test cannot tell: nDCG", False),
-        ({"test": measured(0.37, 0.37, queries=2)}, "better on dev; test cannot tell: nDCG", False),
-        ({"test": measured(-0.05, -0.01)}, "better on dev, worse on test: nDCG", False),
-        ({"verdict": "same"}, "not distinguishable on dev: nDCG", False),
+        ({}, f"Better: {TEST}", True),
+        ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
+        ({"test": measured(-0.01, 0.05)}, "Better on dev; test cannot tell: nDCG", False),
+        ({"test": measured(0.37, 0.37, queries=2)}, "Better on dev; test cannot tell: nDCG", False),
+        ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
+        ({"verdict": "same"}, "Not distinguishable on dev: nDCG", False),
         ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
-        ({"verdict": "kept", "share": 0, "dev_queries": 19}, f"{FEW}the untrained model is kept", False),
-        ({"verdict": "kept", "share": 0}, "no sure gain on dev: the untrained model is kept", False),
+        ({"verdict": "kept", "share": 0, "dev_queries": 19}, f"{FEW}the base model stays", False),
+        ({"verdict": "kept", "share": 0}, "No sure gain on dev: the base model stays", False),
         (
             dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "share": 0},
-            "worse: the untrained model is kept; fine-tuning changes nDCG@10 by −5.0 points on dev, −5.0 on test",
+            "Worse: the base model stays; fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 test queries",
             False,
         ),
     ],
 )
-def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], begins: str, gain: bool) -> None:
-    assert verdict_sentence(record(**changes)).startswith(begins)
+def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], sentence: str, gain: bool) -> None:
+    assert verdict_sentence(record(**changes)).startswith(sentence)
+    assert len(verdict_sentence(record(**changes)).split()) <= 25
     assert gained(record(**changes)) is gain
     assert not gained(None)
 
 
 def test_of_few_queries_no_interval_is_printed() -> None:
     few = record(verdict="same", dev_queries=19, dev=measured(-2.5, 2.2, queries=19), test=measured(-1, 1, queries=2))
-    assert verdict_sentence(few) == f"{FEW}nDCG@10 −15.0 points on dev, 0.0 on test"
+    assert verdict_sentence(few) == f"{FEW}nDCG@10 30.0 -> 30.0 (0.0) on 2 test queries"
 
 
 @pytest.mark.parametrize(
     ("share", "words"),
     [
-        (0, "is the base model (λ = 0)."),
-        (1, "is the fine-tuned model (λ = 1)."),
-        (0.25, "is 25% fine-tuned and 75% base weights (λ = 0.25)."),
+        (0, "the base weights (λ = 0), chosen on 120 dev queries"),
+        (1, "the fine-tuned weights (λ = 1), chosen"),
+        (0.25, "25% fine-tuned, 75% base weights (λ = 0.25)"),
     ],
 )
 def test_the_share(share: float, words: str) -> None:

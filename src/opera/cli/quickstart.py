@@ -6,18 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from opera.cli.options import SeedOption, interruptible, path_option
-from opera.cli.results import how_to_use, print_before_after, print_labels
+from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
+from opera.config.trainer import PRIMARY
 from opera.core.files import check_folder
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
 
 SHOWN = 3
-"""Searches, and documents of each."""
+"""Documents of a search."""
 
 
 def quickstart(
@@ -39,46 +41,48 @@ def quickstart(
 
 
 def print_quickstart(screen: Screen, run: Run) -> None:
-    """Print searches before and after, the measures, where the model is, and what to do next."""
+    """Print the verdict, one search of each kind before and after, and what to do next."""
     source = run.record.data.source
     _print_searches(screen, run)
     screen.lines("")
     print_before_after(screen, run)
-    print_labels(screen, run)
-    opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     screen.heading(f"\nThe model: {run.model_path}")
     screen.lines(how_to_use(run))
-    screen.heading("\nNext:")
+    print_next(screen, run)
+    opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
+    screen.heading("\nWith your own data:")
     screen.lines(
-        f'  {opera} search {source} "parse a date string" --model {run.path}',
         f"  {opera} inspect {source} --model minilm",
         f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours",
     )
 
 
 def _print_searches(screen: Screen, run: Run) -> None:
-    """Print queries drawn among those whose best documents changed, better or worse, with these
-    before and after.
+    """Count the test queries that gained, lost and stayed, and print a random one of each with its
+    best documents before and after.
     """
     from opera.core.rng import generator
     from opera.data import load_data
 
     data, table = load_data(run.record.data.source), run.per_query()
+    before, after = (table[f"{when} {PRIMARY}"].to_numpy() for when in ("before", "after"))
     ranked = {when: table[f"{when} documents"].to_pylist() for when in ("before", "after")}
-    changed = [
-        row
-        for row, (before, after) in enumerate(zip(*ranked.values(), strict=True))
-        if before[:SHOWN] != after[:SHOWN]
-    ]
-    order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))
-    screen.heading("\nHeld-out queries, drawn at random from those whose best documents changed:")
-    for row in sorted(changed[number] for number in order[:SHOWN]):
+    kinds = {"gained": after > before, "lost": after < before, "unchanged": after == before}
+    counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, chosen in kinds.items())
+    screen.heading(f"\n{table.num_rows:,} held-out queries by {PRIMARY}: {counts}. One of each:")
+    rng = generator(run.settings["seed"], "quickstart.shown")
+    for kind, chosen in kinds.items():
+        if not chosen.any():
+            continue
+        row = int(rng.choice(np.flatnonzero(chosen)))
         query, relevant = (table[name][row].as_py() for name in ("query_id", "relevant"))
-        screen.heading(f"\n“{data.queries.texts(data.queries.find_rows([query]))[0]}”")
+        text = data.queries.texts(data.queries.find_rows([query]))[0]
+        change = f"{100 * before[row]:.1f} -> {100 * after[row]:.1f}"
+        screen.heading(f"\n{kind}: “{text}” ({PRIMARY} {change})")
         for when, documents in ranked.items():
             ids = documents[row][:SHOWN]
             texts = data.corpus.texts(data.corpus.find_rows(ids), "text")
             screen.heading(f"{when} (✓ belongs to the object)")
-            for rank, (name, text) in enumerate(zip(ids, texts, strict=True), start=1):
+            for rank, (name, document) in enumerate(zip(ids, texts, strict=True), start=1):
                 mark = "✓" if name in relevant else " "
-                screen.document(f"{mark} {rank}.  {flat(name)}", text)
+                screen.document(f"{mark} {rank}.  {flat(name)}", document)

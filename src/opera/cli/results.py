@@ -19,22 +19,26 @@ TESTED = "Where the test split has such labels too, true figures are higher than
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
-    """Print the guard's verdict, and measures on test before and after with the gain in points.
+    """Print the verdict, how the final model was chosen, what looks wrong with the labels, and the
+    measures on test before and after.
 
-    The fine-tuned model is left out where it is the one handed over.
+    The fine-tuned model is left out if it is the final one.
     """
     from opera.retrieval.measures import DEFAULT_MEASURES
     from opera.runs.changes import changes_on_test
-    from opera.runs.verdict import dev_sentence, share_sentence, verdict_sentence, warnings_of
+    from opera.runs.verdict import change_sentence, share_sentence, verdict_sentence, warnings_of
 
     measures, per_query, guard = run.measures, run.per_query(), run.record.guard
     names = list(DEFAULT_MEASURES)
     if guard is None:
-        screen.lines("no guard: the fine-tuned weights are handed over as they are")
+        before, after = (measures[when][PRIMARY] for when in ("before", "after"))
+        screen.heading(f"{change_sentence(PRIMARY, before, after, per_query.num_rows)}.")
+        screen.lines("The final model: the fine-tuned weights; the guard is off.")
     else:
         names = list(dict.fromkeys([*names, guard.measure]))
-        screen.heading(verdict_sentence(guard))
-        screen.lines(share_sentence(guard), dev_sentence(guard), *warnings_of(guard))
+        screen.heading(f"{verdict_sentence(guard)}.")
+        screen.lines(f"{share_sentence(guard)}.", *warnings_of(guard))
+    print_labels(screen, run)
     shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
     if measures["fine_tuned"] == measures["after"]:
         del shown["fine_tuned"]
@@ -66,7 +70,7 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
     if (estimate := run.record.false_pairs) is not None:
         advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
         advice = "" if advised else TRY
-        screen.lines(f"\n{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}")
+        screen.lines(f"{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}.")
         screen.lines(TESTED if estimate.low >= MANY else None)
 
 
@@ -112,6 +116,22 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
         return ("", "", "")
     before, after = test["before"][PRIMARY], test["after"][PRIMARY]
     return f"{before:.4f}", f"{after:.4f}", points(after - before)
+
+
+def print_next(screen: Screen, run: Run) -> None:
+    """Print what to do with a finished run."""
+    steps = [
+        ("opera review {run}", "decide which labels are wrong or missing, and train again"),
+        ('opera search {run} "your question"', "try the final model"),
+        ("opera report {run}", "one page: verdict, learning curve, queries that changed"),
+    ]
+    if run.settings["query_vectors"] is not None:
+        del steps[1]  # no model embeds a question
+    commands = [command.format(run=run.path) for command, _ in steps]
+    width = max(map(len, commands))
+    screen.heading("\nNext:")
+    for command, (_, what) in zip(commands, steps, strict=True):
+        screen.lines(f"  {command:{width}}  {what}")
 
 
 def how_to_use(run: Run) -> str:

@@ -35,7 +35,7 @@ from opera.cli.options import (
     show,
     source_option,
 )
-from opera.cli.results import how_to_use, print_before_after, print_labels, print_parts
+from opera.cli.results import how_to_use, print_before_after, print_next, print_parts
 from opera.cli.screen import Screen
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
@@ -241,11 +241,11 @@ def _print_run(screen: Screen, run: Run) -> None:
     measures = run.measures
     print_before_after(screen, run)
     print_parts(screen, run)
-    print_labels(screen, run)
     if run.record.guard is None and measures["after"][PRIMARY] < measures["before"][PRIMARY]:
         advice = "leave guard=false out, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")
     screen.lines(f"\n{how_to_use(run)}")
+    print_next(screen, run)
 
 
 def _as_dict(run: Run) -> dict[str, Any]:

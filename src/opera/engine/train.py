@@ -22,7 +22,7 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import TrainingError
 from opera.core.processes import everywhere, from_main
 from opera.core.settings import resolved
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.engine.callbacks import Progress, Stopper, Trace
@@ -135,7 +135,13 @@ def fit(
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
         methods = training_set.methods(prepared.recipe, prepared.processes)
     facts = _facts_of(training_set, methods)
-    log.info("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
+    n_pairs = sum(int(method.kept.sum()) for method in methods)
+    n_queries = sum(len(np.unique(method.pairs.pair_query[method.kept])) for method in methods)
+    log.info(
+        "training on %s of %s (method: %s)",
+        counted(n_pairs, "pair"), counted(n_queries, "query"), prepared.recipe.method,
+    )  # fmt: skip
+    log.debug("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
     session.update(**facts)
     callbacks = [session.services, *session.callbacks]
     with session.phase(phase, what):

@@ -53,7 +53,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
         record = guard.choose(tuned)
         session.update(guard=record)
     curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in record.curve)
-    log.info("share %g chosen on dev: %s %s", record.share, record.measure, curve)
+    log.debug("λ = %g chosen on dev: %s %s", record.share, record.measure, curve)
     if record.refit:
         guard.untrained.put_into(model)
         what = "training again, with the dev split back in train"

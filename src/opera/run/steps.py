@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,15 +40,17 @@ from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
 from opera.run.review import candidates, review_items
 from opera.runs.changes import changes_on_test
-from opera.runs.folder import MODEL_FOLDER, Run, RunWriter
+from opera.runs.folder import LOG_FILE, MODEL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import (
     check_free,
     clear_leftovers,
     clear_run,
     refuse_other_settings,
 )
+from opera.runs.log import logged_to
 from opera.runs.names import column
 from opera.runs.record import FalsePairsRecord, GuardRecord, SetRecord, SizeRecord
+from opera.runs.verdict import dev_sentence
 from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_model import encoder_of
 
@@ -104,9 +106,13 @@ def prepare(
 @contextmanager
 def in_progress(session: Session, checked: Checked) -> Iterator[None]:
     """Hold the run folder for the block, and record in ``run.json`` how the block ends."""
-    with _held(checked) if session.run.writes else nullcontext():
+    with ExitStack() as stack:
+        if session.run.writes:
+            stack.enter_context(_held(checked))
         PartialState().wait_for_everyone()
         try:
+            if session.run.writes:
+                stack.enter_context(logged_to(session.run.path / LOG_FILE))
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
             session.run.write_skipped([part.skipped for part in each_set(checked.data)])
@@ -116,6 +122,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
                 session.update()
             raise
         except Exception as error:
+            log.debug("failed: %s", error)
             with suppress(OSError, OperaError):
                 session.update(status="failed")
             if isinstance(error, StorageError):
@@ -213,6 +220,7 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
         if guard is not None:
             values = [result.per_query[guard.measure] for result in moments.values()]
             guard = guard.model_copy(update={"test": guarded_measure(*values)})
+            log.debug("%s", dev_sentence(guard))
         sizes = [
             SizeRecord(
                 size=size, **{when: result.by_size[size] for when, result in moments.items()}

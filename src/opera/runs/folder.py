@@ -2,6 +2,7 @@
 
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
+      run.log             what the run said, with details that the screen leaves out
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn
@@ -55,6 +56,7 @@ MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
+LOG_FILE = "run.log"
 REVIEW_ITEMS_FILE = "review.json"
 REVIEW_FILE, TEST_REVIEW_FILE = "review.html", "test_review.html"
 TRACE_FILE = "trace.parquet"
@@ -74,6 +76,7 @@ REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 10
 """What a report has among its first bytes, so that a later one may take its place."""
 RUN_NAMES = (
     RUN_FILE,
+    LOG_FILE,
     NOT_FINITE_FILE,
     MEASURES_FILE,
     PER_QUERY_FILE,

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
-from opera.runs.record import GuardedMeasure, GuardRecord
+from opera.core.terminal import counted
+from opera.runs.record import GuardRecord
 
 NEWER = 0.1
 """The dev split is too old if train names more of its documents than of test's, by this share."""
 
 
 def verdict_sentence(guard: GuardRecord) -> str:
-    """Say whether the run was worth it, with the intervals on dev and on test."""
+    """Say in one sentence whether the run was worth it, without the full stop."""
+    split = "dev" if guard.test is None else "test"
+    measured = guard.dev if guard.test is None else guard.test
     words = verdict_words(guard)
     if guard.verdict == "kept":
-        changes = [f"{points(guard.dev.fine_tuned - guard.dev.before)} points on dev"]
-        if guard.test is not None:
-            changes.append(f"{points(guard.test.fine_tuned - guard.test.before)} on test")
-        return (
-            f"{words}: the untrained model is kept; fine-tuning changes {guard.measure} by "
-            f"{', '.join(changes)}"
-        )
-    changes = [_difference(guard.dev, " points on dev", "95% interval ")]
-    if guard.test is not None:
-        changes.append(_difference(guard.test, " on test"))
-    return f"{words}: {guard.measure} {', '.join(changes)}"
+        change = measured.fine_tuned - measured.before
+        values = _change(guard.measure, measured.before, measured.fine_tuned, change)
+        text = f"{words}: the base model stays; fine-tuning changes {values}"
+    else:
+        values = _change(guard.measure, measured.before, measured.after, measured.difference)
+        text = f"{words}: {values}"
+        if measured.queries >= LEAST_QUERIES:
+            interval = f"{points(measured.low)} to {points(measured.high)}"
+            text = f"{text[:-1]}, 95% interval {interval})"
+    return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
+
+
+def change_sentence(measure: str, before: float, after: float, queries: int) -> str:
+    """Say how a measure changed on test, for a run without the guard."""
+    return f"{_change(measure, before, after, after - before)} on {counted(queries, 'test query')}"
+
+
+def _change(measure: str, before: float, after: float, difference: float) -> str:
+    return f"{measure} {100 * before:.1f} -> {100 * after:.1f} ({points(difference)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:
     """The verdict in a few words; ``better`` where both dev and test say it."""
     if guard.dev_queries < LEAST_QUERIES:
-        return f"dev cannot tell ({guard.dev_queries} of {LEAST_QUERIES} queries that it takes)"
+        return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
         return "worse" if guard.dev.fine_tuned < guard.dev.before else "no sure gain on dev"
     if guard.verdict == "same":
@@ -47,15 +58,16 @@ def gained(guard: GuardRecord | None) -> bool:
 
 
 def mixture(share: float) -> str:
-    """Say what the weights of a model of a share λ are."""
+    """Say what the weights of a model of a mixing weight λ are."""
     if share in (0, 1):
-        return "the fine-tuned model" if share else "the base model"
-    return f"{100 * share:g}% fine-tuned and {100 * (1 - share):g}% base weights"
+        return "the fine-tuned weights" if share else "the base weights"
+    return f"{100 * share:g}% fine-tuned, {100 * (1 - share):g}% base weights"
 
 
 def share_sentence(guard: GuardRecord) -> str:
-    """Say what the final model is."""
-    return f"The final model is {mixture(guard.share)} (λ = {guard.share:g})."
+    """Say what the final model is, and what chose it."""
+    weights, queries = mixture(guard.share), counted(guard.dev_queries, "dev query")
+    return f"The final model: {weights} (λ = {guard.share:g}), chosen on {queries}"
 
 
 def dev_sentence(guard: GuardRecord) -> str:
@@ -110,10 +122,3 @@ def warnings_of(guard: GuardRecord) -> list[str]:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""
         warnings.append(f"warning: on test {guard.measure} fell{promised}")
     return warnings
-
-
-def _difference(measured: GuardedMeasure, where: str, interval: str = "") -> str:
-    change = f"{points(measured.difference)}{where}"
-    if measured.queries < LEAST_QUERIES:
-        return change
-    return f"{change} ({interval}{points(measured.low)} to {points(measured.high)})"

@@ -104,8 +104,8 @@ def test_the_guard_of_one_run(folder: RunsFolder) -> None:
     folder.add(before=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, after=[0.33] * N_QUERIES, chosen=chosen)
     *_, guard, warning = bullets(analyse_runs(folder.home))
     assert guard == (
-        "Guard: better: nDCG@10 +4.0 points on dev (95% interval +2.0 to +6.0), +3.0 on test (+1.0 to +5.0); final "
-        "model: 50% fine-tuned and 50% base weights; against the fine-tuned model: ft is significantly better: +2.0 "
+        "Guard: better: nDCG@10 30.0 -> 33.0 (+3.0, 95% interval +1.0 to +5.0) on 120 test queries; final "
+        "model: 50% fine-tuned, 50% base weights; against the fine-tuned model: ft is significantly better: +2.0 "
         "points of nDCG@10 (95% interval +2.0 to +2.0; p = 0.0039)"
     )
     assert warning == "Warning: 33 dev queries are few to choose by; 50 or more are better"

@@ -114,7 +114,7 @@ def _guard(table: ResultsTable) -> list[str]:
     made = mixture(low)
     if low < high:
         made = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"
-    bullet = f"Guard: {outcome}; final model: {made}"
+    bullet = f"Guard: {outcome[0].lower()}{outcome[1:]}; final model: {made}"
     tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
         bullet += f"; against the fine-tuned model: {_summary(tests)}"

@@ -1,0 +1,40 @@
+"""``run.log``: everything that a run says, details that the screen leaves out among it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class _ToParents(logging.Handler):
+    """Hands on the records that would have passed without the file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert log.parent is not None
+        log.parent.callHandlers(record)
+
+
+log = logging.getLogger("opera")
+
+
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Add all messages of the block to a file; what the screen shows stays as it is."""
+    file, screen = logging.FileHandler(path, encoding="utf-8", delay=True), _ToParents()
+    file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level, propagates = log.level, log.propagate
+    screen.setLevel(log.getEffectiveLevel() if propagates else logging.CRITICAL + 1)
+    log.addHandler(file)
+    log.addHandler(screen)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(file)
+        log.removeHandler(screen)
+        log.setLevel(level)
+        log.propagate = propagates
+        file.close()
