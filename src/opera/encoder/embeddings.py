@@ -91,7 +91,9 @@ class Embeddings:
         return np.asarray(self[:], dtype=dtype)
 
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
-        wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        if isinstance(rows, slice):
+            return self._range(*rows.indices(len(self)))
+        wanted = rows
         if wanted.dtype == bool:
             raise IndexError("rows must be numbers, not a mask")
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
@@ -101,6 +103,17 @@ class Embeddings:
             vectors[places] = self._parts[number][local]
             _release(self._parts[number])
         return vectors.reshape(*wanted.shape, self.shape[1])
+
+    def _range(self, start: int, stop: int, step: int) -> NDArray[np.float32]:
+        vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
+        size = self._shards.size
+        for number in range(start // size, -(-stop // size)):
+            rows = self._shards.rows(number)
+            first, last = max(start, rows.start), min(stop, rows.stop)
+            part = self._parts[number][first - rows.start : last - rows.start]
+            vectors[first - start : last - start] = part
+            _release(self._parts[number])
+        return vectors[::step]
 
 
 def _release(part: NDArray[np.float32]) -> None:
