@@ -91,9 +91,9 @@ class Embeddings:
         return np.asarray(self[:], dtype=dtype)
 
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
-        if isinstance(rows, slice):
-            return self._range(*rows.indices(len(self)))
-        wanted = rows
+        if isinstance(rows, slice) and rows.step is None:
+            return self._range(*rows.indices(len(self))[:2])
+        wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
         if wanted.dtype == bool:
             raise IndexError("rows must be numbers, not a mask")
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
@@ -104,7 +104,7 @@ class Embeddings:
             _release(self._parts[number])
         return vectors.reshape(*wanted.shape, self.shape[1])
 
-    def _range(self, start: int, stop: int, step: int) -> NDArray[np.float32]:
+    def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
         size = self._shards.size
         for number in range(start // size, -(-stop // size)):
@@ -113,7 +113,7 @@ class Embeddings:
             part = self._parts[number][first - rows.start : last - rows.start]
             vectors[first - start : last - start] = part
             _release(self._parts[number])
-        return vectors[::step]
+        return vectors
 
 
 def _release(part: NDArray[np.float32]) -> None:
