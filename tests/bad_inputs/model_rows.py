@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safetensors.numpy import load_file, save_file
-
 from backbones import write_backbone, write_reranker
 from bad_inputs.table import (
     Bad,
@@ -40,9 +38,6 @@ POOLING = (
     "the family bge-m3 need cls (model card of BAAI/bge-m3); use the model's whole folder, with modules.json, or save "
     "it with sentence_transformers as the modules Transformer and Pooling(dimension, 'cls')"
 )
-NO_WEIGHTS = (
-    "model: the weights '0.embedding.weight' hold values that are no numbers, or above 1e+15; use another copy of it"
-)
 DISTILL = "train data --model model --steps 2 --batch-size 4 --out out --set loss=distill"
 HEADER = "query_id\tdoc_id\tscore\n"
 STATIC = (
@@ -53,18 +48,6 @@ STATIC = (
 def backbone(name: str) -> Make:
     """Write a tiny transformer to ``whole``, and to ``NAME`` without its modules.json."""
     return lambda folder: write_backbone(name, Path(folder, "whole")).with_name("plain").rename(Path(folder, name))
-
-
-def change_weights(value: float) -> Make:
-    """Put a value into the table of the model."""
-
-    def make(folder: Path) -> None:
-        (path,) = folder.rglob("model/**/*.safetensors")
-        weights = load_file(path)
-        weights["embedding.weight"][7, 3] = value
-        save_file(weights, path)
-
-    return make
 
 
 def two_scores(folder: Path) -> None:
@@ -168,8 +151,6 @@ train data --out run --query-vectors q.npy --document-vectors d.npy --set query_
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", LONG], NO_ROOM,
         backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
-    Bad(EVALUATE, NO_WEIGHTS, change_weights(float("nan"))),
-    Bad("search data x --model model", NO_WEIGHTS, change_weights(float("-inf"))),
     Bad(EVALUATE, "model/x.json: must be a file, but is a named pipe", pipe("model/x.json")),
 ]  # fmt: skip
 

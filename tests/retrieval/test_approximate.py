@@ -9,7 +9,7 @@ import pytest
 
 import opera
 from opera.core import extras
-from opera.core.errors import MissingExtraError, OperaError
+from opera.core.errors import MissingExtraError
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
@@ -97,16 +97,3 @@ def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: py
         opera.search(beir, "tea", model=static_model, index="hnsw")
     with pytest.raises(MissingExtraError, match=rf"^--index ivf: {reason}"):
         opera.mine(beir, model=static_model, index="ivf")
-
-
-def test_an_index_that_finds_next_to_nothing_is_refused(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """fp16, which the graph keeps, cannot tell these vectors apart."""
-    data, encoder = opera.load_data(beir), open_encoder(static_model)
-    vectors = 1 + 1e-5 * np.random.default_rng(0).normal(size=(len(data.corpus), 24))
-    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    monkeypatch.setattr(encoder, "encode_corpus", lambda *given: vectors)
-    monkeypatch.setattr(encoder, "encode_queries", lambda data, rows: vectors[rows])
-    with pytest.raises(OperaError, match=r"^--index hnsw: recall@10 is 0\.\d+ against exact search, on"):
-        search_corpus(encoder, data, ROWS, 10, index="hnsw")

@@ -82,24 +82,3 @@ def test_a_text_that_the_model_cannot_encode_is_named(beir: Path, bert: Path, mo
             change_json(config, vocab_size=20)
     with pytest.raises(ModelError, match=r"the model cannot encode .*: index out of range in self; its files may not"):
         opera.evaluate(beir, model=bert)
-
-
-@pytest.mark.parametrize(
-    ("factor", "message"),
-    [
-        (1e25, r"hold values that are no numbers, or above 1e\+15"),
-        (1e-25, "its embeddings are too long or too short to be compared"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["bert", "static", "static without Normalize"])
-def test_weights_of_no_working_model_are_refused(
-    kind: str, factor: float, message: str, bert: Path, static_model: Path, tmp_path: Path
-) -> None:
-    """Embeddings that overflow or vanish would all score 0."""
-    model = bert if kind == "bert" else Path(shutil.copytree(static_model, tmp_path / "static"))
-    change_weights(model, lambda weights: {name: weight * factor for name, weight in weights.items()})
-    if kind == "static without Normalize":
-        modules = model / "modules.json"
-        modules.write_text(json.dumps(json.loads(modules.read_text())[:1]))
-    with pytest.raises(ModelError, match=message):
-        load_model(model, "cpu")

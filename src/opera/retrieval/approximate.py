@@ -19,10 +19,9 @@ import torch
 
 from opera.config.encoding import SearchIndex
 from opera.core.arrays import IntArray
-from opera.core.errors import ModelError, OperaError
+from opera.core.errors import ModelError
 from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
-from opera.core.terminal import first_line
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
@@ -44,8 +43,6 @@ PER_LIST = 64
 """IVF: documents per list that k-means reads, at most."""
 RECALL_QUERIES, RECALL_DEPTH = 100, 10
 """Queries that recall is measured on when an index is built, and documents for each to find."""
-LEAST_RECALL = 0.5
-"""What an index must find; those that fit find more than 0.9."""
 QUERIES, DOCUMENTS = 1024, 16_384
 """Queries that are searched at once, and documents that are added to an index at once."""
 SAMPLE_BYTES = 2**27
@@ -63,7 +60,6 @@ class ApproximateIndex:
         corpus_text: what of a document is encoded.
 
     Raises:
-        OperaError: if FAISS cannot build the index, or it finds less than :data:`LEAST_RECALL`.
         ModelError: if the model ranks by a distance.
     """
 
@@ -133,21 +129,8 @@ class ApproximateIndex:
         self._index = _build(self.kind, self.documents)
         approximate, exact = (way(queries, depth).doc_rows for way in (self.search, self._exact))
         both = sum(len(np.intersect1d(*pair)) for pair in zip(exact, approximate, strict=True))
-        recall = both / max(1, exact.size)
-        if recall < LEAST_RECALL and exact.size:
-            raise OperaError(
-                f"--index {self.kind}: recall@{depth} is {recall:.3f} against exact search, on "
-                f"{len(exact)} queries: the index does not fit these embeddings, which may be "
-                "nearly equal; search exactly, without an index"
-            )
-        (folder / RECALL_FILE).write_text(json.dumps(recall))
-        try:
-            faiss.write_index(self._index, str(folder / INDEX_FILE))
-        except RuntimeError as error:  # of FAISS, as where the disk is full
-            raise OperaError(
-                f"--index {self.kind}: FAISS cannot write the index in {folder}: "
-                f"{first_line(error)}"
-            ) from None
+        (folder / RECALL_FILE).write_text(json.dumps(both / max(1, exact.size)))
+        faiss.write_index(self._index, str(folder / INDEX_FILE))
 
     def _parameters(self, depth: int) -> Any:
         if self.kind == "hnsw":

@@ -54,7 +54,7 @@ from opera.retrieval.prompts import (
     Role,
     prompt_for,
     set_prompts,
-    warn_of_prompts,
+    warn_of_missing_prompts,
 )
 
 Kept: TypeAlias = dict[str, list[NDArray[np.float32]]]
@@ -335,7 +335,7 @@ def open_encoder(
     if similarity is not None:
         loaded.similarity_fn_name = similarity
     set_prompts(loaded, query_prompt, document_prompt)
-    warn_of_prompts(loaded.prompts, name, query_prompt, document_prompt)
+    warn_of_missing_prompts(loaded.prompts, name, query_prompt, document_prompt)
     return Encoder(loaded, precision)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -232,47 +232,44 @@ def prompts_in_folder(folder: Path) -> dict[str, str]:
 def warn_of_missing_prompts(
     prompts: Mapping[str, str],
     name: str,
-    decided: Iterable[Role],
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> None:
     """Warn of each prompt that a model needs and its files do not name, once in a process.
+
+    A run has decided on its prompts, so nothing is said of it.
 
     Args:
         prompts: the model's, by the names that its files give them.
         name: what the user called the model.
-        decided: the roles whose prompts the user set, even to none.
+        query_prompt: what the user set, even to none; ``None`` if not.
+        document_prompt: in the same way.
     """
-    place = locate_model(name)
-    family = family_of(name, place if isinstance(place, Path) else None)
-    for role in [role for role in ROLES if role not in set(decided) and not prompts.get(role)]:
-        unused = next((other for other in PROMPT_NAMES[role] if prompts.get(other)), None)
-        prompt = prompts[unused] if unused else family.prompts[role] if family else ""
-        warned = (str(place.resolve() if isinstance(place, Path) else place), role)
-        if not prompt or warned in _WARNED:
+    if process_index() > 0 or holds_run(Path(name)):
+        return
+    location = locate_model(name)
+    folder = location if isinstance(location, Path) else None
+    family, place = family_of(name, folder), str(folder.resolve() if folder else location)
+    decided: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+    for role in ROLES:
+        if decided[role] is not None or prompts.get(role) or (place, role) in _WARNED:
             continue
-        _WARNED.add(warned)
-        why = (
-            f"its files name the prompt {unused!r}, which sentence-transformers does not use for a "
-            f"{role}"
-            if unused or family is None
-            else f"models of the family {family.name} are used with a {role} prompt (model card of "
-            f"{family.card}), and its files name none"
-        )
-        text = printable(repr(prompt))
-        advice = f"set {role}_prompt to {text}, or to an empty text for none"
+        unused = next((other for other in PROMPT_NAMES[role] if prompts.get(other)), None)
+        if unused is not None:
+            prompt = prompts[unused]
+            why = f"its files name the prompt {unused!r}, which sentence-transformers does not use"
+            why = f"{why} for a {role}"
+        elif family is not None and family.prompts[role]:
+            prompt = family.prompts[role]
+            why = (
+                f"models of the family {family.name} are used with a {role} prompt (model card of "
+                f"{family.card}), and its files name none"
+            )
+        else:
+            continue
+        _WARNED.add((place, role))
+        advice = f"set {role}_prompt to {printable(repr(prompt))}, or to an empty text for none"
         log.warning("warning: %s: %s; %s", name, why, advice)
-
-
-def warn_of_prompts(
-    prompts: Mapping[str, str],
-    name: str,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-) -> None:
-    """Warn of missing prompts in the main process, but not of a run's, which decided on them."""
-    if process_index() == 0 and not holds_run(Path(name)):
-        chosen: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
-        decided = [role for role in ROLES if chosen[role] is not None]
-        warn_of_missing_prompts(prompts, name, decided)
 
 
 def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:

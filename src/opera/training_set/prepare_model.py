@@ -15,7 +15,6 @@ from opera.adapter.vectors import service_model
 from opera.config.encoding import EncodingSettings
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.core.processes import process_index
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder, Kept
@@ -34,7 +33,6 @@ from opera.retrieval.models import (
     with_separate_settings,
 )
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
-from opera.runs.folder import holds_run
 
 Lengths = dict[str, int | None]
 """``max_query_length`` and ``max_passage_length``; ``None`` for a model that reads whole texts."""
@@ -144,9 +142,7 @@ def _loaded(
     set_lengths(model, wanted, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
     model.similarity_fn_name = "cosine"
-    if process_index() == 0 and not holds_run(Path(source)):
-        decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
-        warn_of_missing_prompts(model.prompts, source, decided)
+    warn_of_missing_prompts(model.prompts, source, settings.query_prompt, settings.document_prompt)
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:

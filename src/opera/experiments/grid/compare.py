@@ -24,7 +24,7 @@ from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
-from opera.runs.folder import RUN_FILE, Run, holds_run
+from opera.runs.folder import RUN_FILE, Run
 from opera.runs.record import GRID_FILE, GridRecord, grid_in
 from opera.training_set.prepare_data import prepare_data
 
@@ -191,10 +191,9 @@ def prepare_grid(
     cells = plan_grid(data, axes, out, shared)
     if shared.get("query_vectors") is None:  # else --model only names the vectors
         place = locate_model(model)
-        if isinstance(place, Path) and not holds_run(Path(model)):
-            # the cells warn too, but in files of their own
-            decided = [role for role in ROLES if shared.get(f"{role}_prompt") is not None]
-            warn_of_missing_prompts(prompts_in_folder(place), model, decided)
+        if isinstance(place, Path):  # the cells warn too, but in files of their own
+            decided = (shared.get(f"{role}_prompt") for role in ROLES)
+            warn_of_missing_prompts(prompts_in_folder(place), model, *decided)
     check_grid_folder(out, grid_record(out, model, shared))
     for source in data:
         check_stays_out(out, "--out", source, folder=True)
