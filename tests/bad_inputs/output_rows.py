@@ -30,8 +30,8 @@ data => --out data: is not empty and holds no run; pass an empty or a new folder
 data --overwrite => --out data: is not empty and holds no run; pass an empty or a new folder
 model --overwrite => --out model: is not empty and holds no run; pass an empty or a new folder
 /dev/null => --out /dev/null: is a device; pass a folder
-data/qrels/run => --out data/qrels/run: lies in data, which is read as data, so what is written there would be data
-    too; pass another place
+data/qrels/run => --out data/qrels/run: lies in data/qrels, which is read as data, so what is written there would be
+    data too; pass another place
 out --resume => --out out: holds no run to resume; omit --resume to start
     """),
     *table("compare data --model model --out", """
@@ -91,7 +91,7 @@ pairs => --out pairs: must end in .parquet or .tsv or .jsonl; the suffix decides
     """),
     *table("mine data --model model --range 1:5 --out", """
 data/qrels/train.tsv --overwrite => --out data/qrels/train.tsv: is read by this command; pass another file
-data/qrels/mined.tsv => --out data/qrels/mined.tsv: lies in data, which is read as data, so what is written there
+data/qrels/mined.tsv => --out data/qrels/mined.tsv: lies in data/qrels, which is read as data, so what is written there
     would be data too; pass another place
 mined.parquet => --out mined.parquet: must end in .jsonl or .tsv; the suffix decides the format
 absent/mined.jsonl => --out absent/mined.jsonl: its folder does not exist; create it first
@@ -122,8 +122,6 @@ absent/mined.jsonl => --out absent/mined.jsonl: its folder does not exist; creat
         f"--out tables/more/pairs.parquet: lies in tables{DATA}", TABLES, make_folder("tables/more")),
     Bad("mine files --model model --range 1:2 --out files/mined.jsonl",
         f"--out files/mined.jsonl: lies in files{DATA}", FILES),
-    Bad(["mine", "files/*.jsonl", "--model", "model", "--range", "1:2", "--out", "files/mined.jsonl"],
-        f"--out files/mined.jsonl: lies in files/*.jsonl{DATA}", FILES),
     Bad("evaluate hf:tables --model model --run-file tables/x.trec", f"--run-file tables/x.trec: lies in tables{DATA}",
         TABLES),
     Bad(f"{MINE} mined.jsonl", "--out mined.jsonl: exists; pass --overwrite to replace it, or another file",

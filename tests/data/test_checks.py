@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -36,10 +35,3 @@ def test_what_passes_survives_a_beir_folder(identifier: str, text: str) -> None:
     assert again.corpus.ids() == again.queries.ids() == [identifier]
     assert again.corpus.texts() == again.queries.texts() == [text]
     assert again.split("train").grades.tolist() == [1]
-
-
-@pytest.mark.parametrize("value", ["", 7, None, b"x", "\ud83d"])
-def test_ids_and_texts_are_strings_with_something_in_them(value: object) -> None:
-    for check in (check_id, check_text):
-        with pytest.raises(DataError, match=r"^mine: value"):
-            check("mine: value", value)

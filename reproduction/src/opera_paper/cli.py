@@ -176,7 +176,7 @@ def noise_(
     """Add wrong pairs to train and dev, and write the data as a BEIR folder."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise opera.RunFolderError(f"--out {out}: is not an empty folder; give a new one")
-    check_stays_out(out, "--out", data, folder=True)
+    check_stays_out(out, "--out", data)
     noisy, wrong = add_wrong_pairs(
         opera.load_data(data), kind, share, seed, model=model, grade=grade, relevant_grade=relevant_grade
     )

@@ -11,11 +11,14 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.names import SPLIT_NAMES
-from opera.data.read import TREC_COLUMNS, DelimitedTable, JsonTable, Table
+from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, JsonTable, Table
 from opera.data.relation import NUMBERS, Relation, document_key, key
+from opera.data.retrieval_data import BEIR_HEADER
 from opera.data.rules import blank, id_rules, rules
 from opera.data.table_files import open_texts
 
+STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
+"""Columns of BEIR and TREC, which no note explains."""
 Roles = Mapping[str, Sequence[str]]
 """The columns of each role."""
 
@@ -132,7 +135,7 @@ def add_pairs(relation: Relation, pairs: PairTable, named: Iterable[str] = ()) -
     values = {
         "part": part, "split": split, "known_split": known, "negative": negative, "query": query,
         "title": titles, "document": text, "query_key": key(query),
-        "document_key": document_key(titles, str(text), joined=False),
+        "document_key": document_key(titles, str(text)),
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"
@@ -155,7 +158,7 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
     }
     relation.insert("pairs", table, names, {"negative": "true", "split": "''", **values}, source)
-    relation.break_rules("pairs", rules(lines=False, lenient=True))
+    relation.break_rules("pairs", rules(lenient=True))
     relation.problems.check()
 
 
@@ -205,7 +208,7 @@ def _note_columns(relation: Relation, read: Sequence[tuple[Table, Roles]]) -> No
     """Say how columns were read, once for all files of which the same is true."""
     alike: dict[str, list[str]] = {}
     for table, roles in read:
-        if table.columns != TREC_COLUMNS and (note := note_of(table.columns, roles)):
+        if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):
             alike.setdefault(note, []).append(table.short)
     for note, names in alike.items():
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ from opera.core.reading import open_file
 from opera.core.terminal import shortened
 from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Rows, Table
-
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 class MemoryTable(Table):
@@ -81,17 +78,9 @@ class ArrowTable(MemoryTable):
                     yield reader.schema, map(reader.get_batch, range(reader.num_record_batches))
                 else:
                     stream = pa.ipc.open_stream(file)
-                    yield stream.schema, _to_the_end(stream, file)
+                    yield stream.schema, stream
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, MemoryError):
                 raise
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise DataError(f"{self.path}: cannot be read ({shortened(reason, 200)})") from None
-
-
-def _to_the_end(stream: Any, file: Any) -> Iterator[pa.RecordBatch]:
-    """Refuse a stream that was cut off between two batches, which Arrow takes for its end."""
-    yield from stream
-    file.seek(-len(END_OF_STREAM), os.SEEK_END)
-    if file.read() != END_OF_STREAM:
-        raise OSError("it was cut off: the mark at the end of the stream is missing")

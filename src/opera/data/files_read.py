@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatch
 from pathlib import Path
 
 from opera.core.cache import cache_folder
@@ -11,13 +10,13 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
+from opera.data.beir import BEIR_FILES, is_beir
 from opera.data.combined import each_set
-from opera.data.hub_source import local_folder
+from opera.data.hub_source import HubName
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import LOCAL, kind_of_files, load_tables, refuse_memory
+from opera.data.sources import LOCAL, load_tables, refuse_memory
 from opera.data.table_files import TableSource
-from opera.data.trainer_formats import is_pattern, listed_files
 
 
 def load_stored(source: str) -> RetrievalData:
@@ -47,20 +46,45 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for its own."""
     paths: list[Path] = []
     for place in _places(source):
-        kind = kind_of_files(place)
-        if kind == "beir":
-            names = ("corpus.jsonl", "queries.jsonl", "qrels")
-            paths += [Path(place) / name for name in names]
-        elif kind == "trainer":
-            paths += listed_files(place)
-        else:
-            hub = local_folder(place.removeprefix("hf:")) if place.startswith("hf:") else None
-            paths += [Path(hub or place)] if os.path.lexists(hub or place) else []
+        beir = is_beir(place)
+        paths += [Path(place) / name for name in BEIR_FILES] if beir else _existing(place)
     return paths
 
 
+def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) -> None:
+    """Check that nothing that is written to a place becomes data of a set that is read.
+
+    Args:
+        place: the output.
+        name: of its option, for the message.
+        source: the data set.
+
+    Raises:
+        SettingError: naming the folder of the data.
+    """
+    for read_place in _places(source):
+        beir = is_beir(read_place)
+        for home in [Path(read_place, "qrels")] if beir else _existing(read_place):
+            target, data = Path(os.path.realpath(place)), Path(os.path.realpath(home))
+            below = target.relative_to(data).parts if target.is_relative_to(data) else ()
+            if below and data.is_dir() and not any(part.startswith(".") for part in below):
+                raise SettingError(
+                    f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, "
+                    "so what is written there would be data too; pass another place"
+                )
+
+
+def check_cache_stays_out(source: str) -> None:
+    """Check that the cache does not lie in data.
+
+    Raises:
+        SettingError: as :func:`check_stays_out`.
+    """
+    check_stays_out(cache_folder(), "OPERA_CACHE", source)
+
+
 def _places(source: str | Path | RetrievalData) -> list[str]:
-    """What a data set is read from: paths, patterns and names."""
+    """What a data set is read from: paths and names."""
     sources = [str(source)]
     if isinstance(source, RetrievalData):
         sources = [part.source for part in each_set(source)]
@@ -75,56 +99,10 @@ def _places(source: str | Path | RetrievalData) -> list[str]:
     ]
 
 
-def check_stays_out(
-    place: Path, name: str, source: str | Path | RetrievalData, *, folder: bool
-) -> None:
-    """Check that nothing that is written to a place becomes data of a set that is read.
-
-    Args:
-        place: the output.
-        name: of its option, for the message.
-        source: the data set.
-        folder: whether ``place`` is a folder, for files of many kinds.
-
-    Raises:
-        SettingError: naming the folder of the data.
-    """
-    for read_place in _places(source):
-        if (home := _home_of_data(read_place, place, folder)) is not None:
-            raise SettingError(
-                f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so "
-                "what is written there would be data too; pass another place"
-            )
-
-
-def check_cache_stays_out(source: str) -> None:
-    """Check that the cache does not lie in data, and that data are not the folder ``data`` in it.
-
-    Raises:
-        SettingError: as :func:`check_stays_out`.
-    """
-    for place in (cache_folder(), cache_folder() / "data" / "*"):
-        check_stays_out(place, "OPERA_CACHE", source, folder=True)
-
-
-def _home_of_data(source: str, place: Path, folder: bool) -> Path | None:
-    """Return the folder that is read as data and that ``place`` lies in; ``None`` if in none."""
-    if is_pattern(source):
-        parts, wanted = Path(os.path.realpath(place)).parts, Path(os.path.realpath(source)).parts
-        fits = len(wanted) > len(parts) if folder else len(wanted) == len(parts)
-        return Path(source) if fits and all(map(fnmatch, parts, wanted)) else None
-    homes = [source]
-    if source.startswith("hf:"):
-        hub = local_folder(source.removeprefix("hf:"))
-        homes = [] if hub is None else [hub, f"{hub}-qrels"]
-    for home in filter(os.path.isdir, homes):
-        try:
-            parts = Path(os.path.realpath(place)).relative_to(os.path.realpath(home)).parts
-        except (OSError, ValueError):  # elsewhere; or the current folder has been deleted
-            continue
-        hidden = any(part.startswith(".") for part in parts)
-        kind = kind_of_files(home) if home == source else None
-        beside = kind == "beir" or (kind == "trainer" and (folder or len(parts) > 1))
-        if parts and not hidden and not (beside and parts[0] != "qrels"):
-            return Path(home)
-    return None
+def _existing(place: str) -> list[Path]:
+    """The paths behind a place, if there are any."""
+    paths: tuple[Path, ...] = (Path(place),)
+    if place.startswith("hf:"):
+        name = HubName.parse(place.removeprefix("hf:"))
+        paths = name.folders if name.local else ()
+    return [path for path in paths if os.path.lexists(path)]

@@ -87,12 +87,6 @@ class HubName(NamedTuple):
         return Path(self.place), Path(f"{self.place}-qrels")
 
 
-def local_folder(name: str) -> str | None:
-    """Return the folder that stands behind ``hf:``; ``None`` where it is no folder."""
-    parsed = HubName.parse(name)
-    return parsed.place if parsed.local else None
-
-
 def load_hub(
     name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()
 ) -> RetrievalData:
@@ -131,7 +125,7 @@ def load_hub(
                 raise _explained(error, place, parsed, cache) from error
 
     name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
-    parse = partial(parse_relation, read, lenient=True, fast=False)
+    parse = partial(parse_relation, read, lenient=True, fast=False, skip_bad_rows=None)
     return load_or_parse(key, name, source or place, parse, named=not parsed.local, files=files)
 
 

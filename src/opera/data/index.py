@@ -89,7 +89,7 @@ class Index:
         self._write_known_texts()
         if relation.lenient:
             self._leave_out_empty()
-        relation.break_rules("pairs", rules(lines=relation.lines, lenient=relation.lenient))
+        relation.break_rules("pairs", rules(lenient=relation.lenient))
         relation.leave_out_broken()
         in_order = relation.rows("SELECT split FROM pairs GROUP BY split ORDER BY min(rowid)")
         while self._number():  # rows that are left out may hold the texts of other rows
@@ -107,9 +107,6 @@ class Index:
         self._store_teacher()
         if relation.lenient:
             self._leave_out_pairs_of_empty_texts()
-        if relation.lines:
-            self._keep_places()
-            self._check_one_grade()
         for split in splits or [split for (split,) in in_order]:
             self.builder.splits[split] = self._qrels(split)
         self._store_negatives()
@@ -121,8 +118,8 @@ class Index:
         relation.leave_out_broken()
         for kind in sorted(relation.kinds):
             self._refuse_repeated(kind)
-        if relation.lines:
-            problems.check()
+        if relation.kinds:
+            problems.check()  # else each pair that names a bad row would be one more problem
         relation.leave_out_broken()
         for kind, name in sorted(relation.kinds.items()):
             rows = f"FROM texts WHERE kind = '{kind}'"
@@ -177,7 +174,7 @@ class Index:
             FROM pairs {joins}"""
         )
         refused = [self._check_names(side) for side in SIDES]
-        if not (relation.lines or relation.lenient):
+        if not relation.lenient:
             text = "a relevant pair whose query or document has no text; give it one or remove "
             wrong = f"SELECT file, line, 0 FROM numbered WHERE empty AND {RELEVANT}"
             refused.append(relation.refuse(wrong, Rule("", "", f"{text}the pair")) > 0)
@@ -198,11 +195,7 @@ class Index:
             if not self.by_text[side]:
                 name, texts = side, f"SELECT id AS key, number, empty FROM {kind}"
         else:
-            empty = "false"
-            if relation.lines:
-                title = blank("coalesce(title, '')") if side == "document" else "true"
-                empty = f"arg_min({blank(side)} AND {title}, {PLACE})"
-            texts = f"""min({PLACE}) AS first, {empty} AS empty FROM pairs
+            texts = f"""min({PLACE}) AS first, false AS empty FROM pairs
                 WHERE {side} IS NOT NULL GROUP BY key"""
             if self.has_ids[side]:
                 by_text, by_id = f"{side}_key::VARCHAR", f"'#' || {side}_id"
@@ -314,47 +307,19 @@ class Index:
             )
         self.relation.execute(f"DELETE {wrong}")
 
-    def _keep_places(self) -> None:
-        """Keep where the relevant pairs stand that name an empty text."""
-        wrong = f"FROM numbered WHERE empty AND {RELEVANT}"
-        for query, document, file, line in self.relation.rows(
-            f"SELECT query, document, file, line {wrong}"
-        ):
-            place = self.relation.place(file, line)
-            self.builder.places[query, document] = place.removeprefix(f"{self.name}/")
-
-    def _check_one_grade(self) -> None:
-        """Refuse a pair with two grades."""
-        graded = "FROM numbered WHERE NOT negative AND grade IS NOT NULL"
-        for split, query, document, first in self.relation.rows(
-            f"""SELECT split, query, document, arg_min(grade, place) {graded}
-            GROUP BY split, query, document HAVING min(grade) != max(grade) ORDER BY ALL LIMIT 1"""
-        ):
-            ((file, line, before, before_line, grade),) = self.relation.rows(
-                f"""SELECT arg_min(file, place) FILTER (grade != {first}),
-                arg_min(line, place) FILTER (grade != {first}), arg_min(file, place),
-                arg_min(line, place), arg_min(grade, place) FILTER (grade != {first}) {graded}
-                AND split = {quoted(split)} AND query = {query} AND document = {document}"""
-            )
-            places = self.relation.place(file, line), self.relation.place(before, before_line)
-            raise DataError(
-                f"{places[0]}: grade {grade:g} for a pair that {places[1]} gives grade {first:g}; "
-                "a pair has one grade"
-            )
-
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split; repeated pairs are merged."""
-        lines, note = self.relation.lines, self.relation.note
+        note = self.relation.note
         rows = f"FROM numbered WHERE NOT negative AND split = {quoted(split)}"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
             f"""SELECT count(*), count(grade), count(weight),
             coalesce(bool_or(grade != floor(grade)), false) {rows}"""
         )
         for name, count in (("grade", graded), ("weight", weighted)):
-            if 0 < count < pairs and not lines:
+            if 0 < count < pairs:
                 missing = f"{pairs - count:,} of {pairs:,} pairs have no {name} in their file"
                 note(f"{split}: {missing}: it is 1")
-        grade = "coalesce(max(grade), 1)" if lines else "max(coalesce(grade, 1))"
+        grade = "max(coalesce(grade, 1))"
         weight = "sum(coalesce(weight, 1)::DOUBLE)" if weighted else "NULL"
         if fractions:
             rule = "say only which pairs are relevant" if weighted else "are read as weights"
@@ -369,7 +334,7 @@ class Index:
         if merged := pairs - len(query):
             how = ["grades: the highest"] * bool(graded)
             how += ["weights: the sum"] * bool(weighted or fractions)
-            rule = f" ({', '.join(how)})" if how and not lines else ""
+            rule = f" ({', '.join(how)})" if how else ""
             note(f"{split}: merged {merged:,} repeated pairs{rule}")
         if not (weighted or fractions):
             return Qrels.from_arrays(query, document, grades)
@@ -380,23 +345,20 @@ class Index:
 
     def _store_negatives(self) -> None:
         """Keep each negative of a query once, unless it is a relevant document of its query."""
-        lines, note = self.relation.lines, self.relation.note
-        rows = "FROM numbered WHERE negative"
-        if not lines:
-            ((left,),) = self.relation.rows(f"SELECT count(*) {rows} AND split != 'train'")
-            if left:
-                note(f"{left:,} negatives of other splits than train are not used")
-            rows += " AND split = 'train'"
+        note = self.relation.note
+        rows = "FROM numbered WHERE negative AND split "
+        ((left,),) = self.relation.rows(f"SELECT count(*) {rows} != 'train'")
+        if left:
+            note(f"{left:,} negatives of other splits than train are not used")
+        rows += "= 'train'"
         if not self.relation.rows(f"{rows} LIMIT 1"):
             return
         query, document, _ = self._arrays(
             f"""SELECT query, document, min(place) AS place {rows} GROUP BY query, document
-            ORDER BY query, {"place" if lines else "document"}"""
+            ORDER BY query, place"""
         )
-        splits = self.builder.splits.items()
-        relevant = [split.relevant().keys for name, split in splits if lines or name == "train"]
-        relevant_keys = np.concatenate([np.empty(0, dtype=np.int64), *relevant])
-        wrong = np.isin(pair_keys(query, document), relevant_keys)
+        relevant = self.builder.splits["train"].relevant()
+        wrong = np.isin(pair_keys(query, document), relevant.keys)
         if wrong.any():
             what = "negatives are also positives of their query and were dropped as negatives"
             note(f"{int(wrong.sum()):,} {what}")

@@ -101,7 +101,9 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
         MissingExtraError: if ir_datasets is not installed.
         DataError: for data that cannot be fetched, and for an error in them.
     """
-    parse = partial(parse_relation, partial(_read, splits, source), lenient=True, fast=False)
+    parse = partial(
+        parse_relation, partial(_read, splits, source), lenient=True, fast=False, skip_bad_rows=None
+    )
     return load_or_parse(_digest(splits), name, source, parse, named=True)
 
 

@@ -203,11 +203,6 @@ def table_source(
     kind = kind_of_files(text)
     if kind != "tables" and not (hub and used == ["--columns"]):
         what = "is none in a file" if hub else "is none"
-        if kind == "beir":
-            what += (
-                "; give its files: --documents corpus.jsonl --queries queries.jsonl --pairs "
-                "qrels/train.tsv, and so on"
-            )
         if kind == "trainer":
             what += "; of a file of FlagEmbedding, --pairs reads query, pos and neg"
         raise SettingError(f"{used[-1]}: is for tables, and {shortened(text)} {what}")

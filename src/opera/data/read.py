@@ -20,6 +20,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.problems import Problems
 from opera.data.text_files import (
+    ALWAYS_UTF8,
     BadRow,
     check_characters,
     has_spaces_beside_quotes,
@@ -29,6 +30,7 @@ from opera.data.text_files import (
 from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
+BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 LISTS_OF_TEXTS = pa.list_(pa.string())
@@ -128,11 +130,15 @@ class JsonTable(TextTable):
         self._kinds: dict[str, set[type]] = {}
         """The types of the values in each column."""
         for _, record in self._records(problems):
+            if not self._kinds and {"_id", "text"} <= record.keys() <= BEIR_COLUMNS:
+                self._kinds = {name: {str} for name in ("_id", "title", "text")}
+                break  # a BEIR folder's own files are large, and have these columns
             for name, value in record.items():
                 self._kinds.setdefault(name, set()).add(type(value))
         super().__init__(str(path), list(self._kinds), path.name)
-        if problems.rows and not self._kinds:
-            raise problems.error()
+        if not self._kinds:
+            nothing = DataError(f"{path}: is empty; it must have at least one row")
+            raise problems.error() if problems.rows else nothing
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield the rows; numbers become texts, and a key that a record lacks is null."""
@@ -159,7 +165,7 @@ class JsonTable(TextTable):
     def _records(self, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in self._texts():
             try:
-                check_characters(line, self.path, self.encoding)
+                check_characters(line, self.encoding)
                 if line.strip(" \n"):
                     yield number, json_object(line.removesuffix("\n"))
             except BadRow as error:
@@ -231,10 +237,10 @@ class DelimitedTable(TextTable):
     @cached_property
     def fast(self) -> bool:
         """Whether DuckDB reads the file as :meth:`batches` does."""
-        plain = self.encoding in (None, "utf-8-sig") and self.delimiter is not None
-        if not (plain and self._begins_at_once and len(self.columns) > 1):
-            return False
-        return not (self._quoted and has_spaces_beside_quotes(self.path))
+        plain = self.encoding in (None, ALWAYS_UTF8) and self.delimiter is not None
+        plain &= self._begins_at_once and len(self.columns) > 1
+        plain &= self.path.suffix.lower() in (".csv", ".tsv")
+        return plain and not (self._quoted and has_spaces_beside_quotes(self.path))
 
     def scan(self) -> str:
         """The table in SQL, read by DuckDB: its columns are c0, c1, ...; all lines are 0."""
@@ -257,7 +263,7 @@ class DelimitedTable(TextTable):
         yield from arrow_rows(rows, dict.fromkeys(columns, pa.string()))
 
     def _checked(self, problems: Problems) -> Iterator[Record]:
-        header, records = sorted(self.first_line) if self.has_header else [], self._records()
+        records = self._records()
         listed = ", ".join(map(shown, self.columns))
         if self.has_header:
             next(records)
@@ -269,12 +275,6 @@ class DelimitedTable(TextTable):
             if problem is None and len(fields) != len(self.columns):
                 rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
                 problem = BadRow(rule, f"{len(fields)}: {joined}")
-            elif (
-                fields[-1] in header
-                and sorted(field.lstrip("\ufeff") for field in fields) == header
-            ):
-                rule = "is a header again ({}), as where files were joined; remove it, or pass the "
-                problem = BadRow(rule + "files one by one", joined)
             elif self.delimiter is None and is_number(fields[3]) and float(fields[3]) % 1:
                 problem = BadRow(FRACTION, fields[3])
             if problem is None:
@@ -333,7 +333,7 @@ class DelimitedTable(TextTable):
 
     def _problem_of(self, text: str) -> BadRow | None:
         try:
-            check_characters(text, self.path, self.encoding)
+            check_characters(text, self.encoding)
         except BadRow as error:
             return error
         return None

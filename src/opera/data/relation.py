@@ -19,7 +19,7 @@ from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
 from opera.data.problems import Problems
-from opera.data.read import DelimitedTable, Table, arrow_rows, quoted
+from opera.data.read import DelimitedTable, Table, arrow_rows
 from opera.data.rules import WHITE, Rule
 
 MEMORY = "400MB"
@@ -59,14 +59,12 @@ def key(text: str) -> str:
     return f"hash(CASE WHEN {odd} THEN {plain} ELSE {text} END)"
 
 
-def document_key(title: str, text: str, *, joined: bool) -> str:
-    """SQL: the key of a document; a title counts as part of the text, or else by itself."""
+def document_key(title: str, text: str) -> str:
+    """SQL: the key of a document; a title counts as part of the text."""
     if title in ("NULL", "''"):
         return key(text)
-    both = f"{title} || ' ' || {text}" if joined else f"chr(0) || {key(title)} || {key(text)}"
-    return (
-        f"CASE WHEN coalesce(trim({title}), '') = '' THEN {key(text)} ELSE {key(f'({both})')} END"
-    )
+    both = key(f"({title} || ' ' || {text})")
+    return f"CASE WHEN coalesce(trim({title}), '') = '' THEN {key(text)} ELSE {both} END"
 
 
 @dataclass
@@ -75,12 +73,9 @@ class Relation:
 
     Attributes:
         folder: for what does not fit into memory.
-        lines: whether the pairs are lines of BEIR or of another trainer: a pair has one grade, a
-            whole number, and negatives stay in their order, of all splits. Else the highest grade
-            counts.
         lenient: leave out empty texts and ids that are not there, for published data, which a user
             cannot correct.
-        skip_bad_rows: leave out the rows that break a rule.
+        skip_bad_rows: leave out the rows that break a rule; ``None``: nobody can ask for that.
         fast: let DuckDB itself read the files that it can; a row that breaks a rule then raises
             :class:`NeedsLinesError`.
         notes: what was read as what, merged or left out.
@@ -89,9 +84,8 @@ class Relation:
     """
 
     folder: Path
-    lines: bool = False
     lenient: bool = False
-    skip_bad_rows: bool = False
+    skip_bad_rows: bool | None = False
     fast: bool = True
     notes: list[str] = field(default_factory=list)
     files: list[tuple[Table, Mapping[str, str]]] = field(default_factory=list)
@@ -100,7 +94,7 @@ class Relation:
     def __post_init__(self) -> None:
         import duckdb  # slow to import, and many a command reads no table
 
-        self.problems = Problems(None if self.lenient or self.lines else self.skip_bad_rows)
+        self.problems = Problems(self.skip_bad_rows)
         self._error, self._failure = duckdb.Error, list[BaseException]()
         spilled = str(self.folder / "spilled")
         self.db = duckdb.connect(
@@ -247,12 +241,6 @@ class Relation:
         self.files.append((table, roles))
         listed = ", ".join(str(value) for value in values.values())
         self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
-        if self.fast and isinstance(table, DelimitedTable) and table.has_header:
-            header = ", ".join(map(quoted, table.first_line))
-            left, right = ("query", "document") if name == "pairs" else ("id", "text")
-            again = f"ltrim({left}, chr(65279)) IN ({header}) AND {right} IN ({header})"
-            if self.rows(f"FROM {name} WHERE file = {values['file']} AND {again} LIMIT 1"):
-                raise NeedsLinesError  # perhaps a header again, as where files were joined
 
     def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
         """Find the rows of a relation that break rules."""

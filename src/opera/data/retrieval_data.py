@@ -51,8 +51,6 @@ class RetrievalData:
         confirmed: pairs that somebody has decided to be correct, by the groups of their texts
             (``pair_keys``): int64; ``None`` without decisions.
         notes: what was merged, dropped or drawn, in plain sentences.
-        places: file and line of judgements that name an empty text, where known, by the rows of
-            query and document.
         left_out: relevant pairs of a published set that name an empty text and were left out, by
             split.
         skipped: the rows of tables that were left out: file, line, reason and text; ``None``: none
@@ -75,7 +73,6 @@ class RetrievalData:
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()
-    places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     skipped: pa.Table | None = None
     lowest_grade: int = 1
@@ -100,7 +97,7 @@ class RetrievalData:
 
         Raises:
             DataError: for an id or text that is not a string, an empty id, one with a tab or a line
-                break, or a judged id that is not among the texts.
+                break, a judged id without a text, or a relevant pair with an empty text.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
@@ -115,13 +112,16 @@ class RetrievalData:
                 for query, docs in judged.items()
                 for doc, grade in docs.items()
             ]
-            for query, doc, _ in rows:
+            for query, doc, grade in rows:
                 for kind, identifier, texts in (
                     ("query", query, queries),
                     ("document", doc, corpus),
                 ):
                     if identifier not in texts:
                         raise DataError(f"{place} judges {kind} {shown(identifier)} without a text")
+                if grade > 0 and not (queries[query].strip() and corpus[doc].strip()):
+                    pair = f"query {shown(query)}, document {shown(doc)}"
+                    raise DataError(f"{place}: a relevant pair ({pair}) with an empty text")
             splits[split] = Qrels.from_arrays(
                 query_table.find_rows([query for query, _, _ in rows]),
                 corpus_table.find_rows([doc for _, doc, _ in rows]),
@@ -171,7 +171,7 @@ class RetrievalData:
         """Return the relevant judgements of ``train``.
 
         Raises:
-            DataError: if there is no training pair, or one names an empty text.
+            DataError: if there is no training pair.
         """
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
@@ -179,15 +179,13 @@ class RetrievalData:
                 f"{self.title}: split 'train' has no pair with a grade {self._relevant}: "
                 "nothing to train on"
             )
-        self._refuse_empty("train", relevant)
         return relevant
 
     def judged_qrels(self, split: str) -> Qrels:
         """Return the qrels of a split without the queries that have no relevant document.
 
         Raises:
-            DataError: if there is no such split, no query in it has a relevant document, or one of
-                these is empty.
+            DataError: if there is no such split, or no query in it has a relevant document.
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
@@ -195,7 +193,6 @@ class RetrievalData:
                 f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to "
                 "measure"
             )
-        self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
 
     @property
@@ -207,29 +204,6 @@ class RetrievalData:
             if lowest == 1
             else f"of {lowest} or more (relevant_grade={lowest}; a recipe may set it)"
         )
-
-    def _refuse_empty(self, split: str, qrels: Qrels) -> None:
-        """Refuse relevant pairs whose query, or whose document's title and text, is empty."""
-        queries, documents = self.queries.empty_rows(), self.corpus.empty_rows()
-        if len(queries) + len(documents) == 0:
-            return
-        query_rows = qrels.query_rows[qrels.query_index]
-        of_query, of_document = np.isin(query_rows, queries), np.isin(qrels.doc_rows, documents)
-        wrong = np.flatnonzero((of_query | of_document) & (qrels.grades > 0))
-        if len(wrong):
-            query, document = query_rows[wrong[:1]], qrels.doc_rows[wrong[:1]]
-            place = self.places.get(
-                (int(query[0]), int(document[0])), f"{self.title}: split '{split}'"
-            )
-            pair = f"query {shown(self.queries.ids(query)[0])}"
-            pair += f", document {shown(self.corpus.ids(document)[0])}"
-            what = (
-                "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
-            )
-            raise DataError(
-                f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or "
-                "remove the pair"
-            )
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0, not relevant, in every split; a note has the count.

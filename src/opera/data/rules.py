@@ -45,7 +45,10 @@ class Rule(NamedTuple):
 GRADE = number("grade")
 WHOLE = "column {column} must not hold a tab, a line break or another control character, got {}"
 SIZE = f"column {{column}} must be 0, or from {LEAST:g} to {LARGEST:g} in size, got {{}}"
-BETWEEN = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {{}}"
+BETWEEN = (
+    f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {{}}; counts, as of clicks, are "
+    "weights: --columns weight=COLUMN"
+)
 
 
 def id_rules(column: str) -> list[Rule]:
@@ -75,31 +78,22 @@ def number_rules(column: str) -> list[Rule]:
     ]
 
 
-def rules(*, lines: bool, lenient: bool) -> list[Rule]:
+def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
-    empty, no_document = f"column {{column}} {EMPTY}", blank("document")
-    if lines:
-        no_document += f" AND (title IS NULL OR {blank('title')})"
+    empty = f"column {{column}} {EMPTY}"
+    no_document = f"{blank('document')} AND (title IS NULL OR {blank('title')})"
     asked, answered = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
         Rule("query", f"{blank('query')} AND {answered} IS NOT NULL", empty),
         Rule("document", f"{no_document} AND NOT negative AND {asked} IS NOT NULL", empty),
     ]
     fraction = f"{GRADE} != floor({GRADE}) AND isfinite({GRADE})"
-    large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r}"
-    if lines:
-        not_whole = "grade must be a whole number, got {}"
-        grades = [
-            Rule("grade", large, BETWEEN, True),
-            Rule("grade", f"{fraction} AND abs({GRADE}) < {MAX_GRADE}", not_whole, True),
-        ]
-    else:  # fractions are weights, of any size
-        weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"
-        advice = "counts, as of clicks, are weights: --columns weight=COLUMN"
-        grades = [Rule("grade", f"{large} AND NOT {weighed}", f"{BETWEEN}; {advice}", True)]
+    weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"  # of any size
+    large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r} AND NOT {weighed}"
     split = "column {column} must be train, dev or test, got {}"
     negative = Rule("weight", f"{number('weight')} < 0", "weight must be 0 or more, got {}", True)
     named = [rule for column in ("query_id", "document_id") for rule in id_rules(column)]
     numbers = [rule for column in ("grade", "weight", "score") for rule in number_rules(column)]
-    checked = [*named, Rule("split", "NOT known_split", split), *numbers, negative, *grades]
+    size = Rule("grade", large, BETWEEN, True)
+    checked = [*named, Rule("split", "NOT known_split", split), *numbers, negative, size]
     return checked if lenient else [*texts, *checked]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,7 +19,6 @@ from opera.core.errors import DataError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.adapters import add_tables
-from opera.data.beir import beir_files, read_beir
 from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
 from opera.data.index import Index, parse_relation
@@ -33,7 +32,6 @@ from opera.data.table_files import (
     TABLE_SUFFIXES,
     TableSource,
     files_in,
-    holds_tables,
     open_pairs,
     open_texts,
     path_below,
@@ -42,7 +40,6 @@ from opera.data.table_files import (
 from opera.data.trainer_formats import (
     holds_trainer_files,
     is_json_table,
-    is_pattern,
     read_trainer_files,
     trainer_files,
 )
@@ -94,23 +91,16 @@ class ShippedSource:
 
 
 def kind_of_files(source: str) -> str | None:
-    """Return what a path or pattern is: ``beir``, ``trainer`` or ``tables``; never raises.
-
-    A folder without any tables is taken for one of BEIR, so that a message says what it lacks.
-    """
+    """Return what a path is: ``trainer`` or ``tables``, BEIR folders too; never raises."""
     # pathlib raises where a name is too long
     if os.path.isfile(source):  # noqa: PTH113
         suffix = table_suffix(Path(source))
         if suffix in (".jsonl", ".ndjson") and not is_json_table(Path(source)):
             return "trainer" if suffix == ".jsonl" else None
         return "tables" if suffix in TABLE_SUFFIXES else None
-    if not (is_pattern(source) or os.path.isdir(source)):  # noqa: PTH112
+    if not os.path.isdir(source):  # noqa: PTH112
         return None
-    if holds_trainer_files(source):
-        return "trainer"
-    if is_pattern(source):
-        return None
-    return "tables" if holds_tables(Path(source)) else "beir"
+    return "trainer" if holds_trainer_files(source) else "tables"
 
 
 def load_table_source(text: str) -> RetrievalData:
@@ -129,6 +119,7 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         DataError: naming file, line or row, rule and value.
     """
     text = source or str(tables)
+    tables = tables.with_files_of_beir()
     places = [(role, Path(place)) for role, place in tables.roles]
     read_files = [(role, place, file) for role, place in places for file in files_in(place)]
     below = [(role, path_below(file, place).as_posix()) for role, place, file in read_files]
@@ -151,26 +142,17 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         Index(relation, builder, pairs[0][1].name).build()
 
     parse = partial(parse_relation, read, skip_bad_rows=tables.skip_bad_rows)
-    name = source_name(text) or Path(text).name
+    name = source_name(text) or (path := Path(text)).name or path.resolve().name
     return load_or_parse(digest_files(files, salt), name, text, parse, files=files)
-
-
-def load_beir(source: str) -> RetrievalData:
-    """Load a BEIR folder; see :func:`opera.data.trainer_formats.read_beir`."""
-    folder = Path(source)
-    files, notes = beir_files(folder)
-    parse = partial(parse_relation, partial(read_beir, folder), lines=True)
-    name, key = folder.resolve().name, digest_files(files, "beir")
-    data = load_or_parse(key, name, str(folder), parse, files=files)
-    return replace(data, notes=(*data.notes, *notes))
 
 
 def load_trainer_files(source: str) -> RetrievalData:
     """Load files of FlagEmbedding or Tevatron."""
     files = [path for path, kind in trainer_files(source).items() if kind is not None]
-    place = Path(source).parent if is_pattern(source) else Path(source)
+    place = Path(source)
     name = place.stem if place.is_file() else place.resolve().name
-    parse = partial(parse_relation, partial(read_trainer_files, source), lines=True)
+    read = partial(read_trainer_files, source)
+    parse = partial(parse_relation, read, fast=False, skip_bad_rows=None)
     return load_or_parse(digest_files(files, "trainers"), name, source, parse, files=files)
 
 
@@ -188,17 +170,13 @@ def load_example(name: str) -> RetrievalData:
 
 LOCAL = [
     ShippedSource(
-        "beir",
-        "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)",
-        load_beir,
+        "tables",
+        "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, "
+        ".jsonl, .parquet, .arrow, or a folder of these)",
+        lambda source: load_tables(TableSource.of(source), source),
     ),
     ShippedSource(
         "trainer", "a .jsonl file or a folder of FlagEmbedding or Tevatron", load_trainer_files
-    ),
-    ShippedSource(
-        "tables",
-        "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these)",
-        lambda source: load_tables(TableSource.of(source), source),
     ),
     ShippedSource(EXAMPLE, "example:faq", load_example),
 ]

@@ -68,8 +68,6 @@ class DataBuilder:
         query_prompt: what the data put before each query.
         notes: what was merged or dropped, in plain sentences.
         tables: the texts written so far, ``corpus`` and ``queries``.
-        places: file and line of judgements that name an empty text, by the rows of query and
-            document; relative to the source.
         left_out: relevant pairs of a published set that name an empty text and were left out, by
             split.
     """
@@ -81,7 +79,6 @@ class DataBuilder:
     query_prompt: str | None = None
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
-    places: dict[tuple[int, int], str] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
 
     def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
@@ -141,7 +138,7 @@ def load_or_parse(
 
     home = cached("data", key[:32], lambda folder, _: write(folder))
     fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
-    return RetrievalData(name, source, fingerprint, **_stored_fields(home, source))
+    return RetrievalData(name, source, fingerprint, **_stored_fields(home))
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, int]]:
@@ -166,7 +163,6 @@ def _write(builder: DataBuilder) -> None:
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
-        "places": [[query, doc, place] for (query, doc), place in builder.places.items()],
     }
     if builder.left_out:
         about["left_out"] = builder.left_out
@@ -175,7 +171,7 @@ def _write(builder: DataBuilder) -> None:
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def _stored_fields(home: Path, source: str) -> dict[str, Any]:
+def _stored_fields(home: Path) -> dict[str, Any]:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
     with np.load(home / "arrays.npz") as arrays:
 
@@ -193,7 +189,6 @@ def _stored_fields(home: Path, source: str) -> dict[str, Any]:
             "skipped": _opened(home / SKIPPED),
             "query_prompt": about.get("query_prompt"),
             "notes": tuple(about["notes"]),
-            "places": {(query, doc): f"{source}/{place}" for query, doc, place in about["places"]},
             "left_out": about.get("left_out", {}),
         }
 

@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.core.reading import read_json
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
+from opera.data.beir import BEIR_FILES, is_beir, judged_splits
 from opera.data.columns import Columns, TableKind, found_as, parse_columns, role_of
 from opera.data.names import SPLIT_NAMES, TABLES
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
@@ -23,8 +22,6 @@ from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
-_SAVED = ("dataset_dict.json", "state.json")
-"""What the library ``datasets`` writes beside tables."""
 _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
 """What the columns of a TSV without a header are: MS MARCO's texts and queries, its documents."""
 _SPLIT = re.compile(f"({'|'.join(SPLIT_NAMES)})(?![A-Za-z0-9])")
@@ -125,6 +122,19 @@ class TableSource:
         parts += [("skip_bad_rows", "true")] if self.skip_bad_rows else []
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
+    def with_files_of_beir(self) -> TableSource:
+        """Return the same tables, with the files of a BEIR folder in its place.
+
+        Raises:
+            DataError: as :func:`judged_splits`.
+        """
+        folder = Path(self.pairs[0][1])
+        if self.documents or self.queries or len(self.pairs) > 1 or not is_beir(folder):
+            return self
+        pairs = tuple(judged_splits(folder))
+        documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
+        return replace(self, pairs=pairs, documents=documents, queries=queries)
+
     def without_folders(self) -> TableSource:
         """Return the same tables by the last parts of their paths, for readers elsewhere."""
 
@@ -195,19 +205,8 @@ def table_suffix(path: Path) -> str:
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether a folder is one of tables: it has some, and nothing of a BEIR folder, and no such
-    folders inside.
-
-    Never raises.
-    """
-    if any(folder.glob("*/qrels")) or any(
-        os.path.lexists(folder / name) for name in ("corpus.jsonl", "queries.jsonl", "qrels")
-    ):
-        return False
-    try:
-        return bool(files_in(folder))
-    except DataError:
-        return any(os.path.lexists(folder / name) for name in _SAVED)
+    """Whether there is a table in a folder."""
+    return any(table_suffix(file) in TABLE_SUFFIXES for file in folder.rglob("*"))
 
 
 def files_in(path: Path) -> list[Path]:
@@ -219,16 +218,11 @@ def files_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        splits, parts = path / _SAVED[0], path / _SAVED[1]
-        if splits.is_file():
-            below = (files_in(path / name) for name in _listed(splits, "splits"))
-            return [splits, *(file for files_of_folder in below for file in files_of_folder)]
-        if parts.is_file():
-            return [parts, *(path / name for name in _listed(parts, "_data_files"))]
         files = sorted(
             file
             for file in path.rglob("*")
             if table_suffix(file) in TABLE_SUFFIXES
+            and not file.name.startswith("cache-")  # what map() of datasets leaves there
             and not any(part.startswith(".") for part in file.relative_to(path).parts)
             and file.is_file()
         )
@@ -237,27 +231,6 @@ def files_in(path: Path) -> list[Path]:
     if not files:
         raise DataError(f"{path}: holds no table ({', '.join(TABLE_SUFFIXES)})")
     return files
-
-
-def _listed(path: Path, key: str) -> list[str]:
-    """The names of files or folders in a file that the library ``datasets`` wrote."""
-    try:
-        content = read_json(path)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
-    values: Any = content.get(key) if isinstance(content, dict) else None
-    listed = values if isinstance(values, list) else []
-    names: list[Any] = [
-        entry.get("filename") if isinstance(entry, dict) else entry for entry in listed
-    ]
-    if not names or not all(
-        isinstance(entry, str) and entry and Path(entry).name == entry for entry in names
-    ):
-        raise DataError(
-            f"{path}: must hold a list '{key}' of files beside it, as datasets' save_to_disk "
-            f"writes it, got {shown(shortened(str(values)))}"
-        )
-    return names
 
 
 def path_below(file: Path, place: Path) -> Path:
@@ -273,8 +246,7 @@ def open_texts(
     Raises:
         DataError: if one cannot be read, or is no table.
     """
-    files = [file for file in files_in(Path(path)) if file.name not in _SAVED]
-    return [_open(file, kind, columns, notes, encoding) for file in files]
+    return [_open(file, kind, columns, notes, encoding) for file in files_in(Path(path))]
 
 
 def open_pairs(
@@ -293,8 +265,6 @@ def open_pairs(
     for split, place in pairs:
         home = Path(place)
         for file in files_in(home):
-            if file.name in _SAVED:
-                continue
             split_name: str | None = split or None
             if split_name is None and (len(pairs) > 1 or home.is_dir()):
                 split_name = _split_of(path_below(file, home))

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
-from glob import glob, has_magic
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, OperaError, nearest
 from opera.core.terminal import shortened, shown
+from opera.data.beir import BEIR_FILES
 from opera.data.index import Index
 from opera.data.names import SPLIT_NAMES
 from opera.data.read import Table, json_value
@@ -207,49 +207,25 @@ def is_json_table(path: Path) -> bool:
     return bool(keys) and not is_telling(keys, path) and not keys & {"pos", "neg"}
 
 
-def is_pattern(source: str) -> bool:
-    """Whether a source is a pattern such as ``data/*.jsonl``, and no path of that name."""
-    return has_magic(source) and not os.path.lexists(source)
-
-
 def listed_files(source: str) -> list[Path]:
-    """Return the JSON Lines files behind a file, a folder or a pattern, by name, but hidden ones.
+    """Return the JSON Lines files behind a file or a folder, by name, but hidden ones.
 
     Raises:
         DataError: if a folder cannot be read.
     """
-    if is_pattern(source):
-        files = [Path(name) for name in glob(source)]  # noqa: PTH207 - the user's own pattern
-    elif os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises where a name is too long
-        files = files_in(Path(source))
-    else:
+    if not os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises where a name is too long
         return [Path(source)]
-    return sorted(
-        path for path in files if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
-
-
-def files_in(folder: Path) -> list[Path]:
-    """Return what is in a folder, in order.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
     try:
-        return sorted(folder.iterdir())
+        files = sorted(Path(source).glob("[!.]*"))
     except OSError as error:
-        raise DataError(f"{folder}: cannot be read ({error.strerror})") from None
+        raise DataError(f"{source}: cannot be read ({error.strerror})") from None
+    return [path for path in files if path.suffix.lower() in SUFFIXES]
 
 
-def holds_trainer_files(source: str) -> bool:
-    """Whether a folder or pattern stands for trainers' files, not for BEIR. Never raises."""
-    beir = any(os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels"))
-    if beir and not is_pattern(source):
-        return False
-    try:
-        return any(is_telling(first_keys(path), path) for path in listed_files(source))
-    except DataError:
-        return False
+def holds_trainer_files(folder: str) -> bool:
+    """Whether a folder holds trainers' files, and is not one of BEIR. Never raises."""
+    beir = any(os.path.lexists(Path(folder, name)) for name in BEIR_FILES[1:])
+    return not beir and any(is_telling(first_keys(path), path) for path in listed_files(folder))
 
 
 def trainer_files(source: str) -> dict[Path, str | None]:
@@ -284,8 +260,6 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
         for path in (path for path, kind in kinds.items() if kind == name):
             add_records(relation, path, kind, named.get(path, splits[0]), unused, prompts)
     Index(relation, builder, source).build(splits)
-    if is_pattern(source):
-        builder.places.clear()  # they would be read below the pattern
     notes = relation.notes
     if unused:
         notes.append(f"unused columns: {shortened(', '.join(sorted(unused)))}")
@@ -338,7 +312,7 @@ def add_records(
                     *(pair.get(name, False if name == "negative" else None) for name in FIELDS),
                 )
 
-    of_document = document_key("title", "document", joined=True)
+    of_document = document_key("title", "document")
     types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
     values = {
         "part": "0", "split": f"'{split}'", "known_split": "true",

@@ -121,7 +121,7 @@ def export(
     measured = _test_data(name, data) if flag(measure, "measure") else None
     reads = [located]
     if measured is not None:
-        check_stays_out(folder, "--out", measured, folder=True)
+        check_stays_out(folder, "--out", measured)
         reads += files_read(measured)
     check_reads_stay(folder, "--out", reads, [folder] if folder.is_dir() else [])
     trained = load_model(name, "cpu")

@@ -114,7 +114,6 @@ def reduced_corpus(
         given_negatives=None,
         held_out=None,
         teacher=None,
-        places={},
     )
     return DevCorpus(reduced, rows)
 

@@ -162,7 +162,7 @@ def check(
     several = data if isinstance(data, list | tuple) and not rows else [data]
     sources = [named_source(source, **how) for source in several]
     for source in sources:
-        check_stays_out(folder, "--out", source, folder=True)
+        check_stays_out(folder, "--out", source)
     if overwrite:
         train = recipe.train
         files = [train.query_vectors, train.document_vectors, train.teacher_scores]

@@ -158,7 +158,7 @@ def checked_output(
         return None
     path, overwrite = user_path(out, name), flag(overwrite, "overwrite")
     check_output(path, name, formats, overwrite=overwrite, reads=reads)
-    check_stays_out(path, name, data, folder=False)
+    check_stays_out(path, name, data)
     return path
 
 

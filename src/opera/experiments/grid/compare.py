@@ -196,7 +196,7 @@ def prepare_grid(
             warn_of_missing_prompts(prompts_in_folder(place), model, *decided)
     check_grid_folder(out, grid_record(out, model, shared))
     for source in data:
-        check_stays_out(out, "--out", source, folder=True)
+        check_stays_out(out, "--out", source)
     return prepare_cells(cells, jobs)
 
 
