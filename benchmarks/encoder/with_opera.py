@@ -22,11 +22,9 @@ from turns import Turns, job
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.callbacks import Services
 from opera.engine.run_pruning import RunPruning
 from opera.engine.session import Session, new_record
 from opera.engine.train import fit
-from opera.engine.trainer import training_arguments
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
@@ -60,10 +58,8 @@ def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = No
     """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
-    model = ready.model.trained
-    services = Services([], training_arguments(ready.settings, model, run.checkpoints), model)
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
-    session = Session(ready, run, time.perf_counter(), False, [watch], services, new_record(ready))
+    session = Session(ready, run, time.perf_counter(), False, [watch], new_record(ready))
     fit(session, ready.data.drawn, run, "train", "training")
 
 

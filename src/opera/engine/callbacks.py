@@ -7,9 +7,7 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from transformers.integrations import (
 )
 
 from opera.core.arguments import several
-from opera.core.errors import SettingError, TrainingError
+from opera.core.errors import SettingError
 from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
@@ -39,27 +37,22 @@ SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
 
 
-def checked_callbacks(callbacks: object) -> list[TrainerCallback]:
-    """Return the callbacks of a user, made from their classes where these are given; ``None`` is
-    none.
+def checked_callbacks(callbacks: object) -> tuple[TrainerCallback | type[TrainerCallback], ...]:
+    """Return the callbacks of a user, or their classes; ``None`` is none.
 
     Raises:
         SettingError: for anything that the trainer cannot call.
     """
-    made: list[TrainerCallback] = []
-    for callback in (
-        () if callbacks is None else several(callbacks, "callbacks", "transformers callbacks")
-    ):
-        is_class = isinstance(callback, type) and issubclass(callback, TrainerCallback)
-        if not is_class and not isinstance(callback, TrainerCallback):
+    if callbacks is None:
+        return ()
+    given = several(callbacks, "callbacks", "transformers callbacks")
+    for callback in given:
+        kind = callback if isinstance(callback, type) else type(callback)
+        if not issubclass(kind, TrainerCallback):
             raise SettingError(
                 f"callbacks: must be transformers TrainerCallback objects, got {shown(callback)}"
             )
-        try:
-            made.append(callback() if is_class else callback)
-        except TypeError as error:
-            raise SettingError(f"callbacks: {shown(callback)} needs arguments; make one") from error
-    return made
+    return given
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
@@ -194,87 +187,47 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._bar.close()
 
 
-def service_names(report_to: str | list[str]) -> list[str]:
-    """The services that ``report_to`` stands for; ``all`` is what is installed."""
-    if report_to == "all":
-        return list(get_available_reporting_integrations())
-    names = [report_to] if isinstance(report_to, str) else report_to
-    return [name for name in names if name != "none"]
-
-
-class Services:
-    """Passes every event of a trainer on to the services, the end of a training only when the next
-    one begins, or at close.
-
-    So what follows training, the guard's choice, is logged beside its curves.
+def open_services(
+    report_to: str | list[str],
+    arguments: SentenceTransformerTrainingArguments,
+    model: SentenceTransformer,
+) -> list[TrainerCallback]:
+    """Open the logging services that ``report_to`` names, in all processes; ``all`` is every one
+    that is installed.
 
     Raises:
         SettingError: if a service cannot be opened: its package is broken, or a login failed.
     """
+    names = [report_to] if isinstance(report_to, str) else report_to
+    if report_to == "all":
+        names = get_available_reporting_integrations()
+    services: list[TrainerCallback] = []
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        arguments: SentenceTransformerTrainingArguments,
-        model: SentenceTransformer,
-    ) -> None:
-        self._names, self._arguments, self._model = names, arguments, model
-        self._end: Callable[[str, dict[str, Any]], None] | None = None
-        everywhere(self._open)
+    def open_all() -> None:
+        for name in names:
+            if name != "none":
+                services.append(_open_service(name, arguments, model))
 
-    def __getattr__(self, event: str) -> Callable[..., None]:
-        if not event.startswith("on_"):
-            raise AttributeError(event)
-        return partial(self._pass_on, event)
+    everywhere(open_all)
+    return services
 
-    def on_init_end(self, *arguments: Any, **more: Any) -> None:
-        """Open the services anew where a training has ended before this one."""
-        if self._end is not None:
-            self.close()
-            everywhere(self._open)
-        self._pass_on("on_init_end", *arguments, **more)
 
-    def on_train_end(self, *arguments: Any, **more: Any) -> None:
-        """Keep the end back."""
-        self._end = lambda event, values: self._pass_on(event, *arguments, **more, **values)
-
-    def log(self, values: Mapping[str, float]) -> None:
-        """Log values of the training that has ended; nothing where none has."""
-        if values and self._end is not None:
-            self._end("on_log", {"logs": dict(values)})
-
-    def close(self) -> None:
-        """Pass the end of the last training on."""
-        if self._end is not None:
-            end, self._end = self._end, None
-            end("on_train_end", {})
-
-    def _open(self) -> None:
-        self._callbacks: dict[str, TrainerCallback] = {}
-        state = TrainerState(
-            is_local_process_zero=PartialState().is_local_main_process,
-            is_world_process_zero=PartialState().is_main_process,
-        )
-        for name in self._names:
-            try:
-                callback = get_reporting_integration_callbacks([name])[0]()
-                if setup := getattr(callback, "setup", None):
-                    takes_class = "processing_class" in inspect.signature(setup).parameters
-                    more = {"processing_class": None} if takes_class else {}
-                    setup(self._arguments, state, self._model, **more)
-            except Exception as error:  # whatever a service raises
-                raise SettingError(
-                    f"report_to={name}: cannot be opened ({in_one_line(error)}); fix it, or leave "
-                    "report_to out"
-                ) from error
-            self._callbacks[name] = callback
-
-    def _pass_on(self, event: str, *arguments: Any, **more: Any) -> None:
-        for name, callback in self._callbacks.items():
-            try:
-                getattr(callback, event)(*arguments, **more)
-            except Exception as error:
-                raise TrainingError(
-                    f"report_to={name}: failed ({in_one_line(error)}); the run goes on with "
-                    "--resume, also with another report_to"
-                ) from error
+def _open_service(
+    name: str, arguments: SentenceTransformerTrainingArguments, model: SentenceTransformer
+) -> TrainerCallback:
+    state = TrainerState(
+        is_local_process_zero=PartialState().is_local_main_process,
+        is_world_process_zero=PartialState().is_main_process,
+    )
+    try:
+        service = get_reporting_integration_callbacks([name])[0]()
+        if hasattr(service, "setup"):
+            takes_class = "processing_class" in inspect.signature(service.setup).parameters
+            more = {"processing_class": None} if takes_class else {}
+            service.setup(arguments, state, model, **more)
+    except Exception as error:  # whatever a service raises
+        raise SettingError(
+            f"report_to={name}: cannot be opened ({in_one_line(error)}); fix it, or leave "
+            "report_to out"
+        ) from error
+    return service

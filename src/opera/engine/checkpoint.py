@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,12 @@ def read_state(path: Path) -> dict[str, Any]:
 def mark_complete(folder: Path) -> None:
     """Write the marker of a complete checkpoint, once its files are on the disk."""
     finish_folder(folder)
-    names = sorted(path.name for path in folder.iterdir())
-    replace_file(folder / COMPLETE_FILE, partial(Path.write_text, data="\n".join(names)))
+    replace_file(folder / COMPLETE_FILE, Path.touch)
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a checkpoint was written in full, and not removed in part since."""
-    marker = folder / COMPLETE_FILE
-    if folder.is_symlink() or not marker.is_file():
-        return False
-    return all((folder / name).exists() for name in marker.read_text().split("\n"))
+    """Whether a checkpoint was written in full."""
+    return not folder.is_symlink() and (folder / COMPLETE_FILE).is_file()
 
 
 def newest_checkpoint(checkpoints: Path) -> Path | None:

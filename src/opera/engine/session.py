@@ -21,7 +21,6 @@ from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.progress import Job
 from opera.core.settings import resolved
 from opera.core.terminal import shown
-from opera.engine.callbacks import Services
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Kept
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
@@ -52,8 +51,7 @@ class Session:
         run: the run folder.
         started: ``time.perf_counter()`` at the start.
         resume: whether an earlier session is continued.
-        callbacks: additional transformers callbacks for the trainer.
-        services: the logging services.
+        callbacks: transformers callbacks for the trainer: logging services, and the user's.
         record: what ``run.json`` holds.
         embeddings: of models that the guard measured, for measuring those again; a corpus that
             it ranks a part of, or that costs nothing to encode, is not kept.
@@ -64,8 +62,7 @@ class Session:
     run: RunWriter
     started: float
     resume: bool
-    callbacks: Sequence[TrainerCallback]
-    services: Services
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
     embeddings: Kept | None = None
     job: Job = field(default_factory=lambda: Job({}))

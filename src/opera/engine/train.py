@@ -143,13 +143,12 @@ def fit(
     )  # fmt: skip
     log.debug("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
     session.update(**facts)
-    callbacks = [session.services, *session.callbacks]
     with session.phase(phase, what):
         pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
             keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
             pruning.sampler.visits.take_over(keys, first.visits, earlier_keys)
-        return train(pruning, run, session.resume, callbacks)
+        return train(pruning, run, session.resume, session.callbacks)
 
 
 def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,11 @@ from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
-from transformers.trainer_utils import IntervalStrategy, speed_metrics
+from transformers.trainer_utils import speed_metrics
 
-from opera.config.trainer import READ
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
-from opera.core.settings import resolved
 from opera.core.storage import storage_error, writing
-from opera.core.terminal import shortened
 from opera.engine.dataset import column_roles
 from opera.engine.sampler import ADVICE, NotFiniteError
 from opera.retrieval.device import WAIT, resolve_precision
@@ -171,7 +166,7 @@ def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
         "use_cpu": model.device.type == "cpu",
         "prompts": prompts or None,
         "router_mapping": roles,
-        "report_to": "none",  # the services are opened before anything is written
+        "report_to": "none",  # run/steps.py opens the services before anything is written
         "logging_steps": settings.of_trainer("logging_steps"),
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
@@ -206,37 +201,6 @@ def _optimizer(name: str, device: str) -> str:
     ``OPERA_REPRODUCIBLE``.
     """
     return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
-
-
-def check_trainer(
-    settings: TrainSettings,
-    arguments: SentenceTransformerTrainingArguments,
-    model: SentenceTransformer,
-) -> None:
-    """Make a trainer, optimizer and schedule with the fields that the user gave, where there are
-    any; drop them again.
-
-    Raises:
-        SettingError: if the trainer refuses them.
-    """
-    fields = {name: value for name, value in (settings.trainer or {}).items() if name not in READ}
-    if not fields:
-        return
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            tried = copy(arguments)
-            tried.output_dir = folder  # trainers make it
-            tried.eval_strategy = IntervalStrategy.NO
-            trainer = OperaTrainer(model=model, args=tried, loss=torch.nn.Identity())
-            trainer.create_optimizer_and_scheduler(resolved(settings.max_steps))
-            if arguments.torch_compile:
-                backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
-                torch.compile(torch.nn.Identity(), backend=backend, mode=mode)
-    except Exception as error:  # whatever the libraries raise
-        reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
-        raise SettingError(
-            f"--trainer {', '.join(fields)}: the trainer refuses it: {reason}"
-        ) from error
 
 
 def check_weights(model: SentenceTransformer, step: int) -> None:

@@ -21,11 +21,10 @@ from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.core.progress import Job
 from opera.data.combined import each_set
-from opera.engine.callbacks import Services, checked_callbacks, service_names
-from opera.engine.pruning import PREFIX
+from opera.engine.callbacks import checked_callbacks, open_services
 from opera.engine.session import Session, announce, log_mean, new_record
 from opera.engine.train import Fit
-from opera.engine.trainer import check_trainer, training_arguments
+from opera.engine.trainer import training_arguments
 from opera.guard.choice import Guard, Weights, mix
 from opera.guard.rule import guarded_measure
 from opera.labels.suspicious import counts_of, suspicious_columns
@@ -85,7 +84,6 @@ def prepare(
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
     arguments = training_arguments(prepared.settings, model, run.checkpoints)
-    check_trainer(prepared.settings, arguments, model)
     record = new_record(prepared)
     if checked.resume:
         refuse_other_settings(checked.folder, prepared.identity)
@@ -97,10 +95,10 @@ def prepare(
         if earlier.finished:
             record = earlier.record
             log.info("%s is already finished: nothing to do", checked.folder)
-    names_of_services = service_names(prepared.settings.of_trainer("report_to"))
     processes.wait_for_everyone()  # every process has looked at the folder
-    services = Services(names_of_services if record.status != "finished" else [], arguments, model)
-    return Session(prepared, run, checked.started, checked.resume, user_callbacks, services, record)
+    report_to = "none" if record.status == "finished" else prepared.settings.of_trainer("report_to")
+    trainer_callbacks = [*open_services(report_to, arguments, model), *user_callbacks]
+    return Session(prepared, run, checked.started, checked.resume, trainer_callbacks, record)
 
 
 @contextmanager
@@ -128,8 +126,6 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             if isinstance(error, StorageError):
                 raise StorageError(f"{error}; with --resume it goes on from where it is") from error
             raise
-        finally:
-            session.services.close()
 
 
 @contextmanager
@@ -194,7 +190,6 @@ def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]
 def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | None) -> None:
     """Save the final model, measure it as the user will load it, and write all evidence."""
     run, before = session.run, trained.base
-    session.services.log({} if guard is None else {f"{PREFIX}lambda": guard.share})
     share = 1.0 if guard is None else guard.share
     fine_tuned, after, encoder = _save_and_measure(session, trained, share)
     with session.phase("review", "looking for labels that are missing"):

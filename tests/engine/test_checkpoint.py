@@ -176,10 +176,6 @@ def lose_the_marker(out: Path) -> None:
     (out / "checkpoints" / "checkpoint-8" / "complete").unlink()
 
 
-def lose_a_file(out: Path) -> None:
-    (out / "checkpoints" / "checkpoint-8" / "optimizer.pt").unlink()
-
-
 def put_strays_beside_it(out: Path) -> None:
     for name in ("checkpoint-old", "checkpoint-", "checkpoint-10x", "checkpoint-٣", "checkpoint-010"):
         (out / "checkpoints" / name).mkdir()
@@ -194,7 +190,6 @@ def put_strays_beside_it(out: Path) -> None:
         (spoil_the_runs_trace, 8),
         (put_strays_beside_it, 8),
         (lose_the_marker, 4),
-        (lose_a_file, 4),
     ],
 )
 def test_a_resumed_run_ends_alike_whatever_it_lost(

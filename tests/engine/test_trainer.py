@@ -113,10 +113,6 @@ for name in ("temprature", "adam_betta2"):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"torch_compile_mode": "fast"},
-            "--trainer torch_compile_mode: the trainer refuses it: Unrecognized mode=fast",
-        ),
         ({"optim_args": "fast"}, "transformers refuses the settings: not enough values to unpack"),
         ({"deepspeed": "x.json"}, "transformers refuses the settings: "),
     ],
