@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import (
@@ -44,7 +45,7 @@ LOSSES: dict[str, MakeLoss] = {
     "gist": lambda model, guide: losses.GISTEmbedLoss(model, guide, temperature=0.05),
     "cached gist": lambda model, guide: losses.CachedGISTEmbedLoss(model, guide, temperature=0.05, mini_batch_size=3),
 }
-WEIGHABLE = ("mnrl", "cached")
+WEIGHABLE = ("mnrl",)
 """Those whose pairs can be weighed."""
 
 
@@ -82,3 +83,39 @@ def trainer_of(pruning: opera.PairPruning, args: Any, loss: Any, **more: Any) ->
     """Put the trainer together as the documentation says."""
     values = {"train_dataset": pruning.dataset, "loss": pruning.watch(loss), "callbacks": [pruning.callback], **more}
     return SentenceTransformerTrainer(model=pruning.model, args=args, **values)
+
+
+def weights_of(model: SentenceTransformer) -> list[bytes]:
+    """The bytes of every weight."""
+    return [value.detach().numpy().tobytes() for value in model.state_dict().values()]
+
+
+def draws_of(pruning: opera.PairPruning) -> list[list[int]]:
+    """The pairs of each data set that were trained, in order."""
+    return [np.concatenate(part.drawn[: part.trained_steps]).tolist() for part in pruning.samplers]
+
+
+def train_script(
+    dataset: Any,
+    folder: Path,
+    out: Path,
+    method: str = "dp",
+    *,
+    loss: Any = losses.MultipleNegativesRankingLoss,
+    stop: int | None = None,
+    resume: bool = False,
+    **changed: Any,
+) -> tuple[opera.PairPruning, SentenceTransformerTrainer]:
+    """Train a model of a folder; ``stop`` breaks off in every process when that step's checkpoint is saved."""
+    args, model = arguments(out, **{"save_strategy": "steps", "save_steps": stop or 5, **changed}), open_model(folder)
+    pruning = opera.PairPruning(model, dataset, method, args=args)
+    trainer = trainer_of(pruning, args, loss)
+    save = pruning.callback.on_save
+
+    def broken(args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        save(args, state, control, **kwargs)
+        control.should_training_stop |= state.global_step == stop
+
+    pruning.callback.on_save = broken  # type: ignore[method-assign]
+    trainer.train(resume_from_checkpoint=True if resume else None)
+    return pruning, trainer

@@ -111,9 +111,7 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
     assert torch.equal(layer.eval()(numbers), numbers)
 
 
-@pytest.mark.parametrize(
-    "lengths", [[100, 60], [60, 100], sorted(range(30, 100, 3), reverse=True), [30] * 64, [70, 31, 70, 31]]
-)
+@pytest.mark.parametrize("lengths", [[60, 100], sorted(range(30, 100, 3), reverse=True), [30] * 64])
 def test_no_two_rows_share_a_dropout_mask(lengths: list[int]) -> None:
     """Scores of 0 and one-hot values make each row of the result the mask of a query."""
     heads, width = 2, max(lengths)

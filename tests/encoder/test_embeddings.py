@@ -33,6 +33,3 @@ def test_shards_are_read_as_one_array(count: int, tmp_path: Path) -> None:
         assert np.array_equal(found[part], whole[part])
     rows = np.random.default_rng(2).integers(count, size=(4, 5)) if count else np.empty((0, 2), int)
     assert np.array_equal(found[rows], whole[rows])
-    for bad in (count, -1):
-        with pytest.raises(IndexError):
-            found[np.array([bad])]

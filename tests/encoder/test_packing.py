@@ -82,17 +82,6 @@ def test_columns_have_the_gradients_of_the_plain_path(
         assert len(embedded) > 1
 
 
-def test_dropout_repeats_with_the_generator(bert_model: Path) -> None:
-    model = load_model(bert_model, "cpu").train()
-    ids, found = token_ids(model, TEXTS), []
-    with packing(model), torch.no_grad():
-        for seed in (4, 4, 5):
-            torch.manual_seed(seed)
-            found.append(embed_tokens(model, ids, packed=True))
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-
-
 @pytest.mark.parametrize("hinder", ["reproducible", "positions", "float64", "eager"])
 def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(bert_model, "cpu")

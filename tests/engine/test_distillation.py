@@ -16,7 +16,6 @@ from torch.nn import functional as F
 import opera
 from distinct import known_of
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
 from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
 from opera.engine.distillation import DistillationLoss, divergences
@@ -140,24 +139,6 @@ def test_a_run_learns_from_a_file_and_says_what_it_scored(
     opera.score(beir, model=static_model, negatives=2, out=teacher, overwrite=True)
     with pytest.raises(opera.RunFolderError, match="teacher_fingerprint"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **settings)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"negatives": "teacher"}, "negatives=teacher: there are no scores of a teacher"),
-        ({"teacher_scores": "T"}, "teacher_scores=.*: nothing uses them"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    beir: Path, static_model: Path, tmp_path: Path, values: dict[str, Any], message: str
-) -> None:
-    if "teacher_scores" in values:
-        values = {**values, "teacher_scores": str(tmp_path / "t.tsv")}
-        (tmp_path / "t.tsv").write_text("query_id\tdoc_id\tscore\ntrain0\td0\t1.5\n")
-    with pytest.raises(SettingError, match=message):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", **values)
-    assert not (tmp_path / "run").exists()
 
 
 def test_gradient_caching_and_matryoshka_train_on_the_same_loss(

@@ -7,78 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
-import opera
-from opera.core.errors import RunFolderError
 from opera.runs.folder import Run
 from processes import DEADLINE, launched, start, torchrun
 from small_runs import train_command
-
-IN_FLOAT64 = """
-import functools, sys
-from transformers import TrainerCallback
-from opera.run import adapt as module
-
-
-class InFloat64(TrainerCallback):
-    def on_init_end(self, args, state, control, model=None, **kwargs):
-        model.double()
-
-
-module.adapt = functools.partial(module.adapt, callbacks=[InFloat64()])
-batch, data, model, out = sys.argv[1:]
-settings = dict(
-    max_steps=12, eval_steps=6, save_steps=6,
-    per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
-    temperature=0.1, dropout=0.0, precision="fp32",
-    optim="sgd", max_grad_norm=0.0, learning_rate=0.03,  # hides no scale of the gradient
-)
-cache = {"gradient_cache": 3} if batch == "4" else {}  # of the two processes, in one of the runs
-module.adapt(data, model=model, out=f"{out}/dp", method="dp", **settings, **cache)
-options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-sys.argv = ["opera", "train", data, "--model", model, "--out", f"{out}/infobatch", "--method", "infobatch", *options]
-from opera.cli import main
-
-main()
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    """The same draws, losses and weights, by ``adapt`` and by the command.
-
-    Two processes add the same numbers in another order. In float64 that changes a sum of n ≤ 1000 terms of size 10 by
-    less than n·2⁻⁵³·10 = 1e-12 per step. To reach 1e-9, 12 steps would have to amplify it a thousand times, while a
-    wrong scale or a missing negative moves weights by 1e-3. Observed losses are rounded to float32, so their means may
-    differ by one last bit. A draw differs only where a loss lies within that bit of the next one or of the mean; the
-    seeds are fixed, so in float64 this happens on every machine or on none.
-    """
-    script = tmp_path / "in_float64.py"
-    script.write_text(IN_FLOAT64)
-    two = launched([str(script), "4", str(beir), str(bert_model), str(tmp_path / "two")], tmp_path / "two-log")
-    one = start([str(script), "8", str(beir), str(bert_model), str(tmp_path / "one")], tmp_path / "log1")
-    assert one.wait() == 0, one.log.read_text()
-    for child in two:
-        assert child.wait() == 0, child.log.read_text()
-    for method in ("dp", "infobatch"):
-        first, second = (Run.open(tmp_path / name / method) for name in ("one", "two"))
-        assert (first.record.processes, second.record.processes) == (1, 2)
-        assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
-        assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
-        assert first.measures["before"] == second.measures["before"], "shared work has the same bytes"
-        evaluations = [dict(run.training.evaluations) for run in (first, second)]
-        assert evaluations[0] == pytest.approx(evaluations[1], abs=1e-9)
-        assert list(evaluations[0]) == [6, 12]
-        losses = [run.trace()["loss"].to_numpy() for run in (first, second)]
-        np.testing.assert_allclose(*losses, rtol=2.0**-23, atol=0)
-        tables = [load_file(next(run.model_path.rglob("model.safetensors"))) for run in (first, second)]
-        for name, table in tables[0].items():
-            assert table.dtype == np.float64
-            np.testing.assert_allclose(table, tables[1][name], rtol=0, atol=1e-9)
-    with pytest.raises(RunFolderError, match="holds a run; pass --resume"):
-        opera.adapt(beir, model=bert_model, out=tmp_path / "two" / "dp")
-
 
 GRADIENTS = """
 import os, sys

@@ -12,7 +12,6 @@ from sentence_transformers.base.losses.gradcache import _create_minibatch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
-import opera
 from distinct import known_of, pool_of
 from opera.data import load_data
 from opera.engine.dataset import text_dataset
@@ -22,7 +21,6 @@ from opera.engine.sampler import PairSampler, SetDraws
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training_set.negatives import RandomNegatives
-from small_runs import SMALL
 
 BATCH, ROUNDED = 12, 2.0**-23
 """Pairs of a batch, and what float32 rounds off: what is observed is in float32."""
@@ -157,15 +155,3 @@ def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(
     assert together.item() == pytest.approx(sum(part.item() for part in parts) / 3, rel=1e-12)
     for one, other in zip(*step.seen[-2:], strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_a_cached_run_in_half_precision(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    """bf16 has 8 bits; the cached run embeds other batches, and differs by rounding alone."""
-    losses = []
-    for texts in (None, 5):
-        settings = {**SMALL, "max_steps": 2, "precision": "bf16", "dropout": 0.0, "guard": False}
-        out = tmp_path / str(texts)
-        run = opera.adapt(beir, model=bert_model, out=out, method="dp", gradient_cache=texts, **settings)
-        assert run.settings["gradient_cache"] == texts
-        losses.append(run.trace()["loss"].to_numpy())
-    np.testing.assert_allclose(*losses, rtol=2e-2)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import pickle
-import weakref
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -25,19 +22,12 @@ from sentence_transformers.sentence_transformer.losses import (
 
 import opera
 from opera.engine.pair_pruning import PairPruning
-from opera.engine.pruned_loss import chain_of
-from own_scripts import LOSSES, WEIGHABLE, arguments, make_loss, open_model, pairs_of, trainer_of
-from processes import DEADLINE, torchrun
+from own_scripts import arguments, draws_of, open_model, pairs_of, train_script, trainer_of, weights_of
 
 
 @pytest.fixture(scope="module")
 def dataset(beir: Path) -> Dataset:
     return pairs_of(opera.load_data(str(beir)))
-
-
-@pytest.fixture(scope="module")
-def several(dataset: Dataset) -> DatasetDict:
-    return DatasetDict({"a": dataset.select(range(28)), "b/b": dataset.select(range(24, 48))})
 
 
 @pytest.fixture
@@ -56,77 +46,6 @@ class Observed:
     def observe(self, number: int, pair_ids: Any, *values: Any) -> None:
         self.batches.append([self._pruning.batches[number].rows.rows(pair_ids), *values])
         self._observe(number, pair_ids, *values)
-
-
-def weights_of(model: SentenceTransformer) -> list[bytes]:
-    return [value.detach().numpy().tobytes() for value in model.state_dict().values()]
-
-
-def drawn(pruning: PairPruning) -> list[list[Any]]:
-    """The draws of each data set that were trained."""
-    return [np.array(sampler.drawn[: sampler.trained_steps]).tolist() for sampler in pruning.samplers]
-
-
-@pytest.mark.parametrize("sizes", [False, True], ids=["", "matryoshka"])
-@pytest.mark.parametrize("kind", [*LOSSES])
-def test_every_loss_trains_on_what_is_drawn_and_reports_it(
-    kind: str, sizes: bool, dataset: Dataset, bert_model: Path, tmp_path: Path
-) -> None:
-    """At the first step the model is untrained: what is observed can be computed from the texts."""
-    model, args = open_model(bert_model), arguments(tmp_path, max_steps=2)
-    queries, documents = (model.encode(dataset[column]) for column in ("question", "answer"))
-    pruning = PairPruning(model, dataset, "dp", args=args)
-    loss, seen = make_loss(kind, model, open_model(bert_model), sizes), Observed(pruning)
-    trainer = trainer_of(pruning, args, loss)
-    before = weights_of(model)
-    trainer.train()
-    assert pruning.samplers[0].trained_steps == len(seen.batches) == 2
-    assert weights_of(model) != before
-    rows, similarity, losses, _ = seen.batches[0]
-    assert rows == pruning.batches[0].rows.rows(pruning.samplers[0].drawn[0])
-    cosines = torch.nn.functional.normalize(torch.from_numpy(queries[rows])) @ (
-        torch.nn.functional.normalize(torch.from_numpy(documents[rows])).T
-    )
-    np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-5)
-    expected = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)), reduction="none")
-    np.testing.assert_allclose(losses, expected, atol=1e-3)
-    if kind in WEIGHABLE:
-        assert pruning.watch(loss).loss is loss
-        PairPruning(model, dataset, "infobatch").watch(loss)
-    else:
-        with pytest.raises(opera.SettingError, match="method=infobatch: weighs each pair's loss, and "):
-            PairPruning(model, dataset, "infobatch").watch(loss)
-
-
-@pytest.mark.parametrize("sizes", [False, True], ids=["", "matryoshka"])
-@pytest.mark.parametrize("kind", WEIGHABLE)
-def test_weights_multiply_each_pairs_loss(
-    kind: str, sizes: bool, dataset: Dataset, bert_model: Path, tmp_path: Path
-) -> None:
-    """The gradient of a batch is that of the mean of loss times weight."""
-    model, factors = open_model(bert_model).train(), torch.linspace(0.5, 3, 8)
-    pruning = PairPruning(model, dataset, "infobatch", args=arguments(tmp_path))
-    loss = pruning.watch(make_loss(kind, model, model, sizes))
-    rows = pruning.dataset[:8]
-    features = [model.preprocess(rows[column]) for column in ("question", "answer")]
-    ids = torch.tensor(rows["label"])
-    batch = type("Batch", (), {"weights": factors.numpy(), "local": slice(None)})
-    pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
-    pruning.observe = lambda *values: None  # type: ignore[method-assign]
-    value = loss([dict(part) for part in features], ids)
-    value.backward()
-    gradient = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
-    model.zero_grad()
-    queries, documents = (model(dict(part))["sentence_embedding"] for part in features)
-    total = torch.zeros(())
-    for size in [32, 8, 4] if sizes else [32]:
-        short = [torch.nn.functional.normalize(part[:, :size]) for part in (queries, documents)]
-        logits = short[0] @ short[1].T * 20
-        total = total + (torch.nn.functional.cross_entropy(logits, torch.arange(8), reduction="none") * factors).mean()
-    total.backward()
-    expected = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
-    assert value.item() == pytest.approx(total.item(), rel=1e-5)
-    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("column", ["label", "score"])
@@ -180,75 +99,16 @@ def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tm
     assert weights[0] == weights[1] != weights_of(open_model(static_model))
 
 
-def test_a_users_transform_is_kept(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+def test_a_users_transform_is_kept(dataset: Dataset, model: Any) -> None:
     rows = dataset.with_transform(lambda batch: {name: [f"t1w1 {x}" for x in batch[name]] for name in batch})
     assert PairPruning(model, rows).dataset[3]["answer"] == f"t1w1 {dataset[3]['answer']}"
-
-
-def train(dataset: Any, model: Path, out: Path, stop: int | None = None, resume: bool = False, **changed: Any) -> Any:
-    """Train; ``stop`` breaks off when that step's checkpoint is saved."""
-    args = arguments(out, **{"save_strategy": "steps", "save_steps": 5, **changed})
-    own = open_model(model)
-    pruning = PairPruning(own, dataset, "dp", args=args)
-    trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(own))
-    save = pruning.callback.on_save
-
-    def broken(args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        save(args, state, control, **kwargs)
-        if state.global_step == stop:
-            raise KeyboardInterrupt
-
-    pruning.callback.on_save = broken  # type: ignore[method-assign]
-    try:
-        trainer.train(resume_from_checkpoint=True if resume else None)
-    except KeyboardInterrupt:
-        assert stop is not None
-    return pruning, trainer
-
-
-SIX = {"num_train_epochs": 3, "per_device_train_batch_size": 6}
-
-
-@pytest.mark.parametrize(
-    ("kind", "changed"),
-    [
-        ("bert", {"num_train_epochs": 1, "save_steps": 3}),
-        ("one", {"num_train_epochs": 3, "save_steps": 6}),  # after an epoch
-        ("one", {"num_train_epochs": 5, "gradient_accumulation_steps": 4, "save_steps": 6}),
-        ("one", {"num_train_epochs": 3, "ignore_data_skip": True, "save_steps": 10}),
-        ("several", {**SIX, "save_steps": 10}),
-        ("several", {**SIX, "multi_dataset_batch_sampler": "round_robin", "save_steps": 10}),
-    ],
-)
-def test_a_resumed_training_ends_the_same(
-    kind: str,
-    changed: dict[str, Any],
-    dataset: Dataset,
-    several: DatasetDict,
-    bert_model: Path,
-    static_model: Path,
-    tmp_path: Path,
-) -> None:
-    """The same draws, the same bytes of weights, the same log."""
-    own, model = several if kind == "several" else dataset, bert_model if kind == "bert" else static_model
-    stop = changed["save_steps"]
-    whole, trainer = train(own, model, tmp_path / "whole", **changed)
-    train(own, model, tmp_path / "cut", stop=stop, **changed)
-    resumed, again = train(own, model, tmp_path / "cut", resume=True, **changed)
-    assert again.state.global_step == trainer.state.global_step > stop
-    assert drawn(whole) == drawn(resumed)
-    assert weights_of(trainer.model) == weights_of(again.model)
-    # the epoch starts again where nothing is skipped
-    logs = [[{**row, "epoch": 0} for row in each.state.log_history[:-1]] for each in (trainer, again)]
-    assert logs[0] == logs[1]
 
 
 def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
     """The state must be that of the checkpoint whose weights are loaded, which may lie elsewhere."""
     for name, rate in (("one", 0.05), ("other", 0.01)):
-        train(dataset, static_model, tmp_path / name, save_steps=4, learning_rate=rate)
+        train_script(dataset, static_model, tmp_path / name, stop=4, learning_rate=rate)
     cut, other = (tmp_path / name / "checkpoint-4" for name in ("one", "other"))
-    whole = (cut / "sampler.npz").read_bytes()
 
     def resume(rows: Dataset, checkpoint: Path, out: str, method: str = "dp") -> None:
         args, own = arguments(tmp_path / out), open_model(static_model)
@@ -262,9 +122,6 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
         resume(dataset.select(range(41)), other, "other")
     with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\)"):
         resume(dataset, other, "other", "ft")
-    (cut / "sampler.npz").write_bytes(whole[:-100])
-    with pytest.raises(opera.RunFolderError, match=r"sampler.npz: "):
-        resume(dataset, cut, "one")
     (cut / "sampler.npz").unlink()
     with pytest.raises(opera.RunFolderError, match=r"sampler.npz: does not exist"):
         resume(dataset, cut, "one")
@@ -286,7 +143,7 @@ def test_evaluations_are_left_alone(dataset: Dataset, static_model: Path, tmp_pa
         trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(model), **more)
         trainer.train()
         assert any("eval_loss" in row for row in trainer.state.log_history) == evaluates
-        found.append((drawn(pruning), weights_of(trainer.model)))
+        found.append((draws_of(pruning), weights_of(trainer.model)))
     assert found[0] == found[1]
 
 
@@ -374,51 +231,6 @@ def test_another_sampler_is_refused(dataset: Dataset, model: Any, tmp_path: Path
         PairPruning(model, dataset, args=arguments(tmp_path, batch_sampler="no_duplicates"))
 
 
-def test_a_second_training(dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    """It needs another PairPruning, but may have the same loss, and the same arguments; also after an interruption."""
-    args, loss = arguments(tmp_path, max_steps=2), MultipleNegativesRankingLoss(model)
-    before = set(vars(loss))
-    for breaks in (False, True, False):
-        pruning = PairPruning(model, dataset, args=args)
-        watched = pruning.watch(loss)
-        trainer = trainer_of(pruning, args, watched)
-        if breaks:
-            pruning._observe = lambda *given: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
-            with pytest.raises(KeyboardInterrupt):
-                trainer.train()
-        else:
-            trainer.train()
-    for again in (loss, watched):
-        plain = arguments(tmp_path, max_steps=2)
-        SentenceTransformerTrainer(model, plain, train_dataset=dataset, loss=again, callbacks=[]).train()
-    assert set(vars(loss)) == before
-    with pytest.raises(opera.TrainingError, match=r"^PairPruning: dataset is read again, by a second training"):
-        trainer.train()
-
-
-@pytest.mark.parametrize("kind", WEIGHABLE)
-def test_after_training_the_loss_is_as_before_and_freed(
-    kind: str, dataset: Dataset, bert_model: Path, tmp_path: Path
-) -> None:
-    """It holds the distributed model, whose process group ends a process with SIGABRT if the interpreter ends first."""
-    model = open_model(bert_model)
-    args, loss = arguments(tmp_path, max_steps=8, num_train_epochs=4), make_loss(kind, model, model, sizes=True)
-    before = [set(vars(part)) for part in chain_of(loss)]
-    pruning = PairPruning(model, dataset, "infobatch", args=args)
-    trainer = trainer_of(pruning, args, loss)
-    trainer.train()
-    assert [set(vars(part)) for part in chain_of(loss)] == before
-    alive = weakref.ref(loss)
-    gc.collect()
-    gc.disable()  # what is left to it may be freed too late
-    try:
-        del loss, trainer
-        assert alive() is None
-    finally:
-        gc.enable()
-    assert pruning.curves()["coverage_pairs"] > 0
-
-
 def test_saved_and_copied_arguments_hold_no_model(dataset: Dataset, model: Any, tmp_path: Path) -> None:
     args = arguments(tmp_path)
     pruning = PairPruning(model, dataset, args=args)
@@ -483,78 +295,6 @@ def test_models_and_losses_that_do_not_fit(dataset: Dataset, model: Any, static_
     with pytest.raises(opera.SettingError, match=r"^loss: must be a loss or its class, got None"):
         pruning.watch(None)
     assert pruning.watch(MultipleNegativesRankingLoss).temperature == pytest.approx(0.1)
-
-
-SCRIPT = """
-import json, sys
-import numpy as np
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import torch.distributed as dist
-from datasets import DatasetDict
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-import opera
-from own_scripts import arguments, open_model, pairs_of, trainer_of
-
-data, model_folder, out = sys.argv[2], sys.argv[3], Path(sys.argv[4])
-whole = pairs_of(opera.load_data(data))
-several = DatasetDict({"a": whole.select(range(30)), "b": whole.select(range(18, 48))})
-
-
-def train(name, dataset, stop=None, resume=None, method="dp", **changed):
-    values = {"per_device_train_batch_size": 6, "num_train_epochs": 3, **changed}
-    args = arguments(out / name, ddp_backend="gloo", save_strategy="steps", save_steps=stop or 4, **values)
-    model = open_model(model_folder)
-    pruning = opera.PairPruning(model, dataset, method, args=args)
-    loss = MultipleNegativesRankingLoss(model, gather_across_devices=name.startswith("across"))
-    trainer = trainer_of(pruning, args, loss)
-    if stop:
-        saved = pruning.callback.on_save
-
-        def stopping(args, state, control, **kwargs):
-            saved(args, state, control, **kwargs)
-            control.should_training_stop = True
-
-        pruning.callback.on_save = stopping
-    trainer.train(resume_from_checkpoint=resume)
-    samplers = pruning.samplers
-    drawn = [np.concatenate(part.drawn[: part.trained_steps]).tolist() for part in samplers]
-    scores = [getattr(part.sets[0].method.scores, "similarity", np.zeros(1)).tolist() for part in samplers]
-    weights = float(sum(p.detach().double().abs().sum() for p in trainer.model.parameters()))
-    return {"steps": trainer.state.global_step, "drawn": drawn, "scores": scores, "weights": weights}
-
-
-found = {
-    "one": train("one", whole),
-    "across": train("across", whole, max_steps=3),
-    "across, weighed": train("across", whole, method="infobatch", num_train_epochs=5),
-    "several": train("several", several, multi_dataset_batch_sampler="round_robin"),
-    "cut": train("cut", several, stop=5, multi_dataset_batch_sampler="round_robin"),
-    "resumed": train("cut", several, resume=True, multi_dataset_batch_sampler="round_robin"),
-}
-Path(out / f"{dist.get_rank()}.json").write_text(json.dumps(found))
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.slow
-def test_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    tests = str(Path(__file__).parents[1])
-    log = tmp_path / "log"
-    child = torchrun([str(script), tests, str(beir), str(static_model), str(tmp_path)], log)
-    assert child.wait(DEADLINE) == 0, log.read_text()
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert first == second
-    assert first["one"]["steps"] == 12  # 4 per epoch, as two processes with 6 rows of 48 each take
-    assert len(first["one"]["drawn"][0]) == 12 * 2 * 6
-    # 2 batches of each data set per epoch and process: the trainer drops the rest
-    assert first["several"]["steps"] == 12
-    assert first["resumed"] == first["several"]
-    assert first["cut"]["steps"] == 5
-    assert len(set(np.round(first["one"]["scores"][0], 3))) > 5
-    assert first["across"]["weights"] != pytest.approx(first["one"]["weights"])
 
 
 def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> None:

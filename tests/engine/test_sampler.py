@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from distinct import pool_of
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
-from opera.engine.checkpoint import flatten, nest
 from opera.engine.sampler import Batch, PairSampler, SetDraws
 from opera.methods import METHODS, Plan
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 from opera.training_set.quotas import Quotas
-from worlds import make_pairs, make_scores
+from worlds import make_pairs
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
@@ -92,52 +89,6 @@ def test_reading_further_ahead_than_the_lag_is_refused() -> None:
         sampler.draw_step(2)
 
 
-def in_two_sets(name: str, quotas: Quotas, steps: int = 40) -> PairSampler:
-    """The first third of the queries is one set, the rest another."""
-    parts = [make_pairs([1, 2, 3, 4]), make_pairs([5, 6, 7, 8, 1, 1, 2, 9])]
-    plan, method = Plan(0, steps, 8), METHODS[name]
-    sets = [
-        SetDraws(
-            method(part, its_plan, method.settings_class(), make_scores(part)), RandomNegatives(pool_of(50)), 1000 * at
-        )
-        for at, (part, its_plan) in enumerate(zip(parts, quotas.plans(plan), strict=True))
-    ]
-    pairs = TrainingPairs.from_arrays(
-        np.concatenate([parts[0].pair_query, parts[1].pair_query + parts[0].n_queries]),
-        np.concatenate([parts[0].pair_doc, parts[1].pair_doc + 1000]),
-    )
-    return PairSampler(sets, pairs, plan, 4, quotas=quotas, n_negatives=2)
-
-
-@pytest.mark.parametrize("one_set", [False, True], ids=["mixed", "one set per step"])
-@pytest.mark.parametrize("name", ["ft", "infobatch", "dp", "denoise"])
-def test_a_sampler_of_several_sets_resumes_to_the_same_draws(name: str, one_set: bool, tmp_path: Path) -> None:
-    quotas = Quotas(np.array([0.3, 0.7]), one_set)
-    whole, first, second = (in_two_sets(name, quotas) for _ in range(3))
-    for step in range(40):
-        batch = whole.draw_step(step)
-        assert (batch.sets == (batch.pair_ids >= 10)).all()
-        assert not one_set or len(set(batch.sets.tolist())) == 1
-        assert (batch.doc_rows[batch.sets == 0, 1:] < 50).all()
-        assert (batch.doc_rows[batch.sets == 1, 1:] >= 1000).all()
-        train(whole, step)
-    for step in range(23):
-        first.draw_step(step)
-        train(first, step)
-    first.draw_step(23)
-    np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-    with np.load(tmp_path / "state.npz") as arrays:
-        second.load_state_dict(nest(dict(arrays)))
-    for step in second.upcoming(40):
-        train(second, step)
-    assert np.array_equal(np.concatenate(second.drawn), np.concatenate(whole.drawn))
-    assert np.array_equal(second.trained, whole.trained)
-    assert np.array_equal(second.all_visits().p, whole.all_visits().p, equal_nan=True)
-    assert second.schedule == pytest.approx(whole.schedule, nan_ok=True)
-    assert (second.trained_steps, second.times_drawn().sum()) == (40, 320)
-    assert not whole.schedule or sorted(whole.schedule)[0].endswith("_1")
-
-
 @pytest.mark.parametrize("one_set", [False, True])
 @pytest.mark.parametrize("probabilities", [(0.5, 0.5), (0.9, 0.1), (0.999, 0.001), (0.2, 0.3, 0.5)])
 def test_sets_give_their_quotas(probabilities: tuple[float, ...], one_set: bool) -> None:
@@ -152,28 +103,6 @@ def test_sets_give_their_quotas(probabilities: tuple[float, ...], one_set: bool)
         off = np.abs(counts - np.array(probabilities) * (step + 1) * batch)
         assert off.max() <= (batch if one_set else 1) * len(probabilities)
     assert all(plan.max_steps * plan.batch_size >= count for plan, count in zip(plans, counts, strict=True))
-
-
-def test_a_loader_that_reads_ahead_resumes_to_the_same_draws(tmp_path: Path) -> None:
-    """Steps that are read and not trained are in the state, and come again."""
-
-    def run(sampler: PairSampler, until: int, ahead: int) -> None:
-        steps, read = sampler.upcoming(20), list[int]()
-        while sampler.trained_steps < until:
-            while len(read) <= ahead and (step := next(steps, None)) is not None:
-                read.append(step)
-            train(sampler, read.pop(0))
-
-    whole, first, second = (make_sampler(lag=3, micro=4) for _ in range(3))
-    run(whole, 20, ahead=2)
-    run(first, 9, ahead=2)
-    assert (first.trained_steps, first.next_step) == (9, 11)
-    np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-    with np.load(tmp_path / "state.npz") as arrays:
-        second.load_state_dict(nest(dict(arrays)))
-    run(second, 20, ahead=2)
-    assert np.array_equal(second.drawn, whole.drawn)
-    assert second.schedule == whole.schedule
 
 
 def test_weights_are_those_of_the_draw_times_those_of_the_pairs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import opera
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData
-from opera.data.qrels import TeacherScores
 from opera.guard import choice
 from opera.guard import dev_corpus as module
 from opera.guard.dev_corpus import (
@@ -65,20 +63,6 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
     assert (np.diff(rows) > 0).all()
     assert reduced(prepared, limit, seed=1).tolist() != rows.tolist()
     assert reduced(prepared, 1).tolist() == relevant.tolist(), "these are never left out"
-
-
-def test_the_reduced_split_is_the_same_but_for_the_documents(prepared: Prepared) -> None:
-    scores = TeacherScores.from_arrays(np.array([0]), np.array([0]), np.array([1.0]))
-    data = replace(prepared.data.drawn, teacher=scores)
-    small = small_corpus(prepared, data)
-    assert small.rows is not None
-    assert len(small.data.corpus) == len(small.rows) == 100
-    assert small.data.teacher is None
-    assert small.data.fingerprint != data.fingerprint
-    whole, part = data.judged_qrels("dev"), small.data.judged_qrels("dev")
-    assert part.query_rows.tolist() == whole.query_rows.tolist()
-    ids = [each.corpus.ids(qrels.relevant().doc_rows) for each, qrels in ((data, whole), (small.data, part))]
-    assert ids[0] == ids[1]
 
 
 def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:

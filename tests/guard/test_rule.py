@@ -122,8 +122,6 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
     # a mean of 30 values has a standard error of .037, and the mean over 300 runs of .002
     assert np.mean(gains) > 0.008
     assert abs(np.mean(honest)) < 0.008
-    assert np.array_equal(cross_fitted(per_query, one_kind(per_query, 1.0), True, 1),
-                          cross_fitted(per_query, one_kind(per_query, 1.0), True, 1))  # fmt: skip
 
 
 def test_the_three_verdicts() -> None:

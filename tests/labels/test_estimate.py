@@ -5,18 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import (
-    EDGES,
     FEWEST,
     beside_siblings,
-    decreasing_density,
     estimate,
     false_share,
-    increasing_share,
     probability_false,
 )
 from opera.labels.ranks import p_values
@@ -57,13 +52,6 @@ def test_p_values_rank_the_pair_among_the_other_documents() -> None:
     assert p_values(torch.ones(1, 1), None).isnan().all()
 
 
-@given(st.lists(st.floats(0.001, 0.999), min_size=1, max_size=300))
-def test_densities_decrease_and_integrate_to_one(values: list[float]) -> None:
-    density = decreasing_density(np.array(values))
-    assert (np.diff(density) <= 1e-12).all()
-    assert (density * np.diff(EDGES)).sum() == pytest.approx(1)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
 def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
     pairs, visits, false = world(1000, share)
@@ -78,18 +66,6 @@ def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
         among = (p >= low) & (p < high)
         if among.sum() > 100:
             assert false[among].mean() == pytest.approx(p[among].mean(), abs=0.08)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.001, 0.999)), min_size=1, max_size=500), st.integers(0, 9))
-def test_shares_beside_siblings_increase_and_keep_their_mean(values: list[tuple[float, float]], blocks: int) -> None:
-    x, p = np.array(values).T
-    share = increasing_share(x, p, blocks)
-    order = np.argsort(x, kind="stable")
-    assert (np.diff(share[order]) >= -1e-12).all()
-    assert share.min() >= 0
-    assert share.max() <= 1
-    raw = np.mean(2.0 * (p > 0.5) + (p == 0.5))
-    assert share.mean() == pytest.approx(raw) or (share.max() == 1 and share.mean() < raw)  # cut at 1
 
 
 def test_a_doubtful_pair_beside_a_true_one_is_more_probably_false() -> None:
@@ -125,13 +101,6 @@ def test_of_few_queries_a_pair_is_no_evidence_against_itself() -> None:
     p = np.where(false, rng.random(2000), rng.beta(0.3, 12, 2000))
     alone = np.minimum(1, 0.3 / (0.3 + 0.7 * 12 * np.exp(-12 * p)))
     assert beside_siblings(query, p, alone) == pytest.approx(alone, abs=0.02)
-
-
-def test_sure_pairs_stay_sure_and_few_are_judged_alone() -> None:
-    query, p = np.repeat(np.arange(300), 2), np.tile([0.01, 0.9], 300)
-    assert beside_siblings(query, p, np.tile([0.0, 1.0], 300)).tolist() == [0.0, 1.0] * 300
-    few = beside_siblings(query[:90], p[:90], np.full(90, 0.3))
-    assert few == pytest.approx(0.3)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:

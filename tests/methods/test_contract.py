@@ -28,13 +28,6 @@ class TestEveryMethod:
         method_class = METHODS[name]
         check_method(method_class, method_class.settings_class.parse(values))
 
-    def test_weights_are_at_least_one(self, name: str, values: dict[str, object], pairs: TrainingPairs) -> None:
-        method = make(name, values, pairs)
-        for step in range(30):
-            drawn = method.draw(step)
-            assert (drawn.weights >= 1).all()
-            method.observe(drawn.pair_ids, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
-
     def test_another_seed_gives_other_draws(self, name: str, values: dict[str, object], pairs: TrainingPairs) -> None:
         one, other = make(name, values, pairs), make(name, values, pairs, seed=1)
         assert [one.draw(step).pair_ids.tolist() for step in range(20)] != [

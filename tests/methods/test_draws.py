@@ -17,11 +17,9 @@ from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods.draws import ShuffledPasses, draw_pool, draw_weighted_documents
 from opera.methods.dynamic import (
-    document_weights,
-    own_thresholds,
     query_probabilities,
 )
-from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
+from worlds import make, make_pairs, mixed_pairs, top_k_of
 
 
 @pytest.fixture
@@ -58,15 +56,6 @@ class TestDraws:
         for first in range(0, len(row) - size + 1, size):
             assert sorted(row[first : first + size]) == list(range(size))
 
-    def test_ties_share_the_places_that_are_left(self) -> None:
-        scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12
-        draw, top, counts = drawer(scores, 5, 10), top_k_of(np.array(scores), 5), np.zeros(20)
-        assert (top.above, top.tied, top.tied_probability) == (2, 6, 0.5)
-        for _ in range(4000):
-            counts[draw(4)] += 1
-        expected = query_probabilities(top.probabilities(np.array(scores)), 5, 10) * 4000 * 4
-        assert chisquare(counts, expected).pvalue > 1e-3
-
     def test_pairs_of_queries_are_drawn_together_as_often_as_from_a_pool_that_is_built(self) -> None:
         """The joint distribution where the border cuts a bucket, against building the pool: how many of each kind."""
         scores, rng = np.array([3.0] * 2 + [1.0] * 6 + [0.0] * 12), np.random.default_rng(0)
@@ -83,13 +72,6 @@ class TestDraws:
         assert len(usual) >= 8
         assert chi2_contingency(table).pvalue > 1e-3
 
-    def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
-        drawn = drawer([1.0] * 6 + [0.0] * 14, 6, 10)(10)
-        assert set(range(6)) <= set(drawn.tolist())
-        assert len(set(drawn.tolist())) == 10
-        twice = drawer([1.0] * 6 + [0.0] * 14, 6, 10)(25)  # two pools and a half
-        assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
-
     def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
         scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12
         draw, top, counts, first = drawer(scores, 5, 10), top_k_of(np.array(scores), 5), np.zeros(20), np.zeros(20)
@@ -102,19 +84,6 @@ class TestDraws:
         assert counts[:2].tolist() == [3000, 3000]
         assert chisquare(counts[2:], expected[2:] * 30_000).pvalue > 1e-3
         assert chisquare(first, expected * 3000).pvalue > 1e-3
-
-    @pytest.mark.parametrize("own", [False, True])
-    def test_document_draws_follow_the_weights(self, pairs: TrainingPairs, own: bool) -> None:
-        similarity = make_scores(pairs).similarity
-        limit = own_thresholds(pairs.pair_query, similarity, 0.3) if own else np.full(pairs.n_pairs, 0.1)
-        weight = document_weights(similarity > limit, 5.0)
-        queries = np.tile([15, 3], 20_000)
-        drawn = draw_weighted_documents(generator(0, "test"), pairs, queries, lambda own: weight[own])
-        assert np.array_equal(pairs.pair_query[drawn], queries)
-        ids = np.flatnonzero(pairs.pair_query == 15)
-        assert 0 < (weight[ids] == 5).sum() < len(ids)
-        expected = weight[ids] / weight[ids].sum() * 20_000
-        assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[ids], expected).pvalue > 1e-3
 
     def test_documents_without_a_weight_are_drawn_only_where_none_has_one(self, pairs: TrainingPairs) -> None:
         weight = (pairs.pair_query != 15) & (np.arange(pairs.n_pairs) % 2 == 0)

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
@@ -15,7 +13,6 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
-    document_weights,
     own_thresholds,
     query_scores,
     top_ratio,
@@ -37,13 +34,6 @@ def test_impossible_schedules_are_refused_with_the_numbers() -> None:
     DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=1), 100, 1000)
 
 
-def test_query_scores_are_means_over_a_querys_pairs(pairs: TrainingPairs) -> None:
-    scores = make_scores(pairs)
-    means = [scores.loss[pairs.pair_query == q].mean(dtype=np.float64) for q in range(pairs.n_queries)]
-    assert np.allclose(query_scores(scores, "loss"), means)
-    assert np.allclose(query_scores(scores, "negative_loss"), -np.array(means))
-
-
 def test_thresholds_are_those_found_by_looking_at_every_score(pairs: TrainingPairs) -> None:
     """Both thresholds, after each of many observations, against NumPy over all queries and pairs."""
     rng = np.random.default_rng(0)
@@ -62,16 +52,6 @@ def test_thresholds_are_those_found_by_looking_at_every_score(pairs: TrainingPai
             assert schedule["document_threshold"] == pytest.approx(quantile, abs=1e-5)
             assert method._threshold == bucket_of(quantile)
             method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
-
-
-def test_high_quality_is_above_the_interpolated_quantile(pairs: TrainingPairs) -> None:
-    method = make("dp", {"beta_start": 3.0, "beta_end": 3.0}, pairs)
-    method.draw(0)
-    similarity = make_scores(pairs).similarity
-    high = similarity > np.quantile(similarity.astype(np.float64), 1 - 0.25)
-    document = method.probabilities(0).document
-    expected = document_weights(high, 3.0) / pairs.sum_by_query(document_weights(high, 3.0))[pairs.pair_query]
-    assert np.allclose(document, expected)
 
 
 def test_thresholds_of_each_query_are_numpys_quantiles(pairs: TrainingPairs) -> None:
@@ -151,15 +131,6 @@ def test_ratio_runs_from_a_quarter_to_053_forward_and_back() -> None:
     assert pool == 62_500
     assert top_ratio(2, pool, n) == pytest.approx(0.25)
     assert top_ratio(5, pool, n) == pytest.approx(0.53125)
-
-
-@given(st.floats(1.01, 10), st.floats(1.0, 5), st.floats(0.01, 0.99))
-def test_top_and_rest_inclusion_differ_by_alpha(low: float, factor: float, ratio: float) -> None:
-    n, alpha = 1.0, low * factor
-    pool = n * (1 - ratio) / low + ratio * n
-    r = top_ratio(alpha, pool, 1)
-    assert 0 < r < 1
-    assert (pool - r) / (1 - r) == pytest.approx(1 / alpha)
 
 
 def test_observations_overwrite_and_the_last_of_a_pair_counts(pairs: TrainingPairs) -> None:

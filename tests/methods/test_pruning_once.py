@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.dynamic import virtual_dataset_size
 from opera.methods.selection import keep_best_pairs, keep_highest, kept_count
-from opera.methods.static import StaticSettings, static_probabilities
+from opera.methods.static import static_probabilities
 from worlds import make, make_pairs, make_scores, mixed_pairs
 
 
@@ -30,11 +29,6 @@ def test_keep_counts_are_exact_even_with_ties(values: list[int], share: float) -
     assert keep.sum() == count
     if 0 < count < len(values):
         assert np.array(values)[keep].min() >= np.array(values)[~keep].max()
-
-
-def test_pruning_everything_is_refused() -> None:
-    with pytest.raises(SettingError, match="all are pruned"):
-        METHODS["sp"].check(StaticSettings(k=0.01), 5, 50)
 
 
 def test_cbs_goes_before_similarity() -> None:

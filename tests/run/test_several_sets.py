@@ -21,7 +21,7 @@ from opera.deployment import export as export_module
 from opera.engine.run_pruning import RunPruning
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import load_and_check
-from small_runs import FAST, SMALL, assert_same_run
+from small_runs import FAST, SMALL
 from tiny_world import write_beir
 
 
@@ -137,17 +137,6 @@ def test_a_run_measures_each_set_on_its_own_documents(
     assert "opera train first \\\n  --also second" in card
     measured = export_module._test_data(str(run.path), None)
     assert [part.name for part in measured.sets] == ["first", "second"], "an export measures on them too"
-
-
-@pytest.mark.parametrize("method", ["dp", "infobatch"])
-def test_a_run_resumes_to_the_same_weights(
-    method: str, sets: list[Path], static_model: Path, tmp_path: Path, interrupted_at: Any
-) -> None:
-    settings = {**SMALL, "method": method, "guard": False, "mix": "equal", "negatives": "hard", "range": "1:9"}
-    whole = opera.adapt(sets, model=static_model, out=tmp_path / "whole", **settings)
-    with interrupted_at(5):
-        opera.adapt(sets, model=static_model, out=tmp_path / "cut", **settings)
-    assert_same_run(opera.adapt(sets, model=static_model, out=tmp_path / "cut", resume=True, **settings), whole)
 
 
 def test_the_command_takes_more_sets_and_prints_each(

@@ -94,10 +94,6 @@ class Embeddings:
         if isinstance(rows, slice) and rows.step is None:
             return self._range(*rows.indices(len(self))[:2])
         wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
-        if wanted.dtype == bool:
-            raise IndexError("rows must be numbers, not a mask")
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
-            raise IndexError(f"rows must be numbers below {len(self)}")
         vectors = np.empty((wanted.size, self.shape[1]), dtype=np.float32)
         for number, places, local in self._shards.by_shard(wanted.ravel()):
             vectors[places] = self._parts[number][local]

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import extract_model_from_parallel
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    MultipleNegativesRankingLoss,
-)
-from sentence_transformers.sentence_transformer.losses.matryoshka import CachedLossDecorator
+from sentence_transformers.base.losses.gradcache import CachedLossMixin
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 
@@ -81,7 +78,7 @@ class PrunedLoss(nn.Module):
         # Processes that compare their documents must compute the same, whatever their own weights.
         together = self.across and self.pruning.method.weighs
         weighs = bool((factors != 1).any()) or together
-        weighed = weighing(self.loss, factors) if weighs else nullcontext()
+        weighed = weighing(weighable(self.loss), factors) if weighs else nullcontext()
         with embeddings_of(self._bare) as embedded, weighed:
             value = self.loss(features, labels)
         # Cosines in float32 even from half precision.
@@ -159,62 +156,38 @@ def row_losses(
         yield rows, cosines[:, first : first + len(queries)], losses
 
 
-def weighable(loss: nn.Module) -> tuple[Any, str] | None:
-    """Return the object and its attribute that make a loss of embeddings, if pairs can be weighed.
+def weighable(loss: nn.Module) -> Any | None:
+    """Return the part of a loss whose pairs can be weighed, if there is one.
 
-    They can under the mean of InfoNCE over cosines: MultipleNegativesRankingLoss and its cached
-    form, alone or under a Matryoshka loss, from queries to documents alone.
+    They can under the mean of InfoNCE over cosines: MultipleNegativesRankingLoss from queries to
+    documents, alone or under a Matryoshka loss.
     """
-    for part in chain_of(loss):
-        cached = type(part) is CachedMultipleNegativesRankingLoss
-        inner: Any = part.loss if cached else part
-        if (
-            type(inner) is MultipleNegativesRankingLoss
-            and inner.similarity_fct is cos_sim
-            and inner.directions == ("query_to_doc",)
-            and not inner.hardness_mode
-        ):
-            if not cached:
-                return part, "compute_loss_from_embeddings"
-            made: Any = part.calculate_loss
-            shrinks = isinstance(made, CachedLossDecorator)
-            return (made, "fn") if shrinks else (part, "calculate_loss")
-    return None
+    part: Any = chain_of(loss)[-1]
+    can = (
+        type(part) is MultipleNegativesRankingLoss
+        and part.similarity_fct is cos_sim
+        and part.directions == ("query_to_doc",)
+        and not part.hardness_mode
+        and not any(isinstance(outer, CachedLossMixin) for outer in chain_of(loss))
+    )
+    return part if can else None
 
 
 @contextmanager
-def weighing(loss: nn.Module, factors: Tensor) -> Iterator[None]:
-    """Let a loss multiply the loss of each pair by a factor, ``[m]``, in the block; it must be
-    :func:`weighable`.
-
-    A cached loss gets the embeddings of each column in passes, and sends gradients back chunk by
-    chunk.
-    """
-    owner, name = weighable(loss) or (None, "")
-    ranking: Any = next(part for part in chain_of(loss) if hasattr(part, "scale"))
-    plain, is_own = getattr(owner, name), name in vars(owner)
+def weighing(ranking: Any, factors: Tensor) -> Iterator[None]:
+    """Let a :func:`weighable` loss multiply the loss of each pair by a factor, ``[m]``, in the
+    block."""
     gather = gather_embeddings if ranking.gather_across_devices else None
 
-    def weighted(embeddings: list[Any], labels: Tensor | None = None, **how: bool) -> Tensor:
-        columns = [part if isinstance(part, Tensor) else torch.cat(part) for part in embeddings]
-        size = getattr(ranking, "mini_batch_size", len(factors))
-        total = torch.zeros((), device=columns[0].device)
-        for rows, _, losses in row_losses(columns, 1 / ranking.scale, size, gather):
-            part = torch.sum(losses * factors[rows].to(losses.device)) / len(factors)
-            if how.get("with_backward"):
-                part.backward()  # type: ignore[no-untyped-call]
-                part = part.detach()
-            total = total + part
-        return total
+    def weighted(embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
+        ((_, _, losses),) = row_losses(embeddings, 1 / ranking.scale, len(factors), gather)
+        return torch.mean(losses * factors.to(losses.device))
 
-    setattr(owner, name, weighted)
+    ranking.compute_loss_from_embeddings = weighted
     try:
         yield
     finally:
-        if is_own:
-            setattr(owner, name, plain)
-        else:
-            delattr(owner, name)
+        del ranking.compute_loss_from_embeddings
 
 
 def chain_of(loss: nn.Module) -> list[nn.Module]:

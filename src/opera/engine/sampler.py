@@ -151,7 +151,6 @@ class PairSampler:
         confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None``: none.
 
     Attributes:
-        next_step: the next step to draw.
         trained_steps: how many steps are trained.
         drawn: int32 ``[B]`` per step, the pair ids drawn so far.
         trained: bool ``[N]``, the pairs trained so far.
@@ -179,7 +178,7 @@ class PairSampler:
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size
         self.pair_weights = pair_weights
-        self.next_step = self.trained_steps = 0
+        self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
@@ -189,8 +188,7 @@ class PairSampler:
         for number, draws in enumerate(sets):
             draws.method.visits = self.visits.part(number)
         self._untrained: dict[int, Batch] = {}
-        self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]] = {}
-        self._applied = 0
+        self._observed: dict[int, list[NDArray[Any]]] = {}
 
     @property
     def kept(self) -> BoolArray:
@@ -220,18 +218,19 @@ class PairSampler:
         ``max_steps``.
         """
         yield from (step for step in sorted(self._untrained) if step < end)
-        while self.next_step < end:
-            step = self.next_step
+        while (step := len(self.drawn)) < end:
             self.draw_step(step)
             yield step
 
     def draw_step(self, step: int) -> Batch:
-        """Apply the observations of steps up to ``step - lag``, then draw the whole step.
+        """Give the methods what was observed at ``step - lag``, then draw the whole step. Steps are
+        drawn in order.
 
         Raises:
-            TrainingError: if one of these steps is not observed in full.
+            TrainingError: if that step is not observed in full.
         """
-        self._apply_until(step - self.lag)
+        if step >= self.lag:
+            self._apply(step - self.lag)
         size = self.plan.batch_size
         counts = [size] if self.quotas is None else self.quotas.of_step(step, size).tolist()
         ids, rows, weights = [], [], []
@@ -249,7 +248,6 @@ class PairSampler:
         batch = self._batch(step, pair_ids, doc_rows, factors, self._schedule())
         self._untrained[step] = batch
         self.drawn.append(pair_ids.astype(np.int32))
-        self.next_step = step + 1
         return batch
 
     def batch(self, pair_ids: IntArray) -> Batch:
@@ -273,10 +271,12 @@ class PairSampler:
         ``p`` is of :class:`opera.labels.visits.FirstVisits`.
         """
         step, _ = self._find(pair_ids, 0, self.batch_size)
-        self._observed.setdefault(step, []).append((pair_ids, similarity, loss, p))
-        if self._count_observed(step) == self.plan.batch_size:
-            losses = np.concatenate([loss for _, _, loss, _ in self._observed[step]])
-            self.mean_loss = float(losses.mean(dtype=np.float64))
+        seen: list[NDArray[Any]] = [np.asarray(part) for part in (pair_ids, similarity, loss, p)]
+        if step in self._observed:
+            seen = [np.concatenate(parts) for parts in zip(self._observed[step], seen, strict=True)]
+        self._observed[step] = seen
+        if len(seen[0]) == self.plan.batch_size:
+            self.mean_loss = float(seen[2].mean(dtype=np.float64))
             batch = self._untrained.pop(step)
             self.schedule = batch.schedule
             self.trained[batch.pair_ids] = True
@@ -292,17 +292,15 @@ class PairSampler:
         """Return what first visits found, in the steps that no draw has used yet too."""
         visits = self.visits.copy()
         for step in sorted(self._observed):
-            for pair_ids, *_, p in self._observed[step]:
-                visits.see(step, pair_ids, p)
+            pair_ids, _, _, p = self._observed[step]
+            visits.see(step, pair_ids, p)
         return visits
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps: the methods', steps drawn and not trained,
         observations not applied."""
         return {
-            "next_step": self.next_step,
             "trained_steps": self.trained_steps,
-            "applied": self._applied,
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "trained": self.trained.copy(),
@@ -314,11 +312,8 @@ class PairSampler:
                 for step, batch in self._untrained.items()
             },
             "observed": {
-                str(step): {
-                    str(number): dict(zip(OBSERVED, values, strict=True))
-                    for number, values in enumerate(batches)
-                }
-                for step, batches in self._observed.items()
+                str(step): dict(zip(OBSERVED, seen, strict=True))
+                for step, seen in self._observed.items()
             },
         }
 
@@ -335,8 +330,7 @@ class PairSampler:
                 "another device for example, may rank documents otherwise; start again with "
                 "--overwrite"
             )
-        self.next_step, self.trained_steps = int(state["next_step"]), int(state["trained_steps"])
-        self._applied = int(state["applied"])
+        self.trained_steps = int(state["trained_steps"])
         drawn = np.array(state["drawn"], dtype=np.int32)
         self.drawn = list(drawn.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
@@ -355,11 +349,8 @@ class PairSampler:
             for step, parts in state.get("untrained", {}).items()
         }
         self._observed = {
-            int(step): [
-                tuple(batches[number][part] for part in OBSERVED)
-                for number in sorted(batches, key=int)
-            ]
-            for step, batches in state.get("observed", {}).items()
+            int(step): [parts[name] for name in OBSERVED]
+            for step, parts in state.get("observed", {}).items()
         }
 
     def _batch(
@@ -390,7 +381,7 @@ class PairSampler:
         }
 
     def _count_observed(self, step: int) -> int:
-        return sum(len(pair_ids) for pair_ids, *_ in self._observed.get(step, []))
+        return len(self._observed[step][0]) if step in self._observed else 0
 
     def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
         """Return the first step that is not trained and holds a batch of one process, ``[m]``, and
@@ -407,22 +398,20 @@ class PairSampler:
             "auto_find_batch_size, split_batches, dispatch_batches or DataParallel"
         )
 
-    def _apply_until(self, last: int) -> None:
-        """Give the methods the observations of steps up to ``last``, step by step."""
-        while self._applied <= last:
-            if self._count_observed(self._applied) != self.plan.batch_size:
-                raise TrainingError(
-                    f"step {self._applied} is not observed in full, and with lag={self.lag} a draw "
-                    "needs it: the loader reads further ahead of training than the lag allows"
-                )
-            for pair_ids, similarity, loss, p in self._observed.pop(self._applied):
-                self.visits.see(self._applied, pair_ids, p)
-                numbers = self.visits.set_of(pair_ids)
-                for number in np.unique(numbers).tolist():
-                    rows, first = numbers == number, self.visits.first_pairs[number]
-                    method = self.sets[number].method
-                    method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
-            self._applied += 1
+    def _apply(self, step: int) -> None:
+        """Give the methods the observations of a step."""
+        if self._count_observed(step) != self.plan.batch_size:
+            raise TrainingError(
+                f"step {step} is not observed in full, and with lag={self.lag} a draw "
+                "needs it: the loader reads further ahead of training than the lag allows"
+            )
+        pair_ids, similarity, loss, p = self._observed.pop(step)
+        self.visits.see(step, pair_ids, p)
+        numbers = self.visits.set_of(pair_ids)
+        for number in np.unique(numbers).tolist():
+            rows, first = numbers == number, self.visits.first_pairs[number]
+            method = self.sets[number].method
+            method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:

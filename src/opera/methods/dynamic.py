@@ -231,9 +231,8 @@ class DynamicPruning(Method[DynamicSettings]):
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
         self._passes = ShuffledPasses(self.plan.seed, "dp.passes", n)  # for levels=document
-        # For `probabilities`: the queries that changed since the last refresh, in order, and their
-        # scores before each change.
-        self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
+        # For `probabilities`: the scores that the last refresh ranked, of queries changed since.
+        self._ranked_by: dict[int, float] = {}
 
     def _count(self) -> None:
         """Count how many scores lie where, for the levels in use."""
@@ -304,7 +303,8 @@ class DynamicPruning(Method[DynamicSettings]):
             self._similarities.move(old, self.scores.similarity[ids])
         if self._qualities is not None:
             self._qualities.move(before, self._query_scores(queries))
-            self._changed_since.append((queries, before))
+            for query, score in zip(queries.tolist(), before.tolist(), strict=True):
+                self._ranked_by.setdefault(query, score)
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings
@@ -327,13 +327,12 @@ class DynamicPruning(Method[DynamicSettings]):
         """The scores, what the last refresh found, and the queries it drew that are not used
         yet.
         """
-        queries, before = self._changes()
         return {
             **super().state_dict(),
             "scores": self.scores.state_dict(),
             "top": np.array(astuple(self._top), dtype=np.int64),
-            "changed_queries": queries,
-            "changed_from": before,
+            "changed_queries": np.array(list(self._ranked_by), dtype=np.int64),
+            "changed_from": np.array(list(self._ranked_by.values())),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -342,7 +341,8 @@ class DynamicPruning(Method[DynamicSettings]):
         self.scores.load_state_dict(state["scores"])
         self._count()
         self._top = TopK(*state["top"].tolist())
-        self._changed_since = [(state["changed_queries"], state["changed_from"])]
+        changed = state["changed_queries"].tolist(), state["changed_from"].tolist()
+        self._ranked_by = dict(zip(*changed, strict=True))
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀, beside the counts."""
@@ -394,7 +394,7 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def _find_top_and_threshold(self, step: int) -> None:
         """Find the top ⌊r·n⌋ queries, and the threshold T at cutoff v."""
-        self._changed_since = []
+        self._ranked_by = {}
         self._cutoff = self._scheduled("v", step)
         if self._qualities is not None:
             ratio = self._ratio(self._scheduled("alpha", step))
@@ -402,18 +402,10 @@ class DynamicPruning(Method[DynamicSettings]):
         if self._similarities is not None:
             self._threshold = document_threshold(self._similarities, self._cutoff)
 
-    def _changes(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The changes since the last refresh, the earliest first: queries, and scores before."""
-        changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *self._changed_since]
-        queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
-        return queries, before
-
     def _scores_when_ranked(self) -> NDArray[np.float64]:
         """The scores that the last refresh ranked: those before the first change since."""
         scores = self._query_scores()
-        queries, before = self._changes()
-        changed, first = np.unique(queries, return_index=True)
-        scores[changed] = before[first]
+        scores[list(self._ranked_by)] = list(self._ranked_by.values())
         return scores
 
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
