@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.methods.counts import BUCKETS, Counts, bucket_of, upper_edge
+from opera.methods.counts import Counts, bucket_of, upper_edge
 from opera.methods.dynamic import query_scores
 from worlds import make_pairs, make_scores, top_k_of
 
@@ -28,14 +27,6 @@ def test_counts_moved_are_those_of_the_numbers_now(values: list[float], changes:
         assert counts.top_k(count) == top_k_of(now, count)
 
 
-@given(st.lists(number, min_size=2, max_size=20))
-def test_buckets_are_in_the_order_of_the_numbers(values: list[float]) -> None:
-    buckets = bucket_of(np.sort(np.array(values)))
-    assert (np.diff(buckets) >= 0).all()
-    assert buckets[0] >= 0
-    assert buckets[-1] < BUCKETS
-
-
 @given(st.floats(-100, 100))
 def test_a_number_lies_between_the_edges_of_its_bucket(value: float) -> None:
     bucket = int(bucket_of(np.array([value]))[0])
@@ -54,14 +45,3 @@ def test_scores_of_some_queries_are_those_of_all_to_the_bit(counts: list[int], s
     for kind in ("negative_loss", "similarity"):
         every = query_scores(scores, kind)  # type: ignore[arg-type]
         assert np.array_equal(query_scores(scores, kind, queries), every[queries])  # type: ignore[arg-type]
-
-
-@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.data())
-def test_top_queries_are_exactly_so_many_of_the_highest(values: list[int], data: st.DataObject) -> None:
-    count = data.draw(st.integers(0, len(values)))
-    score = np.array(values, dtype=np.float64)
-    probabilities = top_k_of(score, count).probabilities(score)
-    assert probabilities.sum() == pytest.approx(count)
-    if 0 < count < len(values):
-        assert score[probabilities > 0].min() >= score[probabilities < 1].max()
-        assert len(np.unique(score[(probabilities > 0) & (probabilities < 1)])) <= 1
