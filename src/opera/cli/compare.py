@@ -43,7 +43,6 @@ from opera.core.terminal import json_text, place, say
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
     from opera.experiments.grid.plan import Cell
-    from opera.experiments.grid.preview import Timings
     from opera.experiments.grid.run import Status
     from opera.experiments.report.tables import ReportTable
 
@@ -102,9 +101,7 @@ def compare(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print the cells, then exit")] = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,
     queries: QueriesOption = None,
@@ -125,7 +122,6 @@ def compare(
         prepare_grid,
     )
     from opera.experiments.grid.plan import grid_axes
-    from opera.experiments.grid.preview import plan_records, time_grid
     from opera.experiments.grid.run import run_grid
 
     axes, shared = grid_axes(
@@ -160,13 +156,7 @@ def compare(
     status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
-        with interruptible(lambda: "nothing was written"):
-            timings = time_grid(status, model)
-        records, text = (
-            partial(plan_records, status, timings),
-            partial(print_plan, status=status, timings=timings),
-        )
-        show(as_json, records, text)
+        show(as_json, status.plan, partial(print_plan, status=status))
         return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
@@ -211,45 +201,23 @@ def report(
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
-def print_plan(screen: Screen, status: Status, timings: Timings) -> None:
-    """Print the runs of a grid and their time."""
-    from opera.experiments.grid.preview import seconds_left
-    from opera.experiments.grid.run import format_duration
-
-    left, state = seconds_left(status, timings), f"{len(status.done)} of {len(status.cells)} cells"
-    time = "time left not known" if left is None else f"about {format_duration(left)} left"
-    lines = [f"{state} done" + (f", {time}" if status.waiting else "")]
-    if timings:
-        megabytes = max(timing.model_bytes for timing in timings.values()) / 1e6
-        total = megabytes * len(status.waiting) / 1000
-        size = f"about {megabytes:,.0f} MB: {total:,.1f} GB in all"
-        lines.append(f"each run keeps its trained model, {size}")
-    print_cells(screen, status, timings)
-    screen.lines(*lines)
-
-
-def print_cells(screen: Screen, status: Status, timings: Timings) -> None:
-    """Print a row per data set, method and number of steps, with the time of its cells."""
-    from opera.experiments.grid.run import format_duration
-
+def print_plan(screen: Screen, status: Status) -> None:
+    """Print a row per data set, method and number of steps."""
     kinds: dict[tuple[str, str, int | None], list[Cell]] = {}
     for cell in status.cells:
         kinds.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
     rows = []
-    for (data, label, steps), cells in kinds.items():
-        waiting, times = sum(cell.folder not in status.done for cell in cells), ["", ""]
-        if (timing := timings.get(data)) is not None:
-            steps, cell_seconds = timing.steps(cells[0]), timing.seconds(cells[0])
-            times = [format_duration(seconds) for seconds in (cell_seconds, cell_seconds * waiting)]
+    for (_, label, steps), cells in kinds.items():
+        waiting = sum(cell.folder not in status.done for cell in cells)
         seeds = ", ".join(str(cell.seed) for cell in cells)
         many = "auto" if steps is None else f"{steps:,}"
-        rows.append((cells[0].data_name, label, many, seeds, str(waiting), *times))
-    heads = ("data", "method", "steps", "seeds", "to run", "each, about", "together, about")
-    screen.table(heads, rows, words=2)
+        rows.append((cells[0].data_name, label, many, seeds, str(waiting)))
+    screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
+    screen.lines(f"{len(status.done)} of {len(status.cells)} cells done")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print the tables per data set and number of steps, convergence, ranks and the verdict."""
+    """Print the tables per data set and number of steps, ranks and the verdict."""
     from opera.experiments.analysis import PRIMARY, UNTRAINED, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
@@ -264,7 +232,6 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         guards = [row.guard.typical for row in results.rows if row.guard is not None]
         screen.lines(few_queries(results.queries))
         screen.lines(*dict.fromkeys(map(dev_sentence, guards)), style="dim")
-    screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         _print_table(screen, ranks)
     for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
@@ -301,23 +268,3 @@ def _print_table(screen: Screen, table: ReportTable) -> None:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-
-
-def _convergence(comparison: Comparison) -> list[str]:
-    """Say when each method first matches the baseline's best; the baseline's line comes first."""
-    from opera.experiments.analysis import PRIMARY
-
-    lines = []
-    for row in comparison.convergence:
-        text = (
-            "  {0.method}: never"
-            if row.steps is None
-            else ("  {0.method}: {0.steps:,} steps, {0.seconds_ratio:.2f} × the time")
-        )
-        if row.method == comparison.baseline:
-            best = "{0.target:.3f}, at {0.baseline_steps:,} steps; matched by"
-            text = (
-                f"\n{comparison.final(row.data).name}: {{0.method}} has its best {PRIMARY}, {best}"
-            )
-        lines.append(text.format(row))
-    return lines

@@ -41,7 +41,6 @@ class EncodingSettings(Settings):
         "Appendix C.2",
         ge=1,
         le=MOST,
-        everyday=True,
     )
     query_prompt: Prompt | None = setting(
         None,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
-from pydantic.fields import FieldInfo
 
 from opera.config.encoding import EncodingSettings
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
@@ -136,7 +135,6 @@ class AdapterSettings(Settings):
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
         flag="--lora",
-        everyday=True,
     )
 
     @model_validator(mode="after")
@@ -173,7 +171,6 @@ class GuardSettings(Settings):
         "queries share documents",
         "docs/when-fine-tuning-hurts.md",
         flag="--future",
-        everyday=True,
     )
     guard: bool = setting(
         True,
@@ -181,7 +178,6 @@ class GuardSettings(Settings):
         "split; "
         "false hands over the fine-tuned weights as they are",
         "docs/when-fine-tuning-hurts.md",
-        everyday=True,
     )
     refit: bool | None = setting(
         None,
@@ -204,9 +200,6 @@ class TrainSettings(
     BatchingSettings,
 ):
     """All settings of a run but its method's, one flat list of names."""
-
-    flat_fields: ClassVar[dict[str, FieldInfo]]
-    """The declaration of each setting, by its name."""
 
     @classmethod
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,7 +229,6 @@ class TrainSettings(
         return self.evaluates_on_dev or self.guard
 
 
-TrainSettings.flat_fields = TrainSettings.model_fields
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

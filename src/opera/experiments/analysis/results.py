@@ -138,7 +138,6 @@ class Comparison:
             method.
         groups: the runs.
         tables: one per data set and number of steps.
-        convergence: when each method first matches the baseline's best.
         ranks: average ranks by measure, each data set with its largest number of steps; empty for
             one data set.
         left_out: the runs that are not compared, by the reason.
@@ -152,7 +151,6 @@ class Comparison:
     baseline: str | None
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
-    convergence: tuple[Convergence, ...]
     ranks: dict[str, dict[str, float]]
     left_out: dict[str, list[str]]
     planned: int
@@ -170,7 +168,6 @@ class Comparison:
             "shared_settings": self.shared,
             "baseline": self.baseline,
             "tables": tables,
-            "convergence": [asdict(convergence) for convergence in self.convergence],
             "average_ranks": self.ranks,
             "left_out": self.left_out,
             "planned_cells": self.planned,
@@ -226,7 +223,6 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         tables=tuple(
             _table(members, baseline, names[data]) for (data, _), members in by_key.items()
         ),
-        convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
         planned=len(planned),
@@ -303,54 +299,6 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
             against_fine_tuned=tests.get(group.method),
         )
     return results
-
-
-@dataclass(frozen=True)
-class Convergence:
-    """When a method first matches the baseline's best mean over the seeds.
-
-    Attributes:
-        data: the data set.
-        method: the method's label.
-        target: the baseline's best mean.
-        baseline_steps: the number of steps at which the baseline reaches it.
-        steps: the fewest steps at which the method reaches it; ``None`` if it never does.
-        step_ratio: ``steps`` divided by ``baseline_steps``.
-        seconds_ratio: its training seconds divided by the baseline's, each a median over the seeds.
-    """
-
-    data: str
-    method: str
-    target: float
-    baseline_steps: int
-    steps: int | None
-    step_ratio: float | None
-    seconds_ratio: float | None
-
-
-def compute_convergence(
-    groups: Sequence[Group], baseline: str, measure: str = PRIMARY
-) -> list[Convergence]:
-    """Find when each method on each data set first matches the baseline's best, baseline first.
-
-    Data sets with a single number of steps, or without the baseline, are left out.
-    """
-    convergence = []
-    for data in dict.fromkeys(group.data for group in groups):
-        by_steps = sorted((g for g in groups if g.data == data), key=lambda group: group.steps)
-        reference = [group for group in by_steps if group.method == baseline]
-        if not reference or len({group.steps for group in by_steps}) < 2:
-            continue
-        best = max(reference, key=lambda group: group.mean(measure))
-        target = best.mean(measure)
-        for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
-            matching = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
-            reached: tuple[Any, ...] = (None, None, None)
-            if (first := next(matching, None)) is not None:
-                seconds_ratio = ratio(first.training_seconds, best.training_seconds)
-                reached = (first.steps, first.steps / best.steps, seconds_ratio)
-            convergence.append(Convergence(data, label, target, best.steps, *reached))
-    return convergence
 
 
 def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:

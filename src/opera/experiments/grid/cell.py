@@ -1,4 +1,4 @@
-"""The process of a cell: trains it, or times a few of its steps."""
+"""The process of a cell."""
 
 from __future__ import annotations
 
@@ -7,29 +7,20 @@ import logging
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import make_recipe
-from opera.core.errors import InputError, OperaError
+from opera.core.errors import OperaError
 from opera.core.registry import load_extensions
-from opera.core.settings import resolved
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
-from opera.experiments.grid.preview import Timing
 from opera.experiments.grid.run import Message
 from opera.run.adapt import adapt
-from opera.run.costs import time_run
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
-from opera.training_set.prepare import load_and_check
-
-FLOAT_BYTES = 4
 
 
 def main() -> None:
@@ -59,17 +50,15 @@ def end_with_parent() -> None:
 
 
 def run_job(job: Mapping[str, Any]) -> Message:
-    """Train a cell, or time one that has no ``out``; returns how that went."""
+    """Train a cell; returns how that went."""
     try:
         load_extensions()  # here, so that an error is in the message
         data = load_data(job["data"])
-        if "out" not in job:
-            return {"timing": asdict(time_cell(data, job["model"], job["values"]))}
         train_cell(data, job["model"], Path(job["out"]), job["values"])
     except OperaError as error:
-        return _failed(str(error)) | ({"input": True} if isinstance(error, InputError) else {})
+        return _failed(str(error))
     except OSError as error:
-        where = error.filename or job.get("out", job["data"])
+        where = error.filename or job["out"]
         return _failed(f"{where}: {(error.strerror or str(error)).lower()}")
     except Exception as error:
         with suppress(OSError):
@@ -88,18 +77,6 @@ def train_cell(data: RetrievalData, model: str, folder: Path, values: Mapping[st
     """Train a cell, or resume it from its checkpoint, and delete its checkpoints."""
     adapt(data, model=model, out=folder, resume=holds_run(folder), **values)
     drop_checkpoints(folder)
-
-
-def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Timing:
-    """Time a few steps of plain fine-tuning with the cell's settings, and keep nothing of them."""
-    start = time.perf_counter()
-    prepared = load_and_check(data, model, make_recipe(values))
-    costs = time_run(prepared, start)
-    per_step = (1 + prepared.refits) * costs.seconds["steps"]
-    encoding = costs.seconds["documents"] * len(prepared.data.drawn.corpus)
-    overhead = costs.total - encoding - per_step * resolved(prepared.settings.max_steps)
-    model_bytes = FLOAT_BYTES * prepared.model.n_parameters
-    return Timing(per_step, overhead, encoding, model_bytes, prepared.situation)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ LOG_LINES = 3
 """How many lines of a failed cell's log are shown."""
 
 Message = dict[str, Any]
-"""``{}``; ``{"failed": reason}``, with ``"input": true`` where the input is to blame; a timing."""
+"""``{}``, or ``{"failed": reason}``."""
 
 
 @dataclass
@@ -49,6 +49,21 @@ class Status:
     def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
         """Look which cells are finished; a run that cannot be read raises RunFolderError."""
         return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
+
+    def plan(self) -> dict[str, Any]:
+        """What the grid will run, for JSON."""
+        cells = [
+            {
+                "data": cell.data,
+                "method": cell.label,
+                "steps": cell.steps,
+                "seed": cell.seed,
+                "run": str(cell.folder),
+                "finished": cell.folder in self.done,
+            }
+            for cell in self.cells
+        ]
+        return {"cells": cells, "jobs": self.jobs}
 
     @property
     def waiting(self) -> list[Cell]:
@@ -108,37 +123,6 @@ class Processes:
                 process.send_signal(number)
 
 
-def run_jobs(
-    jobs: Sequence[tuple[Mapping[str, Any], Path]],
-    at_once: int,
-    share: int,
-    ended: Callable[[int, Message], None],
-) -> None:
-    """Run jobs, each with its log, ``at_once`` at a time.
-
-    Each gets the share of the cores that it has beside ``share - 1`` others. ``ended`` is called
-    with a job's number and how it went. Ctrl-C or SIGTERM, or an error of ``ended``, stops them,
-    waits until they have saved, and is raised; a second Ctrl-C kills them.
-    """
-    processes = Processes(share)
-    with ThreadPoolExecutor(max(1, at_once)) as pool, signals_as_interrupt():
-        futures = {pool.submit(processes.run, *job): number for number, job in enumerate(jobs)}
-        try:
-            waiting = set(futures)
-            while waiting:  # a signal that comes just before a wait does not end it
-                done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
-                for future in sorted(done, key=futures.__getitem__):  # in the order they started
-                    ended(futures[future], future.result())
-        except BaseException:
-            processes.stop(signal.SIGTERM)
-            try:
-                while wait(futures, WAIT_SECONDS).not_done:
-                    pass
-            except KeyboardInterrupt:
-                processes.stop(signal.SIGKILL)
-            raise
-
-
 def _how_it_ended(status: int) -> str:
     """Say why a process ended without a word."""
     if status == -signal.SIGKILL:
@@ -152,7 +136,8 @@ def run_grid(status: Status, model: str) -> None:
 
     A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the
     untrained model are kept in the cache, so that cells share them. One that fails is recorded, and
-    the rest go on. KeyboardInterrupt is raised as by :func:`run_jobs`.
+    the rest go on. Ctrl-C or SIGTERM stops them, waits until they have saved, and is raised; a
+    second Ctrl-C kills them.
     """
     cells, started = status.waiting, time.monotonic()
     if not cells:
@@ -161,8 +146,7 @@ def run_grid(status: Status, model: str) -> None:
     words = f"{len(cells)} of {len(status.cells)} cells to run, {at_once} at a time"
     say(f"{words}; the log of the first is {cells[0].log}", file=sys.stderr)
 
-    def ended(number: int, message: Message) -> None:
-        cell = cells[number]
+    def ended(cell: Cell, message: Message) -> None:
         if "failed" in message:
             status.failed[cell.folder] = message["failed"]
             say(_failure(cell, message["failed"]), file=sys.stderr)
@@ -176,13 +160,32 @@ def run_grid(status: Status, model: str) -> None:
         state = f"{len(status.done)} of {len(status.cells)} cells done{about}"
         say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
-    jobs = [({**job_of(cell, model), "out": str(cell.folder)}, cell.log) for cell in cells]
-    run_jobs(jobs, at_once, at_once, ended)
+    processes = Processes(at_once)
+    with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
+        futures = {
+            pool.submit(processes.run, _job_of(cell, model), cell.log): number
+            for number, cell in enumerate(cells)
+        }
+        try:
+            waiting = set(futures)
+            while waiting:  # a signal that comes just before a wait does not end it
+                done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
+                for future in sorted(done, key=futures.__getitem__):  # in the order they started
+                    ended(cells[futures[future]], future.result())
+        except BaseException:
+            processes.stop(signal.SIGTERM)
+            try:
+                while wait(futures, WAIT_SECONDS).not_done:
+                    pass
+            except KeyboardInterrupt:
+                processes.stop(signal.SIGKILL)
+            raise
 
 
-def job_of(cell: Cell, model: str) -> dict[str, Any]:
+def _job_of(cell: Cell, model: str) -> dict[str, Any]:
     """What a cell's process is told."""
-    return {"data": cell.data, "model": model, "values": dict(cell.values)}
+    settings = {"model": model, "values": dict(cell.values)}
+    return {"data": cell.data, "out": str(cell.folder), **settings}
 
 
 def _failure(cell: Cell, reason: str) -> str:

@@ -8,7 +8,6 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -240,23 +239,20 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
     """How often the first seed of each group drew its pairs, by similarity (Figure 1).
 
-    A run without similarities takes those of another run with the same pairs; where none has them,
-    it is left out. By label, float64 ``[moments, bands]``: times as often as plain fine-tuning
-    would (Equation 1), from the least similar pairs, in the fifth of the steps around each moment.
+    A run without similarities is left out. By label, float64 ``[moments, bands]``: times as often
+    as plain fine-tuning would (Equation 1), from the least similar pairs, in the fifth of the steps
+    around each moment.
     """
-    tables = [group.pair_tables[0] for group in groups]
-    scored = [table for table in tables if "similarity" in table.column_names]
     ratios = {}
-    for group, table in zip(groups, tables, strict=True):
-        sources = [table] if "similarity" in table.column_names else scored
-        source = next((other for other in sources if _same_pairs(other, table)), None)
-        if source is None:
+    for group in groups:
+        table = group.pair_tables[0]
+        if "similarity" not in table.column_names:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)
         query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # pairs are sorted by it
         counts = np.bincount(query)
         fair = 1 / (len(counts) * counts[query])
-        order = np.argsort(source["similarity"].to_numpy(), kind="stable")
+        order = np.argsort(table["similarity"].to_numpy(), kind="stable")
         bands = np.array_split(order, min(BANDS, len(order)))
         draws = group.runs[0].draws()
         step, pair = draws["step"].to_numpy(), draws["pair"].to_numpy()
@@ -268,11 +264,6 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
             rows.append([drawn[band].sum() / fair[band].sum() for band in bands])
         ratios[group.method] = np.array(rows)
     return ratios
-
-
-def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
-    names = ["query_id", "doc_id"]
-    return "doc_id" in table.column_names and other.select(names).equals(table.select(names))
 
 
 def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
