@@ -106,7 +106,7 @@ def test_training_takes_the_method_and_commands_list_it(
     assert (run.finished, run.settings["method"], run.settings["sharpness"]) == (True, "softmax", 2.0)
     assert run.trace().column_names == ["step", "loss", "learning_rate", "seconds"]
     assert sum(run.pairs()["times_drawn"].to_pylist()) == 4 * 8
-    listing = CliRunner().invoke(app, ["train", "--help-settings"], env={"COLUMNS": "200"})
+    listing = CliRunner().invoke(app, ["train", "--help-settings", "--all"], env={"COLUMNS": "200"})
     assert "sharpness" in listing.output
     with pytest.raises(SettingError, match="did you mean 'softmax'"):
         method_named("sofmax")

@@ -76,7 +76,7 @@ TRAINING = [
 --set gradient_cache=8 => gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers,
     so large batches need no cache; leave the setting out
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
---trainer seed=1 => --trainer seed=1
+--trainer learning_rate=1 => trainer: learning_rate: is a setting: give it as learning_rate
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --trainer adam_beta2=1.5 => trainer: adam_beta2: must be less than 1, got 1.5
 --trainer run_name=a --trainer run_name=b => --trainer run_name: given twice

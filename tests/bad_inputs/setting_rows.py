@@ -53,7 +53,7 @@ max_grad_norm=inf => trainer: max_grad_norm: must be a number, got 'inf'
 adam_beta1=-0.1 => trainer: adam_beta1: must be greater than or equal to 0, got -0.1
 logging_strategy=often => trainer: logging_strategy: must be 'no', 'steps' or 'epoch', got 'often'
 trainer=adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
-snapshots=3 => unknown setting 'snapshots' (opera train --help-settings lists all)
+snapshots=3 => unknown setting 'snapshots' (opera train --help-settings --all lists all)
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True
 learning_rate='': must be a number, got ''
@@ -110,8 +110,8 @@ future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-te
 guard=2: must be true or false, got 2
 guard=perhaps: must be true or false, got 'perhaps'
 k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is denoise
-num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
-fp16=true => unknown setting 'fp16' (opera train --help-settings lists all)
+num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings --all lists all)
+fp16=true => unknown setting 'fp16' (opera train --help-settings --all lists all)
 out=elsewhere => 'out' is not a setting: pass it as the argument or option out
 """
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""
@@ -143,7 +143,7 @@ seed: 1⏎seed: 2 => not YAML (line 2: found duplicate key "seed" with value "2"
 seed: 1⏎---⏎seed: 2 => not YAML (line 2: but found another document)
 seed: '\x00' => not YAML (unacceptable character #x0000: special characters are not allowed in "<unicode string>",
     position 7)
-temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings lists all)
+temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings --all lists all)
     """, lambda text: write("r.yaml", text), "--config r.yaml: "),
     recipe("seed: !!python/object/apply:os.system [id]",
         "not YAML (line 1: could not determine a constructor for the tag "

@@ -16,12 +16,19 @@ from opera.runs.folder import Run
 
 
 def test_help_settings(run_opera: Opera) -> None:
-    done = run_opera("train", "--help-settings")
+    done = run_opera("train", "--all", "--help-settings")
     assert done.returncode == 0
     for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix C.2", "method dp"):
         assert word in done.stdout
     names = re.findall(r"^  (\w+) = ", done.stdout, re.MULTILINE)
-    assert {*TrainSettings.model_fields} < set(names)
+    of_training = [name for name in names if name in TrainSettings.flat_fields]
+    assert sorted(of_training) == sorted(TrainSettings.flat_fields)
+    assert run_opera("train", "--help-settings", "--all").stdout == done.stdout
+    few = re.findall(r"^  (\w+) = ", run_opera("train", "--help-settings").stdout, re.MULTILINE)
+    assert len(few) == 15
+    assert {"future", "learning_rate", "max_steps", "lora"} < set(few) < set(names)
+    alone = run_opera("train", "--all")
+    assert (alone.returncode, alone.stderr.strip()) == (2, "opera: error: --all: goes with --help-settings")
 
 
 def test_a_plan_says_what_a_run_will_take_and_writes_nothing(

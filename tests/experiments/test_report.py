@@ -78,12 +78,6 @@ class Page(HTMLParser):
 
 
 class TestCharts:
-    def test_a_run_without_similarities_takes_those_of_the_same_pairs(self, folder: RunsFolder) -> None:
-        add_run(folder, "ft")
-        add_run(folder, "sp", scored=True)
-        add_run(folder, "rp", documents="wxyv")  # other pairs
-        assert list(drawn_by_similarity(folder.groups())) == ["ft", "sp"]
-
     def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(self, folder: RunsFolder) -> None:
         add_run(folder, "sp", scored=True)
         (ratio,) = drawn_by_similarity(folder.groups()).values()

@@ -41,6 +41,7 @@ class EncodingSettings(Settings):
         "Appendix C.2",
         ge=1,
         le=MOST,
+        everyday=True,
     )
     query_prompt: Prompt | None = setting(
         None,

@@ -88,6 +88,7 @@ class NegativeSettings(Settings):
         "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
         flag="--negatives",
+        everyday=True,
     )
     range: RankRange | None = setting(
         None,
@@ -133,6 +134,11 @@ class NegativeSettings(Settings):
         return MiningSettings(
             range=self.range or DEFAULT_RANGE, relative_margin=self.mining_relative_margin
         )
+
+    @property
+    def mining_range(self) -> tuple[int, int]:
+        """Ranks that hard negatives come from, 1-based, both ends included."""
+        return self.range or DEFAULT_RANGE
 
 
 def _paths(value: Any) -> Any:

@@ -44,7 +44,6 @@ READ: Mapping[str, Any] = {
 """
 
 OURS = (
-    "learning_rate", "max_steps", "per_device_train_batch_size", "seed", "warmup_ratio",
     "accelerator_config", "activation_checkpointing", "auto_find_batch_size", "batch_", "bf16",
     "data_seed", "dataloader_", "ddp_", "disable_tqdm", "do_", "enable_jit_checkpoint",
     "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy",
@@ -57,8 +56,7 @@ OURS = (
     "router_mapping", "save_only_model", "save_strategy", "train_sampling_strategy", "use_cpu",
     "use_liger", "warmup_steps",
 )  # fmt: skip
-"""How fields begin that are settings, that OPERA sets, or that would do nothing or harm in its
-runs."""
+"""How fields begin that OPERA sets by itself, or that would do nothing or harm in its runs."""
 
 WITHOUT_EFFECT = (
     "include_num",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic.fields import FieldInfo
 
 from opera.config.encoding import EncodingSettings
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
@@ -135,6 +136,7 @@ class AdapterSettings(Settings):
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
         flag="--lora",
+        everyday=True,
     )
 
     @model_validator(mode="after")
@@ -171,6 +173,7 @@ class GuardSettings(Settings):
         "queries share documents",
         "docs/when-fine-tuning-hurts.md",
         flag="--future",
+        everyday=True,
     )
     guard: bool = setting(
         True,
@@ -178,6 +181,7 @@ class GuardSettings(Settings):
         "split; "
         "false hands over the fine-tuned weights as they are",
         "docs/when-fine-tuning-hurts.md",
+        everyday=True,
     )
     refit: bool | None = setting(
         None,
@@ -200,6 +204,9 @@ class TrainSettings(
     BatchingSettings,
 ):
     """All settings of a run but its method's, one flat list of names."""
+
+    flat_fields: ClassVar[dict[str, FieldInfo]]
+    """The declaration of each setting, by its name."""
 
     @classmethod
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,6 +236,7 @@ class TrainSettings(
         return self.evaluates_on_dev or self.guard
 
 
+TrainSettings.flat_fields = TrainSettings.model_fields
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

@@ -71,8 +71,11 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table to a Parquet file, whole or not at all."""
     import pyarrow.parquet as pq
 
-    # Arrow takes a relative path like run:1/x for a network address
-    replace_file(path, lambda temporary: pq.write_table(table, temporary.absolute()))
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # Arrow takes a path like run:1/x for a network address
+            pq.write_table(table, file)
+
+    replace_file(path, write)
 
 
 def finish_folder(folder: Path) -> None:

@@ -30,7 +30,7 @@ from opera.core.terminal import shortened, shown
 _NUMBER = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE
 )
-LISTING = "opera train --help-settings lists all"
+LISTING = "opera train --help-settings --all lists all"
 
 RULES = {
     "int_type": "a whole number",
@@ -47,13 +47,15 @@ RULES = {
 """The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
 
 
-def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: Any) -> Any:
+def setting(
+    default: Any, help: str, source: str, *, flag: str = "", everyday: bool = False, **bounds: Any
+) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
 
-    ``flag`` is its option on the command line, for those that have one; ``bounds`` are pydantic's
-    (``gt``, ``ge``, ``lt``, ``le``).
+    ``flag`` is its option on the command line, for those that have one; ``everyday`` are those that
+    are listed without ``--all``. ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
     """
-    extra: dict[str, Any] = {"source": source, "flag": flag}
+    extra: dict[str, Any] = {"source": source, "flag": flag, "everyday": "yes" if everyday else ""}
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
 
 
@@ -85,6 +87,7 @@ class SettingDoc:
     default: str
     help: str
     source: str
+    everyday: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +162,7 @@ class Settings(BaseModel):
                 default="auto" if field.default is None else str(field.default),
                 help=(field.description or "") + (flag and f" ({flag})"),
                 source=extra_of(field, "source"),
+                everyday=bool(extra_of(field, "everyday")),
             )
             for name, field in cls.model_fields.items()
             for flag in [extra_of(field, "flag")]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import make_recipe, with_full_names
+from opera.config.recipe import make_recipe, parse_value, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
@@ -40,7 +40,8 @@ def grid_record(
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by their full names, sorted, as JSON holds them."""
     full = with_full_names(settings)
-    plain: dict[str, Any] = json.loads(json.dumps(full, sort_keys=True, default=str))
+    values = {name: parse_value(name, value) for name, value in full.items()}
+    plain: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True, default=str))
     return plain
 
 
