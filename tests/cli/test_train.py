@@ -25,7 +25,7 @@ def test_help_settings(run_opera: Opera) -> None:
     assert sorted(of_training) == sorted(TrainSettings.flat_fields)
     assert run_opera("train", "--help-settings", "--all").stdout == done.stdout
     few = re.findall(r"^  (\w+) = ", run_opera("train", "--help-settings").stdout, re.MULTILINE)
-    assert len(few) == 15
+    assert len(few) == 16
     assert {"future", "learning_rate", "max_steps", "lora"} < set(few) < set(names)
     alone = run_opera("train", "--all")
     assert (alone.returncode, alone.stderr.strip()) == (2, "opera: error: --all: goes with --help-settings")
