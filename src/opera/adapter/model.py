@@ -16,17 +16,13 @@ from sentence_transformers.base.modules import Dense, InputModule, Normalize, Ro
 from torch import Tensor, nn
 
 from opera.adapter import save
-from opera.core.errors import TrainingError
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model, reads_vectors
+from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role
 
 Modules = dict[Role, list[Any]]
-CHECKED_TEXTS = 8
-SAME_COSINE = 0.999
-"""Least cosine of two embeddings of a text that differ by rounding alone, as of half precision."""
 
 
 @dataclass(frozen=True)
@@ -133,37 +129,6 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
         save(folder, {role: weight.float().cpu().numpy() for role, weight in weights.items()})
     else:
         attach(base, trained).save_pretrained(str(folder), create_model_card=False)
-
-
-def check_saved(
-    folder: Path,
-    encoder: Encoder,
-    trained: SentenceTransformer,
-    data: RetrievalData,
-    text: CorpusText,
-) -> None:
-    """Load a model that was handed over as a user will: it must embed texts as they were measured.
-
-    Raises:
-        TrainingError: if some embeddings are not the same up to rounding.
-    """
-    if reads_vectors(encoder.model):
-        return
-    loaded = Encoder(load_model(folder, encoder.device), encoder.precision, use_cache=False)
-    for role, table, measured in (
-        (ROLES[0], data.queries, trained.encode_query),
-        (ROLES[1], data.corpus, trained.encode_document),
-    ):
-        rows = np.linspace(0, len(table) - 1, min(CHECKED_TEXTS, len(table))).astype(np.int64)
-        again = loaded.encode(table.texts(rows, text), role)
-        embedded = measured([str(row) for row in rows.tolist()], normalize_embeddings=True)
-        # 0 too where a text has no token at all
-        apart = np.square(again - embedded).sum(axis=1)
-        if not (apart <= 2 - 2 * SAME_COSINE).all():
-            raise TrainingError(
-                f"{folder}: the saved model embeds a {role} otherwise than the vectors that the "
-                "adapter was trained on; report this, with the model's name"
-            )
 
 
 def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:

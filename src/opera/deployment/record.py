@@ -38,8 +38,6 @@ class Figures:
         high: upper end of the interval.
         speed: documents per second beside those of the model as trained, both on the CPU; the
             median of several rounds.
-        least_cosine: of the two embeddings of a document, the smallest; ``None`` where they have
-            other dimensions.
     """
 
     before: float
@@ -48,7 +46,6 @@ class Figures:
     low: float
     high: float
     speed: float
-    least_cosine: float | None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from opera.adapter.model import check_saved, encode_all, save_adapted, set_vectors
+from opera.adapter.model import encode_all, save_adapted, set_vectors
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
@@ -117,9 +117,6 @@ class Prepared:
                 model.save_pretrained(str(folder), create_model_card=False)
             else:
                 save_adapted(folder, base, model)
-        if base is not None:
-            encoder, data = self.model.encoder, self.data.drawn
-            check_saved(folder, encoder, model, data, settings.corpus_text)
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
         """The same run with the automatic values of an earlier start, perhaps on another device."""

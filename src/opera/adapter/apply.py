@@ -1,0 +1,35 @@
+"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILE = Path(__file__).with_name("adapter.npz")
+MATRICES = dict(np.load(FILE)) if FILE.is_file() else {}
+
+
+def apply(vectors: Any, role: str, matrices: Mapping[str, Any] = MATRICES) -> Any:
+    """Multiply vectors by the matrix of a role, and bring them to length 1."""
+    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+    with np.errstate(all="ignore"):  # what is not a number is looked for below
+        if role in matrices:
+            moved = moved @ matrices[role].T
+        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
+    if bad.size:
+        raise ValueError(
+            f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
+        )
+    return (moved / lengths).astype(np.float32)
+
+
+def queries(vectors: Any) -> Any:
+    """Apply the adapter to vectors of queries."""
+    return apply(vectors, "query")
+
+
+def documents(vectors: Any) -> Any:
+    """Apply the adapter to vectors of documents."""
+    return apply(vectors, "document")
