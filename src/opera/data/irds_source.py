@@ -205,20 +205,13 @@ def _only_agreements(record: logging.LogRecord) -> bool:
 def _explained(error: Exception, source: str, identifier: str) -> OperaError:
     if isinstance(error, ImportError):
         return MissingExtraError(f"{source}: {error}")
-    library, (collection, _, rest) = _library(source), identifier.partition("/")
-    home = Path(library.util.home_path())
+    home = Path(_library(source).util.home_path())
     if isinstance(error, OSError) and error.errno in ADVICE:
         return storage_error(
             home, error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
         )
-    page = f"https://ir-datasets.com/{collection}.html"
-    listed = library.util.DownloadConfig.contents().get(collection, {})
-    entries = [key for key in listed if f"{rest}/".startswith(f"{key}/")]
-    files = []
-    for entry in [listed[key] for key in entries or listed]:
-        stored = f"{collection}/{entry['cache_path']}" if "cache_path" in entry else ""
-        place = home / (stored or f"downloads/{entry.get('expected_md5', '')}")
-        files.append(f"{entry.get('url', f'what {page} says')} as {place}")
     reason = shortened(f"{type(error).__name__}: {error}", 400)
-    advice = f"fetch by hand, or anew where it is damaged: {shortened('; '.join(files), 1000)}"
-    return DataError(f"{source}: cannot be read ({reason}); {advice if files else f'see {page}'}")
+    page = f"https://ir-datasets.com/{identifier.partition('/')[0]}.html"
+    return DataError(
+        f"{source}: cannot be read ({reason}); {page} says what to fetch by hand, into {home}"
+    )

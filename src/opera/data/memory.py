@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -107,6 +107,8 @@ def load_memory(
 
 def _aligned(queries: Any, documents: Any) -> MemoryTable:
     """A table of pairs from two lists of one length."""
+    import pandas as pd
+
     if queries is None or documents is None:
         raise DataError(
             "pairs: is missing; give pairs, or queries and documents as two lists of texts, "
@@ -119,7 +121,7 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
             "queries and documents: without pairs, row i belongs to row i, but there are "
             f"{n_queries:,} queries and {n_documents:,} documents; give pairs"
         )
-    labels = [list(values.index) for values in (queries, documents) if _is_series(values)]
+    labels = [list(texts.index) for texts in (queries, documents) if isinstance(texts, pd.Series)]
     if len(labels) == 2 and labels[0] != labels[1] and set(labels[0]) == set(labels[1]):
         raise DataError(
             "queries and documents: have the same index in different orders, and row i belongs to "
@@ -130,7 +132,8 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
 
 def _list(values: Any, name: str) -> pa.Array:
     """A list of texts."""
-    _check_ordered(values, name)
+    if isinstance(values, set | frozenset):  # in every process it has another order
+        raise DataError(f"{name}: is a set, which has no order; pass a list")
     odd = isinstance(values, str | bytes | Mapping) or hasattr(values, "columns")
     if odd or not hasattr(values, "__iter__"):
         kind = shown(type(values).__name__)
@@ -150,13 +153,16 @@ def _texts(value: Any, name: str) -> MemoryTable:
 
     A pandas Series holds its texts by its index.
     """
-    rows = _as_list(value)
-    if _is_series(value):
+    import pandas as pd
+
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.names is None:
+        value = value.tolist()
+    if isinstance(value, pd.Series):
         ids, texts = value.index.tolist(), value.tolist()
     elif isinstance(value, Mapping) and not any(map(_is_column, value.values())):
         ids, texts = list(value), list(value.values())
-    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], str):
-        ids, texts = list(range(len(rows))), rows
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        ids, texts = list(range(len(value))), list(value)
     else:
         return _as_table(value, name, ("id", "text", "title"))
     for value in ids:
@@ -173,6 +179,8 @@ def _is_column(value: Any) -> bool:
 
 def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
     """Rows or columns as a table; ``columns`` are what the places of a tuple are called."""
+    import pandas as pd
+
     if hasattr(value, "column_names") and hasattr(value, "with_format"):
         if isinstance(value, Mapping):
             raise DataError(
@@ -181,67 +189,56 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
             )
         return table_of_dataset(name, value)
     try:
-        return table_of(name, _arrow(value, name, columns))
+        if hasattr(value, "__arrow_c_stream__") and not isinstance(value, pd.DataFrame | pd.Series):
+            return table_of(name, pa.table(value))
+        frame = _frame(value, name, columns)
+        arrays = [_column(frame.iloc[:, place], str(key), name) for place, key in enumerate(frame)]
+        return table_of(name, pa.table(arrays, names=list(map(str, frame))))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None
 
 
-def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
-    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f" and len(value):
-        _width(value[:1].tolist(), name, columns)
-        # a list would lose how exact the numbers are
-        return pa.table(dict(zip(columns, map(pa.array, value.T), strict=False)))
-    value = _as_list(value)
-    if type(value).__module__.partition(".")[0] == "pandas" and not _is_series(value):
-        return _from_columns(
-            ((key, value.iloc[:, number]) for number, key in enumerate(value)), name
-        )
-    if hasattr(value, "__arrow_c_stream__") and not _is_series(value):
-        return pa.table(value)
-    if isinstance(value, Mapping):
-        for key, column in value.items():
-            _check_ordered(column, f"{name}[{shown(key)}]")
-        return _from_columns(value.items(), name)
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
+    """Rows or columns as a DataFrame of pandas, which comes with ``datasets``."""
+    import pandas as pd
+
+    if isinstance(value, pd.DataFrame | Mapping):
+        return pd.DataFrame(value)
+    if not isinstance(value, list | tuple | np.ndarray):
         raise DataError(
             f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns "
             f"by name or a list, got {shown(type(value).__name__)}"
         )
-    if not value:
+    if len(value) == 0:
         raise DataError(f"{name}: must not be empty")
-    # a named tuple says what is what
-    rows = [row._asdict() if hasattr(row, "_asdict") else row for row in value]
-    if all(isinstance(row, Mapping) for row in rows):
-        keys = dict.fromkeys(key for row in rows for key in row)
-        return _from_columns(((key, [row.get(key) for row in rows]) for key in keys), name)
-    width = _width(rows, name, columns)
+    rows = list(value) if isinstance(value, tuple) else value
+    first = rows[0]
+    if isinstance(first, Mapping | np.record) or hasattr(first, "_fields"):  # it says what is what
+        return pd.DataFrame(rows)
+    width = len(first) if isinstance(first, tuple | list | np.ndarray) else 0
+    if not 2 <= width <= len(columns):
+        raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(first)}")
     for number, row in enumerate(rows):
-        if not isinstance(row, tuple | list) or len(row) != width:
+        if not isinstance(row, tuple | list | np.ndarray) or len(row) != width:
             raise DataError(
                 f"{name}[{number}]: must be a tuple of {width} values, as the first is, got "
                 f"{shown(row)}"
             )
-    return _from_columns(zip(columns, zip(*rows, strict=True), strict=False), name)
+    return pd.DataFrame(rows, columns=list(columns[:width]))
 
 
-def _from_columns(columns: Iterable[tuple[Any, Any]], name: str) -> pa.Table:
-    """Make a table of names and values; a column of texts and numbers becomes texts."""
-    names, arrays = [], []
-    for key, values in columns:
-        names.append(str(key))
-        try:
-            arrays.append(pa.array(values, from_pandas=True))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            mixed = list(values)
-            with_lists = any(isinstance(value, _LISTS) for value in mixed)
-            kind = pa.list_(pa.string()) if with_lists else pa.string()
-            texts = [
-                _as_text(value, with_lists, f"{name}[{row}]: column {shown(str(key))}")
-                for row, value in enumerate(mixed)
-            ]
-            arrays.append(pa.array(texts, kind))
-    return pa.table(arrays, names=names)
+def _column(values: Any, column: str, name: str) -> pa.Array:
+    """A column as an Arrow array; one of texts and numbers becomes texts."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        with_lists = any(isinstance(value, _LISTS) for value in values)
+        texts = [
+            _as_text(value, with_lists, f"{name}[{row}]: column {shown(column)}")
+            for row, value in enumerate(values)
+        ]
+        return pa.array(texts, pa.list_(pa.string()) if with_lists else pa.string())
 
 
 def _as_text(value: Any, as_list: bool, place: str) -> Any:
@@ -257,28 +254,3 @@ def _as_text(value: Any, as_list: bool, place: str) -> Any:
     else:
         raise DataError(f"{place} must be a text or a number, got {shown(value)}")
     return [text] if as_list else text
-
-
-def _width(rows: Sequence[Any], name: str, columns: Sequence[str]) -> int:
-    width = len(rows[0]) if isinstance(rows[0], tuple | list) else 0
-    if not 2 <= width <= len(columns):
-        raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(rows[0])}")
-    return width
-
-
-def _as_list(value: Any) -> Any:
-    """The values of a numpy array as a list, its rows by their names if they have any."""
-    if isinstance(value, np.ndarray) and value.dtype.names is not None:
-        return [dict(zip(value.dtype.names, row, strict=True)) for row in value.tolist()]
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _check_ordered(values: Any, name: str) -> None:
-    if isinstance(values, set | frozenset):  # in every process it has another order
-        raise DataError(f"{name}: is a set, which has no order; pass a list")
-
-
-def _is_series(value: Any) -> bool:
-    """Whether a value is a Series of pandas, which need not be installed."""
-    kinds = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] == "pandas"]
-    return any(kind.__name__ == "Series" for kind in kinds)
