@@ -184,8 +184,6 @@ PAIRS = [
 {"query": "x", "pos": [""]} => column 'pos' must not be empty; fill it or remove the row
 {"query": " ", "pos": ["a"]} => column 'query' must not be empty; fill it or remove the row
 {"query": ["x"], "pos": ["a"]} => column 'query' must be a text or a number, got ['x']
-{"query": "x", "pos": ["a"], "negs": []} => unknown column 'negs'; did you mean 'neg'? (known: query, pos, neg,
-    pos_scores, neg_scores, prompt)
 {"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must hold one number for each
     text of 'pos', got 2 for 1
 {"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' must hold one number for each text of

@@ -63,7 +63,7 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
             '{"query_id": "q", "doc_id": "d", "score": "high"}\n',
             r"t\.jsonl:1: column 'score' must be a number",
         ),
-        ("t.jsonl", '{"query": "q", "pos": ["d"]}\n', "is a training file with texts; pass it as the data"),
+        ("t.jsonl", '{"query": "q", "pos": ["d"]}\n', r"column 'query_id' is missing \(it has: query, pos\)"),
         ("t.jsonl", "[]\n", "must be a JSON object"),
         ("t.csv", b"query_id,doc_id,score\nq,caf\xe9,1\n", "is not UTF-8; convert the file to UTF-8"),
         ("t.parquet", "PAR1", r"t\.parquet: cannot be read \("),

@@ -36,26 +36,6 @@ def test_a_failed_read_leaves_nothing_in_the_cache(make_beir: MakeBeir) -> None:
     assert set((cache_folder() / "data").iterdir()) == before
 
 
-def test_data_that_change_while_they_are_read_are_not_cached(
-    make_beir: MakeBeir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, write = make_beir(), store._write
-    original = (folder / "queries.jsonl").read_text()
-    edit_line(folder / "queries.jsonl", 1, '{"_id": "train0", "text": "as it was at first"}')
-    first = (folder / "queries.jsonl").read_text()
-
-    def edit(builder: store.DataBuilder) -> None:
-        write(builder)
-        (folder / "queries.jsonl").write_text(original)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "_write", edit)
-        with pytest.raises(DataError, match="changed while it was read; run the command again"):
-            load_data(folder)
-    (folder / "queries.jsonl").write_text(first)
-    assert "as it was at first" in load_data(folder).queries.texts()
-
-
 def test_weights_and_teacher_scores_are_stored(tmp_path: Path) -> None:
     weights = np.array([0.5, 4, 1])
     qrels = Qrels.from_arrays(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1, 1, 0]), weights)

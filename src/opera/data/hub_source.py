@@ -126,7 +126,7 @@ def load_hub(
 
     name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
     parse = partial(parse_relation, read, lenient=True, fast=False, skip_bad_rows=None)
-    return load_or_parse(key, name, source or place, parse, named=not parsed.local, files=files)
+    return load_or_parse(key, name, source or place, parse, named=not parsed.local)
 
 
 def _files(name: HubName, source: str) -> list[Path]:

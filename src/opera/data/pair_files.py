@@ -169,11 +169,6 @@ def _check_texts(
 
 def _columns(place: str, has: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return the names that the columns have in a file."""
-    if "pos" in has:
-        raise DataError(
-            f"{place}: is a training file with texts; pass it as the data, whose pos_scores and "
-            "neg_scores are used"
-        )
     names = [SIMILARITY if name == "score" and name not in has else name for name in columns]
     for name, wanted in zip(names, columns, strict=True):
         if name not in has:

@@ -143,7 +143,7 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
     parse = partial(parse_relation, read, skip_bad_rows=tables.skip_bad_rows)
     name = source_name(text) or (path := Path(text)).name or path.resolve().name
-    return load_or_parse(digest_files(files, salt), name, text, parse, files=files)
+    return load_or_parse(digest_files(files, salt), name, text, parse)
 
 
 def load_trainer_files(source: str) -> RetrievalData:
@@ -153,7 +153,7 @@ def load_trainer_files(source: str) -> RetrievalData:
     name = place.stem if place.is_file() else place.resolve().name
     read = partial(read_trainer_files, source)
     parse = partial(parse_relation, read, fast=False, skip_bad_rows=None)
-    return load_or_parse(digest_files(files, "trainers"), name, source, parse, files=files)
+    return load_or_parse(digest_files(files, "trainers"), name, source, parse)
 
 
 def load_example(name: str) -> RetrievalData:

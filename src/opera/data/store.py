@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,7 +108,6 @@ def load_or_parse(
     parse: Callable[[DataBuilder], None],
     *,
     named: bool = False,
-    files: Sequence[Path] = (),
 ) -> RetrievalData:
     """Load the data that are stored under a key; if there are none, parse and store them first.
 
@@ -119,12 +118,7 @@ def load_or_parse(
         parse: fills a builder. If it raises, nothing is stored.
         named: whether the key is of a name and not of contents; the fingerprint is then that of
             the stored files.
-        files: what is read; none may change meanwhile.
-
-    Raises:
-        DataError: if the data changed while they were read.
     """
-    before = _states(files)
 
     def write(folder: Path) -> None:
         builder = DataBuilder(folder)
@@ -133,18 +127,10 @@ def load_or_parse(
         _write(builder)
         stored = digest_files(sorted(folder.iterdir()), "stored") if named else key
         (folder / FINGERPRINT).write_text(stored, encoding="utf-8")
-        if _states(files) != before:
-            raise DataError(f"{source}: changed while it was read; run the command again")
 
     home = cached("data", key[:32], lambda folder, _: write(folder))
     fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
     return RetrievalData(name, source, fingerprint, **_stored_fields(home))
-
-
-def _states(files: Sequence[Path]) -> list[tuple[int, int]]:
-    """The size of each file, and when it was written."""
-    states = [path.stat() for path in files if path.exists()]
-    return [(state.st_size, state.st_mtime_ns) for state in states]
 
 
 def _write(builder: DataBuilder) -> None:

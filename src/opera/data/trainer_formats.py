@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from opera.core.errors import DataError, OperaError, nearest
+from opera.core.errors import DataError, OperaError
 from opera.core.terminal import shortened, shown
 from opera.data.beir import BEIR_FILES
 from opera.data.index import Index
@@ -170,17 +170,17 @@ def kind_of(keys: Set[str], path: Path) -> str | None:
     return None
 
 
-def _kind_of_file(path: Path, *, among_others: bool) -> str | None:
+def _kind_of_file(path: Path) -> str | None:
     """What a file is by the first record that tells; ``None`` for anything else.
 
     Raises:
-        OperaError: if a file of JSON Lines among others cannot be read: it would be left out.
+        OperaError: if a file of JSON Lines cannot be read: among others it would be left out.
     """
     try:
         kinds = (kind_of(record.keys(), path) for _, record in json_objects(path))
         return next((kind for kind in kinds if kind is not None), None)
     except OperaError:
-        if among_others and path.suffix.lower() == ".jsonl":
+        if path.suffix.lower() == ".jsonl":
             raise
         return None
 
@@ -235,7 +235,7 @@ def trainer_files(source: str) -> dict[Path, str | None]:
         OperaError: if one cannot be read.
     """
     single = Path(source).is_file()
-    kinds = {path: _kind_of_file(path, among_others=not single) for path in listed_files(source)}
+    kinds = {path: _kind_of_file(path) for path in listed_files(source)}
     if single and not any(kind and KINDS[kind].telling for kind in kinds.values()):
         return dict.fromkeys(kinds, "flagembedding")  # its reader says best what is wrong
     return kinds
@@ -297,7 +297,7 @@ def add_records(
     table = Table(str(path), [], path.name)
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        for line, record in checked_records(path, kind.needed, kind.optional, unused):
+        for line, record in checked_records(path, kind, unused):
             relation.problems.count(table, 1)
             try:
                 pairs = list(kind.adapt(record))
@@ -323,35 +323,16 @@ def add_records(
     relation.insert("pairs", table, kind.names, values, relation.stream_rows(rows(), types))
 
 
-def checked_records(
-    path: Path, needed: list[str], optional: list[str], others: set[str] | None = None
-) -> Iterator[tuple[int, Record]]:
-    """Yield line number and record of each line of a JSON Lines file, with the right keys.
-
-    Args:
-        path: the file.
-        needed: keys that each record has.
-        optional: keys that it may have.
-        others: gets keys that nobody knows, as long as they are no misspelling of a known one that
-            the record lacks; ``None``: it may have none.
+def checked_records(path: Path, kind: Kind, unused: set[str]) -> Iterator[tuple[int, Record]]:
+    """Yield line number and record of each line of a JSON Lines file; ``unused`` gets its keys
+    that nobody reads.
 
     Raises:
-        DataError: for a line that is not a JSON object, or has a missing or unknown key.
+        DataError: for a line that is not a JSON object, or has no key that is needed.
     """
-    known = [*needed, *optional]
     for number, record in json_objects(path):
-        for name in record:
-            if name not in known and name not in (others or ()):
-                lacking = [name for name in known if others is None or name not in record]
-                hint = nearest(name[:100], lacking)
-                if others is not None and not hint:
-                    others.add(name)
-                    continue
-                listed = ", ".join(known)
-                raise DataError(
-                    f"{path}:{number}: unknown column {shown(name)}{hint} (known: {listed})"
-                )
-        for name in needed:
+        unused.update(record.keys() - {*kind.needed, *kind.optional})
+        for name in kind.needed:
             if name not in record:
                 has = shortened(", ".join(record)) or "none"
                 raise DataError(f"{path}:{number}: column '{name}' is missing (it has: {has})")
