@@ -16,7 +16,6 @@ import opera
 from grids import N_QUERIES, RunsFolder, finish_cell
 from opera.experiments.grid.plan import Cell, GridAxes, plan_grid
 from opera_paper.align import (
-    NOT_RUN,
     ComparedFigure,
     ComparedRow,
     Runs,
@@ -24,7 +23,6 @@ from opera_paper.align import (
     as_records,
     paper_alone,
     rows_of,
-    thirds,
 )
 from opera_paper.plan import Reproduction
 from opera_paper.reproduce import check_data, collect_results
@@ -77,37 +75,6 @@ def test_every_table_has_records(table: Any) -> None:
     if table.by_steps:
         steps = [row.steps or 0 for row in rows_of(table, "fiqa")]
         assert steps == sorted(steps)
-
-
-def test_a_figure_needs_seeds_for_a_mean_and_two_for_a_deviation() -> None:
-    nothing = ComparedFigure(0.5)
-    assert (nothing.mean, nothing.sd, nothing.difference, nothing.missing) == (None, None, None, NOT_RUN)
-    one = replace(nothing, ours=(0.4,))
-    assert (one.mean, one.sd, one.difference) == (0.4, None, pytest.approx(-10))
-    two = ComparedFigure(0.5, (0.4, 0.8), scale=1)
-    assert (two.mean, two.sd, two.difference) == pytest.approx((0.6, 0.4 / 2**0.5, 0.1))
-    assert ComparedFigure(None, (0.4,)).difference is None
-
-
-@pytest.mark.parametrize(
-    ("table", "data", "measure", "scale"),
-    [
-        ("main", "NFCorpus", "NDCG@10", 100), ("main", AVERAGE, "NDCG@10", 100), ("main", RANK, "NDCG@10", 1),
-        ("overhead", "FiQA", "Speed Diff (%)", 1),
-    ],
-)  # fmt: skip
-def test_only_measures_differ_in_points(table: str, data: str, measure: str, scale: float) -> None:
-    row = next(row for row in table_rows(table) if row.data == data and measure in row.values)
-    (alone,) = paper_alone([row])
-    figure = alone.figures[measure]
-    assert (figure.paper, figure.ours, figure.scale) == (row.values[measure], (), scale)
-
-
-def test_the_base_model_counts_once_and_a_measure_may_lack(folder: RunsFolder) -> None:
-    group = group_of(folder, 0.4, 0.5)
-    assert figure_at(aligned("main", {("FiQA", "Pretrained"): group}), "FiQA", "Pretrained", "NDCG@10").ours == (0.1,)
-    rows = aligned("qwen3-full", {("FiQA", "DP"): group})
-    assert figure_at(rows, "FiQA", "DP", "MRR@5").missing == "not measured"
 
 
 def test_speeds_are_relative_to_ft(folder: RunsFolder) -> None:
@@ -184,27 +151,6 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path,
     assert {row.row.data for row in reproduced.rows} == {"NFCorpus"}
 
 
-def test_only_the_data_sets_taken_are_shown(tmp_path: Path) -> None:
-    plan = planned("cbs", tmp_path, "nfcorpus", "fiqa", given_seeds=(0, 1))
-    with pytest.raises(opera.RunFolderError, match="no run of table cbs is finished"):
-        collect_results(plan)
-    *some, _ = cells(plan)
-    for cell in some:
-        finish_cell(cell, ndcg=0.3 + cell.seed / 10)
-    found = collect_results(plan)
-    assert (found.finished, found.planned) == (7, 8)
-    assert "7 of 8 runs are finished." in found.notes
-    whole = json.loads(json.dumps(found.as_dict()))
-    assert (whole["finished"], {row["data"] for row in whole["rows"]} & {"ANTIQUE"}) == (7, set())
-
-
-def test_a_small_reproduction_says_what_dp_gains_here_and_in_the_paper(tmp_path: Path) -> None:
-    plan = planned("main", tmp_path, "nfcorpus")
-    for cell in cells(plan):
-        finish_cell(cell, ndcg=0.35 if cell.label == "dp" else 0.3)
-    assert "NFCorpus: DP − FT is +5.0 NDCG@10 here, +1.4 in the paper." in collect_results(plan).notes
-
-
 def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: Path) -> None:
     plan = planned("main", tmp_path, given_data=[f"nfcorpus={beir}", "fiqa=absent"])
     with pytest.raises(opera.DataError, match="fiqa: absent: no such file") as caught:
@@ -214,8 +160,3 @@ def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: 
     )
     (note,) = check_data(replace(plan, given_data=[f"nfcorpus={beir}"]))
     assert "nfcorpus has other counts than Table 8: documents" in note
-
-
-def test_thirds_from_least_to_most_similar() -> None:
-    assert thirds(np.array([0.9, 0.1, 0.5, 0.2, 0.8, 0.4])).tolist() == [2, 0, 1, 0, 2, 1]
-    assert np.bincount(thirds(np.zeros(8))).tolist() == [3, 3, 2]

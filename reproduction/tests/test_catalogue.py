@@ -12,7 +12,6 @@ import pytest
 
 import opera
 from opera_paper.catalogue import PAPER_SETS, PaperSet, find_set
-from opera_paper.tables import data_key
 
 LIBRARY = find_spec("ir_datasets")
 assert LIBRARY is not None
@@ -42,17 +41,6 @@ def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8() -> None:
     grades = STATED["antique/test"]["qrels"]["fields"]["relevance"]["counts_by_value"]
     assert grades["1"] + grades["4"] == find_set("antique").test_pairs
     assert grades["3"] + grades["4"] == find_set("antique").known_counts["test_pairs"][0]
-
-
-def test_names_are_those_of_recipes_and_tables() -> None:
-    for name, entry in PAPER_SETS.items():
-        assert data_key(name) == data_key(entry.title)
-        assert find_set(name) is entry
-
-
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(opera.DataError, match=r"paper:nfcorpsu: no such data set \(known: nfcorpus, tripclick-head"):
-        opera.load_data("paper:nfcorpsu")
 
 
 def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> None:

@@ -38,13 +38,6 @@ def test_perplexity_is_the_loss_against_random_documents(npc: ModuleType) -> Non
     np.testing.assert_allclose(found, expected)
 
 
-def test_the_lower_of_two_groups_is_clean(npc: ModuleType) -> None:
-    rng = np.random.default_rng(0)
-    perplexity = np.concatenate([rng.normal(1, 0.1, 80), rng.normal(4, 0.1, 20)])
-    clean = npc.probability_clean(perplexity, seed=0)
-    assert clean[:80].min() > 0.5 > clean[80:].max()
-
-
 def test_wrong_pairs_are_detected_while_training(
     npc: ModuleType, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:

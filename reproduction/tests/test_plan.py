@@ -15,7 +15,7 @@ from opera.cli import app
 from opera.config.recipe import make_recipe
 from opera.experiments.grid.plan import parse_method
 from opera_paper.plan import OF_DATA, Reproduction, row_method, set_of_row, trained_rows
-from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperRow, PaperTable, data_key, find_table
+from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
 
 
 def planned(table: str = "main", **changes: Any) -> Reproduction:
@@ -39,29 +39,6 @@ def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, pr
         flat = make_recipe({"method": method, **{k: v for k, v in settings.items() if k in known}}).flat()
         papers_method, papers_settings = row_method(table, row)
         assert {**flat, **papers_settings, "method": papers_method} == flat
-
-
-@pytest.mark.parametrize(
-    ("label", "method", "settings"),
-    [
-        ("SP", "sp", {"k": 0.25}), ("SP50", "sp", {"k": 0.5}), ("RP25", "rp", {"k": 0.25}),
-        ("SP.05", "sp", {"k": 0.05}),
-        ("SP (CBS)", "sp+cbs", {"k": 0.25}), ("SP.75+DP", "sp+dp", {"k": 0.75}), ("DP", "dp", {}),
-        ("DP w/ Query Sel.", "dp", {"levels": "query"}),
-    ],
-)  # fmt: skip
-def test_methods_in_the_papers_words(label: str, method: str, settings: dict[str, Any]) -> None:
-    row = PaperRow("NFCorpus", "", label, None, {})
-    assert row_method(find_table("main"), row) == (method, settings)
-    half = replace(row, data="FiQA", method="SP")
-    assert [row_method(find_table(name), half)[1] for name in ("main", "cbs")] == [{"k": 0.5}, {"k": 0.25}]
-    with pytest.raises(KeyError):
-        row_method(find_table("main"), replace(row, method="SPDP"))
-
-
-@pytest.mark.parametrize(("name", "key"), [("NFCorpus", "nfcorpus"), ("TripClick (h)", "tripclickhead")])
-def test_data_sets_have_one_key(name: str, key: str) -> None:
-    assert data_key(name) == key
 
 
 def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
@@ -95,21 +72,6 @@ def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -
     assert release["trainer"] == {"weight_decay": 0.01, "gradient_checkpointing": True}
     assert planned("qwen3", given_model=f"copies/{QWEN3}").settings("antique", ["dp"]) == paper
     assert "trainer" not in planned("qwen3", given_model="minilm").settings("antique", ["dp"])
-
-
-def test_what_the_user_gives_goes_before_everything_else() -> None:
-    given = {"learning_rate": 1e-4, "per_device_train_batch_size": 4, "range": "1:9"}
-    values = planned(scale="small", given_settings=given).settings("fiqa", ["ft"])
-    assert {name: values.get(name) for name in (*given, "global_batch_size")} == {**given, "global_batch_size": None}
-    random = planned(given_settings={"negatives": "random"}).settings("fiqa", ["ft"])
-    assert (random["negatives"], "range" in random) == ("random", False), "the range goes with hard negatives"
-
-
-def test_small_steps_are_few_and_apart() -> None:
-    small = planned(scale="small")
-    steps = [small.steps(500 * 2**power) for power in range(7)]
-    assert steps == sorted(set(steps))
-    assert (steps[0], steps[-1], small.steps(10**9)) == (60, 150, 150)
 
 
 def test_data_sets_by_name_and_by_place() -> None:

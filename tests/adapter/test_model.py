@@ -13,17 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
-from opera.data import load_data
+from opera.adapter.model import FrozenVectors, adapter_model, set_vectors
 from opera.guard import choice
-from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import is_static, load_model
-from opera.retrieval.search import search_corpus
 from opera.runs.folder import Run
 from small_runs import FAST, assert_same_run, unit_vectors
 
@@ -73,35 +69,6 @@ def test_no_checkpoint_stores_the_vectors(moving: tuple[SentenceTransformer, Fro
     assert torch.equal(next(loaded.parameters()), next(model.parameters()))
     with pytest.raises(RuntimeError, match="not there yet"):
         loaded.preprocess(["0"], task="query")
-
-
-@pytest.mark.parametrize("kind", ["query", "both"])
-def test_at_step_0_rankings_are_those_of_the_model(kind: str, beir: Path, static_model: Path) -> None:
-    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
-    model = adapter_model(encoder.dimension, kind, "cpu")
-    set_vectors(model, encode_all(encoder, data, "title_text"))
-    rows = data.split("test").query_rows
-    expected = search_corpus(encoder, data, rows, 100)
-    found = search_corpus(Encoder(model, use_cache=False), data, rows, 100)
-    assert found.doc_rows.tobytes() == expected.doc_rows.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("method", "kind"), [("ft", "both"), ("sp", "query"), ("sp+dp", "query"), ("infobatch", "both")]
-)
-def test_methods_learn(method: str, kind: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    run = opera.adapt(
-        beir, model=static_model, out=tmp_path / method, method=method, **{**SETTINGS, "adapter": kind, "guard": False}
-    )
-    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.1
-
-
-def test_only_the_projection_trains(finished: Run, static_model: Path) -> None:
-    before, after = (load_file(folder / "model.safetensors") for folder in (static_model, finished.model_path))
-    assert {name: array.tobytes() for name, array in before.items()} == {
-        name: array.tobytes() for name, array in after.items()
-    }
-    assert finished.record.model.parameters == sum(array.size for array in before.values())
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from opera.core.errors import DataError, RunFolderError
 from opera.core.files import unfinished
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
-from opera.deployment.record import Export, ExportedForm, Figures, verdict_sentence
+from opera.deployment.record import Export
 from opera.retrieval.models import load_model
 from small_runs import SMALL
 
@@ -170,17 +170,3 @@ def test_weights_of_more_than_two_gigabytes_stand_beside_the_graph(
     assert b".py" not in (tmp_path / "model.onnx").read_bytes(), "torch notes lines of files of this machine"
     after = load_onnx(tmp_path, tmp_path / "model.onnx").encode(TEXTS)
     assert np.abs(model.encode(TEXTS) - after).max() < SAME
-
-
-def test_a_verdict_says_what_the_interval_says() -> None:
-    def form(low: float, high: float) -> ExportedForm:
-        return ExportedForm("int8", "x", 1.0, Figures(0.5, 0.5, (low + high) / 2, low, high, 2.0))
-
-    assert [form(*ends).verdict for ends in ((0, 0), (-0.02, -0.01), (0.01, 0.02), (-0.01, 0.01))] == [
-        "same",
-        "worse",
-        "better",
-        "not distinguishable",
-    ]
-    assert verdict_sentence(form(-0.02, -0.01)) == "worse: nDCG@10 −1.5 points (95% interval −2.0 to −1.0)"
-    assert verdict_sentence(form(-0.01, 0.02)).endswith("a loss of up to 1.0 points is possible")

@@ -15,7 +15,6 @@ from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, Offl
 from huggingface_hub.utils import filter_repo_objects, get_session
 
 import opera
-from commands import Opera
 from opera.core.errors import ModelError, SettingError, StorageError
 from opera.runs.folder import Run
 from small_runs import SMALL
@@ -99,12 +98,6 @@ def test_only_what_opera_wrote_is_uploaded(
     with pytest.raises(ModelError, match="model: is a link"):
         opera.push(tmp_path / "run", NAME)
     assert not sent
-
-
-def test_a_public_repository_is_asked_for(run: Run, sent: Sent, run_opera: Opera) -> None:
-    done = run_opera("push", run.path, NAME, "--public")
-    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
-    assert sent["private"] is False
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError, SettingError
-from opera.data import TextTable
-from opera.diagnostics.duplicates import count_duplicates, word_overlap
+from opera.diagnostics.duplicates import word_overlap
 
 
 def overlap(one: str, other: str) -> bool:
@@ -78,33 +77,6 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     assert sum(seen.similarities.labelled_counts) == pytest.approx(1)
     again = opera.inspect(spoilt, model=static_model, show=5)
     assert again == seen
-
-
-def test_data_without_training_pairs_are_refused(beir: Path, static_model: Path) -> None:
-    with pytest.raises(DataError, match="nothing to train on"):
-        opera.inspect(beir, model=static_model, relevant_grade=9)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_scifact_has_test_claims_in_train(shared: Path) -> None:
-    """Real data: many SciFact claims are negations of others, on both sides of the split; its labels are clean."""
-    seen = opera.inspect(shared / "data" / "scifact", model=shared / "models" / "potion-base-4m")
-    assert seen.leaks["test"].leaked_queries > 50
-    assert seen.quality.noise < 0.05
-    assert seen.quality.auc > 0.95
-
-
-def test_word_overlap() -> None:
-    assert word_overlap("The cat, the mat", "the CAT mat") == 1
-    assert word_overlap("a b c d", "a b c e") == 3 / 5
-    assert word_overlap("!", "?") == 0
-
-
-def test_texts_that_are_empty_are_no_copies_of_each_other() -> None:
-    table = TextTable.from_texts({"a": "one two", "b": "", "c": " ", "d": "one  two", "e": ""})
-    found = count_duplicates(table, np.eye(5, dtype=np.float32), seed=0, max_examples=3)
-    assert (found.total, found.copies, found.near_duplicates) == (5, 1, 2)
 
 
 def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(

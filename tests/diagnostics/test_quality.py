@@ -41,23 +41,3 @@ def test_all_random_is_all_noise_whatever_the_pool(pool: int) -> None:
     ranks = np.random.default_rng(0).integers(1, pool + 2, 20_000).astype(np.int32)
     share, error = estimate_noise(CBSRanks(ranks, np.full(20_000, pool, dtype=np.int32)))
     assert share == pytest.approx(1, abs=4 * error)
-
-
-def test_the_standard_error_is_the_spread_of_estimates() -> None:
-    rng, estimates, errors = np.random.default_rng(0), [], []
-    for _ in range(200):
-        ranks = np.where(rng.random(200) < 0.2, rng.integers(1, 1002, 200), 1).astype(np.int32)
-        share, error = estimate_noise(CBSRanks(ranks, np.full(200, 1000, dtype=np.int32)))
-        estimates.append(share)
-        errors.append(error)
-    assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.15)
-
-
-def test_too_few_to_rank_among_give_no_estimate() -> None:
-    quality = estimate_quality(CBSRanks(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32)))
-    assert quality.noise is None
-    assert quality.auc == 1
-
-
-def test_of_equal_places_the_least_similar_is_the_most_suspicious() -> None:
-    assert most_suspicious(np.array([0.2, 0.9, 0.9]), np.array([0.0, 0.5, 0.1]), 2).tolist() == [2, 1]

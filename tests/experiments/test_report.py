@@ -20,8 +20,7 @@ import opera
 from grids import RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import drawn_by_similarity, forest_plots, sampling_charts, steps_charts
+from opera.experiments.report.charts import drawn_by_similarity, forest_plots, sampling_charts
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.runs.folder import RunWriter
@@ -85,14 +84,6 @@ class TestCharts:
         assert ratio[2] == pytest.approx([0, 1, 2, 0])
         assert len(sampling_charts(folder.groups())) == 3
 
-    def test_quality_has_a_point_per_number_of_steps(self, grid: Path) -> None:
-        comparison = analyse_runs(grid)
-        (final,) = comparison.final_tables()
-        ndcg, recall = steps_charts(comparison.groups, final.untrained)
-        assert all(name in ndcg.svg for name in (">nDCG@10<", ">4<", ">16<", ">untrained<"))
-        assert ">R@20<" in recall.svg
-        assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
-
     def test_with_one_length_of_training_each_method_has_its_interval(self, folder: RunsFolder) -> None:
         for seed, (method, gain) in enumerate((("ft", 0.1), ("dp", 0.2))):
             folder.add(method=method, before=around(0.3), after=around(0.3 + gain, seed))
@@ -152,13 +143,6 @@ class TestPage:
         assert not Page(text).elements & {"script", "img", "i", "b"}
         assert Page(text).active == [("href", "data:,")]
         assert "a}b{{ 1 }}" in text
-
-    def test_it_begins_with_the_verdict(self, grid: Path, page: str) -> None:
-        (only,) = verdict(analyse_runs(grid))
-        head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
-        assert only.title == "<i>topics: 16 steps, 2 seeds"
-        assert f"<p>{only.title}</p>" in head
-        assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
 
     def test_wrong_input_is_refused_and_nothing_is_written(self, grid: Path, tmp_path: Path) -> None:
         with pytest.raises(RunFolderError, match="holds no finished run"):

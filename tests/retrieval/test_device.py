@@ -8,7 +8,7 @@ import torch
 from opera.core import environment as reproducible
 from opera.core.errors import SettingError
 from opera.retrieval import device as module
-from opera.retrieval.device import autocast, describe_device, pick_device, resolve_precision
+from opera.retrieval.device import describe_device, pick_device, resolve_precision
 
 
 def test_the_fastest_device_is_picked_and_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +64,3 @@ def test_reproducible_is_the_processor_in_fp32(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reproducible, "_problems", ["torch was imported before"])
     with pytest.raises(SettingError, match="OPERA_REPRODUCIBLE=1: torch was imported before"):
         pick_device()
-
-
-def test_autocast_computes_in_the_resolved_precision() -> None:
-    one = torch.ones(2, 2)
-    for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
-        with autocast(precision, "cpu"):
-            assert (one @ one).dtype == dtype

@@ -67,14 +67,6 @@ def test_embeddings_are_those_of_sentence_transformers(
         np.testing.assert_allclose(found, plain, rtol=0, atol=2e-6)
 
 
-def test_texts_that_are_more_than_token_ids_are_left_to_the_library(bert_model: Path, beir: Path) -> None:
-    data, model = load_data(beir), load_model(bert_model, "cpu")
-    model[0].processing_kwargs = {"text": {"pad_to_multiple_of": 8}}
-    found = Encoder(model, "fp32", use_cache=False).encode_corpus(data)
-    expected = model.encode_document(data.corpus.texts(), batch_size=128, normalize_embeddings=True)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
 KILLED = """
 import os, signal, sys
 from opera.data import load_data

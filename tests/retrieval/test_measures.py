@@ -20,7 +20,6 @@ from opera.retrieval.measures import (
     check_trec_ids,
     parse_measures,
     ranking_depth,
-    split_names,
     write_trec_run,
 )
 
@@ -77,11 +76,6 @@ def test_a_measure_without_a_cutoff_sees_a_thousand_documents() -> None:
         assert ranking_depth(parse_measures(names)) == depth
 
 
-def test_commas_in_parameters_do_not_separate_measures() -> None:
-    names = "nDCG(dcg='exp-log2',judged_only=False)@10, R@20"
-    assert split_names(names) == ("nDCG(dcg='exp-log2',judged_only=False)@10", "R@20")
-
-
 def by_hand(name: str, grades: np.ndarray, judged: np.ndarray, all_grades: np.ndarray) -> float:
     """Compute a measure of one query from the grades of its ranked documents, 0 if unjudged, and of all judged ones."""
     relevant, ranks = grades > 0, np.arange(1, len(grades) + 1)
@@ -135,12 +129,6 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
         "qé Q0 b 1 2.00000003e-10 opera",
         "qé Q0 c 2 -1 opera",
     ]
-
-
-def test_places_without_a_document_are_left_out_of_a_run_file(tmp_path: Path) -> None:
-    result = Evaluation("test", ["q"], {}, Ranking(np.array([[1, -1]]), np.array([[0.5, -np.inf]], np.float32)), [])
-    write_trec_run(tmp_path / "run.trec", result, data_of(["a", "b"]))
-    assert (tmp_path / "run.trec").read_text() == "q Q0 b 1 0.5 opera\n"
 
 
 @pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])

@@ -14,8 +14,6 @@ from backbones import write_backbone
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
 from opera.core.errors import ModelError, SettingError
 from opera.data import load_data
-from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model, set_lengths
 from opera.retrieval.prompts import (
@@ -93,17 +91,6 @@ def test_a_known_family_without_prompts_gets_a_warning(
     assert "prompt" not in caplog.text, "whoever sets them, even to none, has decided"
 
 
-def test_a_grid_notes_what_its_model_lacks(
-    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = shutil.copytree(static_model, tmp_path / "e5-small")
-    axes, _ = grid_axes({}, ["ft"], [0], [4])
-    with caplog.at_level("INFO", logger="opera"):
-        prepare_grid([str(beir)], axes, tmp_path / "grid", str(folder), {"query_prompt": "query: "}, jobs=1)
-    (note,) = [record.getMessage() for record in caplog.records]
-    assert note.endswith("set document_prompt to 'passage: ', or to an empty text for none")
-
-
 def test_a_prompt_of_another_name_is_not_used_and_that_is_said(
     beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,28 +103,6 @@ def test_a_prompt_of_another_name_is_not_used_and_that_is_said(
     assert encoder.prompts["document"] == ""
     assert "the prompt 'passage', which sentence-transformers does not use for a document" in caplog.text
     assert "set document_prompt to 'common2 '" in caplog.text
-
-
-SPECS = {
-    "bge-en": "BAAI/bge-large-en-v1.5 /models/bge-base-en /hub/models--BAAI--bge-small-en-v1.5/snapshots/0123abcd",
-    "bge-zh": "BAAI/bge-large-zh-v1.5",
-    "bge-m3": "BAAI/bge-m3",
-    "e5": "intfloat/e5-small-v2 intfloat/multilingual-e5-base",
-    "multilingual-e5-instruct": "intfloat/multilingual-e5-large-instruct",
-    "e5-mistral": "intfloat/e5-mistral-7b-instruct",
-    "gte": "thenlper/gte-base",
-    "gte-Qwen2": "Alibaba-NLP/gte-Qwen2-1.5B-instruct",
-    "Qwen3-Embedding": "Qwen/Qwen3-Embedding-0.6B",
-    "arctic-embed": "Snowflake/snowflake-arctic-embed-m",
-    "arctic-embed-v2": "Snowflake/snowflake-arctic-embed-l-v2.0",
-    None: "minilm runs/e5/model Qwen/Qwen3-0.6B mye5-base",
-}
-
-
-def test_families_are_known_by_name() -> None:
-    found = {spec: family_of(spec, None) for specs in SPECS.values() for spec in specs.split()}
-    expected = {spec: name for name, specs in SPECS.items() for spec in specs.split()}
-    assert {spec: family and family.name for spec, family in found.items()} == expected
 
 
 def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
@@ -168,10 +133,3 @@ def test_a_family_that_is_pooled_otherwise_than_guessed_is_refused(
         load_model(folder, "cpu")
     assert str(caught.value).startswith(f"{folder}: has no modules.json, which says how tokens are pooled")
     assert f"takes mean, and models of the family {family} need {pooling}" in str(caught.value)
-
-
-def test_a_guess_for_an_unknown_model_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = plain_folder("bge", tmp_path / "my-model")
-    with caplog.at_level("INFO", logger="opera"):
-        load_model(folder, "cpu")
-    assert f"note: {folder}: has no modules.json, so its tokens are pooled by mean" in caplog.text

@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder
 from backbones import write_backbone, write_reranker
 from opera.core.errors import ModelError, TrainingError
 from opera.data import load_data
-from opera.retrieval.reranker import Reranker, open_reranker
+from opera.retrieval.reranker import open_reranker
 
 FULL: dict[str, Any] = {"precision": "fp32"}
 
@@ -43,13 +43,6 @@ def test_prompts_and_lengths_decide_scores(cross_encoder: Path) -> None:
     short = open_reranker(cross_encoder, max_length=12, **FULL)
     assert short.score(*texts) != plain
     assert len({one.fingerprint for one in (prompted, short, open_reranker(cross_encoder, **FULL))}) == 3
-
-
-def test_scores_come_from_the_cache(beir: Path, cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, pairs = load_data(beir), (np.array([1, 2]), np.array([11, 12]))
-    first = open_reranker(cross_encoder).score_pairs(data, *pairs)
-    monkeypatch.setattr(Reranker, "score", lambda *_: pytest.fail("scored again"))
-    assert (open_reranker(cross_encoder).score_pairs(data, *pairs) == first).all()
 
 
 def test_the_batch_shrinks_where_memory_runs_out(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores
+from opera.data import GivenNegatives, RetrievalData, TeacherScores
 from opera.data.combined import combine, each_set
 from opera.data.decisions import with_decisions
-from opera.data.identity import copy_notes, documents_that_are_queries
+from opera.data.identity import documents_that_are_queries
 from opera.data.splits import Future, draw_missing_splits, seen_share
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
@@ -62,21 +62,6 @@ def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData
         for part in [train.select_queries(np.isin(train.query_rows, data.queries.find_rows([name])))]
     }
     assert judged == {"a": {"positive": 1, "second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
-
-
-def test_a_pair_of_two_copies_has_the_highest_grade_and_the_sum_of_the_weights() -> None:
-    data = RetrievalData.from_dicts(
-        "toy",
-        corpus={"x": "one", "y": "one", "z": "two"},
-        queries={"a": "q", "b": "q", "c": "r"},
-        qrels={"train": {"a": {"x": 1}, "b": {"y": 3}, "c": {"z": 1}}, "test": {"c": {"z": 1}}},
-    )
-    weighted = replace(data.split("train"), weights=np.array([0.5, 2, 1], dtype=np.float32))
-    data = replace(data, splits={**data.splits, "train": weighted})
-    train = prepare_data(data, make_recipe({"guard": False})).drawn.split("train")
-    assert train.grades.tolist() == [3, 1]
-    assert train.weights is not None
-    assert train.weights.tolist() == [2.5, 1]
 
 
 def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
@@ -154,14 +139,6 @@ def test_no_text_of_a_drawn_split_trains(repeats_of: list[int], what: str, futur
             assert not documents & train_documents
 
 
-def test_new_documents_have_no_copy_in_train() -> None:
-    data = copied(40, [i // 2 for i in range(40)], "documents")
-    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True, future="new-documents")
-    assert not texts(drawn, "test")[1] & texts(drawn, "train")[1]
-    assert not texts(drawn, "dev")[1] & texts(drawn, "train")[1]
-    assert all("0% of their documents stay in train" in note for note in drawn.notes)
-
-
 @pytest.mark.parametrize("future", ["new-documents", "same-documents"])
 def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> None:
     """The second set has the same queries with other documents, and asks about the first set's documents."""
@@ -191,27 +168,6 @@ def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path:
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 
 
-def test_a_list_of_wrong_pairs_drops_copies_in_other_sets(data: RetrievalData, tmp_path: Path) -> None:
-    pairs = {"x": {"copy": 1}, "y": {"f0": 1}}
-    second = RetrievalData.from_dicts(
-        "second", corpus=CORPUS, queries={"x": "t0w2  t0w3", "y": "t0w5"}, qrels={"train": pairs}
-    )
-    path = tmp_path / "wrong.csv"
-    path.write_text("query_id,doc_id\ntoy/a,toy/positive\n")
-    left = with_decisions(combine([data, second]), [path])
-    train = left.split("train")
-    assert not {"toy/a", "second/x"} & {*left.queries.ids(train.query_rows[train.query_index])}
-    assert {"toy/b", "second/y"} <= {*left.queries.ids(train.query_rows[train.query_index])}
-
-
-def test_a_note_counts_test_queries_that_train_in_another_set(data: RetrievalData) -> None:
-    second = RetrievalData.from_dicts(
-        "second", corpus=CORPUS, queries=QUERIES, qrels={"train": {"q4": {"f4": 1}, "q9": {}}, "test": {"a": {"f1": 1}}}
-    )
-    notes = prepare_data(combine([data, second]), make_recipe({"guard": False})).drawn.notes
-    assert any(note.startswith("toy: 1 of test's 4 queries train too") for note in notes)
-
-
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:
     """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
     corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
@@ -226,20 +182,6 @@ def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: P
     assert reciprocal["same"] == 1, "the answer is first once the query itself is left out"
     assert reciprocal["alone"] == 0.5
     assert reciprocal["relevant"] == 1
-
-
-def test_notes_count_copies(data: RetrievalData) -> None:
-    documents, queries = copy_notes(data)
-    assert documents.startswith("copies among the documents: 1, such as 'copy' with the text of 'positive'")
-    assert queries.startswith("copies among the queries: 1, such as 'b' with the text of 'a'")
-    assert copy_notes(copied(5, range(5), "queries")) == []
-
-
-def test_grades_of_other_splits_stay_by_id() -> None:
-    data = copied(30, [i // 2 for i in range(30)], "queries")
-    test = Qrels.from_arrays(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))
-    drawn = prepare_data(replace(data, splits={**data.splits, "test": test}), make_recipe({"guard": False})).drawn
-    assert drawn.split("test") is test
 
 
 def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, static_model: Path) -> None:

@@ -13,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
-from distinct import known_of, pool_of
+from distinct import known_of
 from opera.config.recipe import make_recipe
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
-from opera.guard.dev_corpus import best_documents, reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
-from small_runs import SMALL
 from tiny_world import write_beir
 from worlds import make_pairs
 
@@ -52,13 +50,6 @@ def without(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
     return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
-
-
-def test_a_pool_is_the_corpus_without_what_is_left_out() -> None:
-    pool = pool_of(8, [0, 3, 4])
-    assert pool.rows(np.arange(len(pool))).tolist() == [1, 2, 5, 6, 7]
-    assert pool.holds(np.array([[0, 1], [4, 7]])).tolist() == [[False, True], [False, True]]
-    assert pool_of(3).rows(np.array([2, 0])).tolist() == [2, 0]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.sets(st.integers(0, 9), min_size=1))
@@ -101,30 +92,6 @@ def test_scores_inspection_and_mining_are_as_if_they_were_not_there(
     table = opera.mine(folder, model=static_model, range=(1, 182), keep=200)
     assert table.num_rows
     assert not set(table["doc_id"].to_pylist()) & set(BLANK)
-
-
-def test_a_reduced_dev_corpus_has_none(folder: Path, static_model: Path) -> None:
-    prepared = load_and_check(opera.load_data(folder), str(static_model), make_recipe({"method": "ft"}))
-    data = prepared.data.drawn
-    (best,) = best_documents(prepared.model.encoder, data, prepared.settings)
-    rows = reduced_corpus(data, best, 120, prepared.settings).rows
-    assert rows is not None
-    assert len(rows) == 120
-    assert not np.isin(rows, data.corpus.empty_rows()).any()
-
-
-def test_a_run_on_texts_alone_accepts_titles_and_says_so(
-    folder: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", logger="opera"):
-        run = opera.adapt(folder, model=static_model, out=tmp_path / "run", corpus_text="text", **SMALL)
-    assert run.record.data.counts["documents"] == 182
-    for note in (
-        "60 documents without title and text, such as 'd120': they are kept and ranked, and are no negatives",
-        "corpus_text=text: 2 documents have a title alone: they are ranked, and are no negatives",
-        "training pairs name such a document, so they train on an empty text",
-    ):
-        assert caplog.text.count(note) == 1
 
 
 def test_a_corpus_of_titles_cannot_train_on_texts(folder: Path, static_model: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +11,6 @@ import pytest
 
 import opera
 from backbones import write_reranker
-from opera.core.errors import SettingError
 
 
 def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -83,28 +81,3 @@ def test_its_jsonl_is_a_training_file_with_scores(
     again = opera.score(path, model=static_model, negatives="given")  # a model's cosines in their place
     assert again.num_rows == len(data.teacher)
     assert max(again["score"].to_pylist()) <= 1.0001
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"reranker": "R", "negatives": 3}, "negatives=3: needs a model that mines them"),
-        ({"model": "M", "negatives": 0}, "negatives: must be 1 or more, got 0"),
-        ({"model": "M", "cbs_pool": -1}, "cbs_pool: must be 0 or more, got -1"),
-        ({"reranker": "R", "cbs_pool": 10}, "cbs_pool: a teacher gives no CBS"),
-        ({"model": "M", "max_length": 64}, "max_length=64: needs a reranker"),
-        ({"reranker": "R", "max_length": 2}, "max_length: must be 8 or more, got 2"),
-        ({"mine": "M", "relevant_grade": 0}, "relevant_grade: must be 1 or more, got 0"),
-        ({"mine": "M", "out": "mined.csv"}, r"must end in \.jsonl or \.tsv"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    beir: Path, static_model: Path, reranker: Path, options: dict[str, Any], message: str
-) -> None:
-    places = {"M": static_model, "R": reranker}
-    given = {name: places.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
-    call = opera.score
-    if "mine" in given:
-        call, given["model"] = opera.mine, given.pop("mine")
-    with pytest.raises(SettingError, match=message):
-        call(beir, **given)

@@ -27,21 +27,6 @@ def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any
     return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), keep, seed=0)
 
 
-@pytest.mark.parametrize("ranks", [(3, 20), (4, 20), (1, 120)])
-def test_mined_come_from_the_ranks_and_are_no_positives(ranks: tuple[int, int], beir: Path, static_model: Path) -> None:
-    """Ranks count from 1 and include both ends: the release's slice 100-1100 is 101:1100."""
-    data = load_data(beir)
-    train, whole, few = data.training_split(), *(mined(data, static_model, keep, range=ranks) for keep in (120, 5))
-    encoder = open_encoder(str(static_model))
-    ranking = Miner(encoder, data, "title_text", MiningSettings()).rank(train.query_rows, 120).doc_rows
-    for query in range(train.n_queries):
-        own = train.doc_rows[train.offsets[query] : train.offsets[query + 1]]
-        wanted = [row for row in ranking[query, ranks[0] - 1 : ranks[1]] if row not in own]
-        assert whole.of_query(query).tolist() == wanted
-        assert set(few.of_query(query)) <= set(wanted)
-        assert few.counts[query] == min(5, len(wanted))
-
-
 def test_margins_are_measured_from_the_worst_positive() -> None:
     pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
     worst = lowest_positive(pairs, np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32))

@@ -16,7 +16,7 @@ from opera.training_set.build import build_training_set
 from opera.training_set.documents import Lists
 from opera.training_set.negatives import ListedNegatives, RandomNegatives
 from opera.training_set.prepare import load_and_check
-from small_runs import SMALL, assert_same_run
+from small_runs import SMALL
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
@@ -43,15 +43,6 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monke
     known = sets[True].negatives.known.contains(pairs.pair_query, pairs.pair_doc)
     assert np.array_equal(known, kept), "else the mask would leave the mined ones out again"
     assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
-
-
-def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "negatives": "hard", "range": (2, 40), "method": "dp"}
-    runs = [
-        opera.adapt(beir, model=static_model, out=tmp_path / str(first), prune_before_mining=first, **settings)
-        for first in (False, True)
-    ]
-    assert_same_run(*runs)
 
 
 def test_draws() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,34 +12,12 @@ import pytest
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import SettingError
 from opera.runs.folder import Run
 from opera.training_set.build import build_training_set, loss_weights
 from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"method": "sp", "k": 0.0001}, "all are pruned"),
-    ({"method": "dp", "alpha_start": 1.0}, "which must lie between 0 and 1"),
-    ({"max_query_length": 5}, "reads whole texts"),
-    ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, "unknown measure 'NDGC'"),
-    ({"optim": "adamw_torhc"}, "optim: must be 'adamw_torch'"),
-    ({"lr_scheduler_type": "liner"}, "liner"),
-    ({"method": "infobatch", "rho": 1.0}, "rho: must be less than 1, got 1"),
-    ({"precision": "fp16"}, "needs CUDA"),
-    ({"dropout": 0.1}, "has no dropout"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message for _, message in BAD])
-def test_bad_input_is_refused_before_anything_is_written(
-    changes: dict[str, Any], message: str, beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(SettingError) as caught:
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", **changes)
-    assert message in str(caught.value)
-    assert not (tmp_path / "run").exists()
 
 
 def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -69,23 +46,6 @@ def test_a_resumed_run_keeps_the_numbers_of_its_start(
     least_steps(7)  # as on another device
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.settings["max_steps"] == resumed.training.steps == begun["max_steps"]
-
-
-def test_dev_splits_without_a_relevant_document_are_refused_first(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
-) -> None:
-    folder = make_beir(dev=True)
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ndev0\td0\t0\n")
-    with pytest.raises(DataError, match="split 'dev' has no judgement above 0"):
-        opera.adapt(folder, model=static_model, out=tmp_path / "run", eval_steps=2, **SMALL)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_missing_dev_split_is_drawn_and_said(beir: Path) -> None:
-    data = opera.load_data(beir)
-    drawn, without = (prepare_data(data, make_recipe({"guard": guard})) for guard in (True, False))
-    assert "drew 10 of the 40 train queries as dev (like-test, seed 0)" in drawn.drawn.notes[0]
-    assert (drawn.drawn.split("train").n_queries, without.drawn.split("train").n_queries) == (30, 40)
 
 
 def test_test_queries_that_train_too_are_noted() -> None:
@@ -164,13 +124,6 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
         same = built.labelled.weights == weight
         order = np.argsort(plain.scores.sets[0].similarity[same], kind="stable")
         assert (np.diff(built.scores.sets[0].similarity[same][order]) >= 0).all()
-
-
-def test_weights_that_are_not_used_are_noted(beir: Path) -> None:
-    recipe = make_recipe(SP)
-    notes = prepare_data(weighted(beir, distinct=False), recipe).drawn.notes
-    assert "training pairs have weights from 1 to 2, not used: pair_weights=loss or scores uses them" in notes
-    assert not any("weights" in note for note in prepare_data(opera.load_data(beir), recipe).drawn.notes)
 
 
 def test_weights_that_cannot_be_used_are_refused(beir: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, analyse_runs
+from opera.experiments.analysis import PRIMARY, RECALL, analyse_runs
 from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
-from opera.runs.record import GridRecord
 from opera.runs.verdict import dev_sentence
 
 
@@ -42,19 +41,6 @@ class TestLabels:
             "dp:mask_known_positives=false",
         ]  # fmt: skip
 
-    def test_they_leave_out_what_all_runs_share_or_only_data_sets_differ_in(self, folder: RunsFolder) -> None:
-        for data, ranks in (("a/one", (10, 100)), ("b/two", (10, 200))):
-            for method in ("ft", "dp"):
-                folder.add(data=data, method=method, negatives="hard", range=ranks, temperature=0.05)
-        assert labels(folder) == ["ft", "dp"] * 2
-        assert analyse_runs(folder.home).shared == {"negatives": "hard", "temperature": 0.05}
-
-    def test_they_name_models_that_differ(self, folder: RunsFolder) -> None:
-        for model in ("models/small", "hub/large"):
-            folder.add(model=model)
-        assert labels(folder) == ["ft:model=large", "ft:model=small"]
-        assert analyse_runs(folder.home).models == ("models/small", "hub/large")
-
 
 class TestGroups:
     def test_they_hold_the_seeds_of_a_data_set_method_and_number_of_steps(self, folder: RunsFolder) -> None:
@@ -63,13 +49,6 @@ class TestGroups:
         found = folder.groups()
         assert [(group.data[5:8], group.steps) for group in found] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
         assert all(group.seeds == (0, 2) for group in found)
-
-    def test_automatic_steps_are_a_group_even_if_a_seed_draws_other_splits(self, folder: RunsFolder) -> None:
-        _, second = (folder.add(seed=seed, max_steps=None, epochs=12) for seed in (0, 1))
-        change_record(second, settings={"max_steps": 22})
-        folder.add(seed=0, max_steps=7)
-        found = [(group.method, group.steps, group.seeds) for group in folder.groups()]
-        assert found == [("ft", 7, (0,)), ("ft:epochs=12", 24, (0, 1))]
 
     def test_the_same_run_twice_is_refused(self, folder: RunsFolder) -> None:
         first, second = folder.add(), folder.add()
@@ -103,12 +82,6 @@ class TestLeftOut:
             with pytest.raises(RunFolderError, match=reason):
                 analyse_runs(alone)
 
-    def test_cells_that_a_grid_lacks_are_counted(self, folder: RunsFolder) -> None:
-        folder.add()
-        GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
-        comparison = analyse_runs(folder.home)
-        assert (comparison.planned, comparison.missing) == (3, 2)
-
 
 def test_which_baseline(folder: RunsFolder) -> None:
     for method, baseline in (("dp", None), ("sp", "sp"), ("ft", "ft")):
@@ -131,14 +104,6 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     assert (row["guard"]["shares"], row["guard"]["typical"]["dev_seen"]) == ([0.5], 0.5)
     assert row["guard"]["fine_tuned"][PRIMARY]["mean"] == pytest.approx(0.4)
     assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}
-
-
-def test_the_untrained_model_takes_part(folder: RunsFolder) -> None:
-    folder.add(method="ft", after=around(0.05), before=[0.1] * 9)
-    folder.add(method="dp", after=around(0.02), before=[0.1] * 9)
-    (table,) = analyse_runs(folder.home).tables
-    assert table.best(PRIMARY) == UNTRAINED
-    assert [row.gain and row.gain.difference for row in table.rows] == pytest.approx([-0.05, -0.08])
 
 
 class TestGuard:

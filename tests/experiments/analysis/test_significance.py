@@ -23,11 +23,6 @@ from opera.experiments.analysis.significance import LEVEL, corrected_tests, diff
 
 
 class TestHolm:
-    def test_by_hand(self) -> None:
-        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-        assert holm([0.6, 0.5]) == [1.0, 1.0]
-        assert holm([]) == []
-
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.5))
     def test_it_rejects_what_stepping_down_rejects(self, values: list[float], level: float) -> None:
         rejected = 0
@@ -87,16 +82,6 @@ class TestPairedTests:
         assert differences(ours, theirs).tolist() == pytest.approx([0.1, (0.2 + 0.0) / 2, 0.5]), "of a, c and e"
         test = analyse_runs(folder.home).tables[0].rows[1].tests[PRIMARY]
         assert test.queries == 3
-
-    def test_holm_counts_the_methods_of_one_table(self, folder: RunsFolder) -> None:
-        for method, seed in (("ft", 0), ("sp", 1), ("dp", 2)):
-            folder.add(method=method, after=around(0.5 + 0.05 * seed, seed))
-            folder.add(method=method, after=around(0.5 + 0.02 * seed, seed), max_steps=8)
-        for table in analyse_runs(folder.home).tables:
-            tests = [row.tests[PRIMARY] for row in table.rows[1:]]
-            corrected = [test.t_test_holm for test in tests]
-            assert corrected == pytest.approx(holm([test.t_test for test in tests]))
-            assert corrected != pytest.approx([test.t_test for test in tests])
 
 
 class TestRanks:

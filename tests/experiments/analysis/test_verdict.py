@@ -72,23 +72,6 @@ def test_against_the_baseline(comparison: Comparison) -> None:
     assert against(dp=larger, sp=BETTER) == f"sp is significantly better: {of_two}"
 
 
-def test_against_the_untrained_model(comparison: Comparison) -> None:
-    hurt = with_tests(comparison, {"dp": BETTER}, gain=replace(WORSE, difference=-0.02))
-    assert bullets(hurt)[2].startswith(
-        "Against the untrained model: no method is significantly better; the best of 2, "
-    )
-    assert "−2.0 points" in bullets(hurt)[2]
-    unknown = bullets(with_tests(comparison, {"dp": BETTER}))[2]
-    assert unknown == "Against the untrained model: not tested, which needs two test queries measured before training"
-
-
-def test_the_untrained_model_may_be_the_best(folder: RunsFolder) -> None:
-    for method, mean in (("ft", 0.2), ("dp", 0.25)):
-        folder.add(method=method, after=around(mean), before=[0.3] * N_QUERIES)
-    best, *_ = bullets(analyse_runs(folder.home))
-    assert best == "Best method: none, keep the untrained model (nDCG@10 0.300; dp: 0.250)"
-
-
 def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolder) -> None:
     folder.add(method="dp", after=np.linspace(0.2, 0.4, 9), before=np.linspace(0.21, 0.37, 9)[::-1])
     change, against_untrained = bullets(analyse_runs(folder.home))
@@ -109,12 +92,3 @@ def test_the_guard_of_one_run(folder: RunsFolder) -> None:
         "points of nDCG@10 (95% interval +2.0 to +2.0; p = 0.0039)"
     )
     assert warning == "Warning: 33 dev queries are few to choose by; 50 or more are better"
-
-
-def test_a_tie_has_no_winner(folder: RunsFolder) -> None:
-    for method in ("ft", "dp"):
-        folder.add(method=method, after=[0.5] * N_QUERIES, before=[0.3] * N_QUERIES)
-    assert bullets(analyse_runs(folder.home))[0] == "Best methods by mean nDCG@10: ft and dp tie at 0.500"
-    alone = RunsFolder(folder.home / "alone")
-    alone.add(method="dp", after=[0.3] * N_QUERIES, before=[0.3] * N_QUERIES)
-    assert bullets(analyse_runs(alone.home))[0] == "dp leaves nDCG@10 at 0.300"

@@ -13,7 +13,6 @@ from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
 from opera.experiments.grid import compare as folder
 from opera.experiments.grid.compare import grid_record
-from opera.runs.record import GridRecord
 
 
 def check_grid_folder(out: Path, *given: Any, **more: Any) -> None:
@@ -64,9 +63,3 @@ def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [path.name for path in tmp_path.iterdir()] == ["grid.json"]
     with opened_grid(tmp_path, "one", {}, []):
         pass
-
-
-def test_the_cells_of_all_calls_are_kept(tmp_path: Path) -> None:
-    for methods in (["ft", "dp"], ["dp", "sp"]):
-        write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
-    assert [cell.split("/")[1] for cell in GridRecord.read(tmp_path).cells] == ["ft", "dp", "sp"]

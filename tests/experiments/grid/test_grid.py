@@ -147,18 +147,6 @@ class TestGrid:
         assert now == kept, "encoded and mined once for all cells"
         assert sorted(path.parent.name for path in kept) == ["rankings"] * 5 + ["vectors"] * 6, "two seeds"
 
-    def test_with_all_cells_finished_it_compares_at_once(
-        self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(running, "Processes", None)
-        code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
-        assert (code, error) == (0, "all 4 cells are already done\n")
-        assert "topics, 40 steps, 16 test queries" in text
-        assert "points of nDCG@10 against ft with 95% intervals" in text
-        code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
-        assert (code, error) == (0, "")
-        assert text.rstrip().endswith("4 of 4 cells done")
-
     def test_cells_are_ordinary_runs_also_after_a_kill(
         self, grid: SimpleNamespace, beir: Path, static_model: Path, tmp_path: Path
     ) -> None:
