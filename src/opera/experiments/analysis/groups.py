@@ -209,11 +209,6 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     return sorted(groups, key=order)
 
 
-def ratio(seconds: float, reference: float) -> float | None:
-    """Divide seconds; ``None`` where the reference took none, as by a clock that stood still."""
-    return seconds / reference if reference > 0 else None
-
-
 def _warm_seconds(run: Run) -> NDArray[np.float64]:
     seconds: NDArray[np.float64] = run.trace()["seconds"].to_numpy()
     return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds

@@ -20,7 +20,6 @@ from opera.experiments.analysis.groups import (
     display_names,
     find_runs,
     group_runs,
-    ratio,
     shared_settings,
 )
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
@@ -250,9 +249,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
             gain=gains.get(group.method),
             guard=guards.get(group.method),
             seconds_per_step=group.seconds_per_step,
-            step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step)
-            if reference
-            else None,
+            step_ratio=group.seconds_per_step / reference.seconds_per_step if reference else None,
             training_seconds=group.training_seconds,
         )
         for group in groups

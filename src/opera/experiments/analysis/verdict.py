@@ -76,15 +76,9 @@ def _best(table: ResultsTable) -> str:
     """The method with the highest mean, or the untrained model."""
     row = table.best_row(PRIMARY)
     value = f"{row.measures[PRIMARY]:.3f}"
-    mean = f"{row.measures[PRIMARY].mean:.3f}"
-    tied = [
-        result.method for result in table.rows if f"{result.measures[PRIMARY].mean:.3f}" == mean
-    ]
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
         return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
-    if len(tied) > 1:
-        return f"Best methods by mean {PRIMARY}: {_listed(tied, len(table.rows))} tie at {mean}"
     return f"Best method by mean {PRIMARY}: {row.method}, {value}"
 
 
