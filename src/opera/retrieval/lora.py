@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from opera.config.training import LoraOptions
 from opera.core.errors import ModelError, SettingError
@@ -46,12 +48,18 @@ def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source
         target_modules=options.targets,
     )
     was_training = model.training
-    with torch.random.fork_rng():  # peft draws the matrices A from the global stream
-        torch.manual_seed(seed)
+    with torch.random.fork_rng():  # peft draws from the global stream
         try:
             model.add_adapter(config, NAME)
         except ValueError as error:
             raise SettingError(f"lora: {shortened(' '.join(str(error).split()), 200)}") from None
+    generator = torch.Generator().manual_seed(seed)
+    for name, part in model.named_parameters():
+        if "lora_" in name and part.any():  # as peft draws them
+            drawn = nn.init.kaiming_uniform_(
+                torch.empty(part.shape), a=math.sqrt(5), generator=generator
+            )
+            part.data.copy_(drawn)
     model.to(model.device).train(was_training)
 
 
