@@ -77,6 +77,13 @@ class Probabilities:
         q, d = np.asarray(query, dtype=np.float64), np.asarray(document, dtype=np.float64)
         return cls(q, d, pairs.pair_query)
 
+    @classmethod
+    def of_pairs(cls, pairs: TrainingPairs, pair: FloatArray) -> Probabilities:
+        """Build from P(q, d) ``[N]``, for methods that sample pairs directly."""
+        joint = np.asarray(pair, dtype=np.float64)
+        query = pairs.sum_by_query(joint)
+        return cls.of(pairs, query, joint / np.where(query > 0, query, 1)[pairs.pair_query])
+
 
 class NoSettings(Settings):
     """A method without settings of its own."""
