@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
+from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.groups import (
     RECALL,
     Group,
@@ -137,6 +138,7 @@ class Comparison:
             method.
         groups: the runs.
         tables: one per data set and number of steps.
+        convergence: when each method first matches the baseline's best.
         ranks: average ranks by measure, each data set with its largest number of steps; empty for
             one data set.
         left_out: the runs that are not compared, by the reason.
@@ -150,6 +152,7 @@ class Comparison:
     baseline: str | None
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
+    convergence: tuple[Convergence, ...]
     ranks: dict[str, dict[str, float]]
     left_out: dict[str, list[str]]
     planned: int
@@ -167,6 +170,7 @@ class Comparison:
             "shared_settings": self.shared,
             "baseline": self.baseline,
             "tables": tables,
+            "convergence": [asdict(convergence) for convergence in self.convergence],
             "average_ranks": self.ranks,
             "left_out": self.left_out,
             "planned_cells": self.planned,
@@ -222,6 +226,7 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         tables=tuple(
             _table(members, baseline, names[data]) for (data, _), members in by_key.items()
         ),
+        convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
         planned=len(planned),
