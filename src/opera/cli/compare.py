@@ -217,7 +217,7 @@ def print_plan(screen: Screen, status: Status) -> None:
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print the tables per data set and number of steps, ranks and the verdict."""
+    """Print the tables per data set and number of steps, convergence, ranks and the verdict."""
     from opera.experiments.analysis import PRIMARY, UNTRAINED, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
@@ -232,6 +232,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         guards = [row.guard.typical for row in results.rows if row.guard is not None]
         screen.lines(few_queries(results.queries))
         screen.lines(*dict.fromkeys(map(dev_sentence, guards)), style="dim")
+    screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         _print_table(screen, ranks)
     for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
@@ -268,3 +269,23 @@ def _print_table(screen: Screen, table: ReportTable) -> None:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
+
+
+def _convergence(comparison: Comparison) -> list[str]:
+    """Say when each method first matches the baseline's best; the baseline's line comes first."""
+    from opera.experiments.analysis import PRIMARY
+
+    lines = []
+    for row in comparison.convergence:
+        text = (
+            "  {0.method}: never"
+            if row.steps is None
+            else ("  {0.method}: {0.steps:,} steps, {0.seconds_ratio:.2f} × the time")
+        )
+        if row.method == comparison.baseline:
+            best = "{0.target:.3f}, at {0.baseline_steps:,} steps; matched by"
+            text = (
+                f"\n{comparison.final(row.data).name}: {{0.method}} has its best {PRIMARY}, {best}"
+            )
+        lines.append(text.format(row))
+    return lines
