@@ -144,6 +144,7 @@ PUBLISHED = [
 irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no such data set; did you mean 'beir/fiqa'?
 irds:tripclick/logs => irds:tripclick/logs: ir_datasets has no judgements of it
+memory:pairs => memory:pairs: these data were in a program's memory, such as a DataFrame; pass them, or a file of them
 example: => example:: must be example:faq
 hf:/ => hf:/: must be the folder of one data set
 'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT

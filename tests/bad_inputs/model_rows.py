@@ -188,7 +188,7 @@ score data --out x.tsv => model: give a model, or a reranker
         "t.tsv: none of its 1 pairs is of data (query 'q', document 'd'); was it scored on it?",
         write("t.tsv", f"{HEADER}q\td\t1\n")),
     Bad(f"{DISTILL} --teacher t.jsonl",
-        "t.jsonl: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used",
+        "t.jsonl: column 'query_id' is missing (it has: query, pos, neg, pos_scores)",
         write("t.jsonl", '{"query": "q", "pos": ["d"], "neg": [], "pos_scores": [1]}\n')),
     Bad(f"{DISTILL} --teacher t.parquet", matching(r"t\.parquet: cannot be read \(.*\)"),
         write("t.parquet", "PAR1 and no more")),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bad_inputs.table import Bad, Make, cut, edit, make_folder, matching, pipe, remove, table, write
+from bad_inputs.table import Bad, Make, edit, make_folder, matching, pipe, remove, table, write
 
 ON = "evaluate --model model --split train"
 P_CSV, P_JSONL = "evaluate p.csv --model model --split train", "evaluate p.jsonl --model model --split train"
@@ -25,9 +25,6 @@ ROLES = "(known: query, document, query_id, document_id, title, grade, weight, s
 def in_file(name: str) -> Callable[[str], Make]:
     """Write lines to a file."""
     return lambda lines: write(name, lines + "\n")
-
-
-FRACTION = "write fractions as weights into a table with the columns query_id, document_id and weight"
 
 
 def trec(lines: str) -> Make:
@@ -121,11 +118,6 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{P_CSV} --columns document=body", "p.csv: no column has a name known for the query; its columns are 'x', "
         "'body'; say which to take, as in --columns document=body,query=x; if the first line is no header: --columns "
         "query=1", write("p.csv", "x,body\na,b\n")),
-    Bad(f"{P_JSONL} --columns grade=s", "p.jsonl: column 's' must hold numbers, not lists",
-        write("p.jsonl", '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n')),
-    Bad(f"{P_CSV.replace('.csv', '.tsv')} --skip-bad-rows", "p.tsv:3: a quotation mark begins a text that ends on a "
-        "later line, as Excel writes them; TSV has one row per line, and quotation marks are part of the text: rename "
-        "the file to .csv, which may have tabs", write("p.tsv", 'query\tdocument\n"a" b\tc\n"d\ne"\tf\n')),
     Bad(P_CSV, "p.csv: is empty; it must have at least one row", write("p.csv", "")),
     Bad(P_CSV, f"p.csv:3: byte 0xe9 (character 6) is {NOT_UTF8}", write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),
     Bad(P_CSV, f"p.csv:1: {NOT_UTF8}", write("p.csv", "query,document\n".encode("utf-16"))),
@@ -151,21 +143,16 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
     Bad(f"{ON} --pairs run.txt --documents docs.csv --queries queries.csv",
         "run.txt: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; pass a qrels "
         "file, QUERY 0 DOCUMENT GRADE", DOCS, QUERIES, write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
-    Bad(f"{ON} --pairs test.qrels --documents docs.csv --queries queries.csv",
-        "test.qrels: a qrels file has four columns, QUERY 0 DOCUMENT GRADE, got '1 007 1'", DOCS, QUERIES,
-        write("test.qrels", "1 007 1\n")),
     Bad(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
         "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'", DOCS,
         QUERIES, write("qrels.txt", "1 0 007 1\n2 0 8\n")),
     *table(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv", """
-1 0 007 0.5 => qrels.txt:2: grade must be a whole number, got 0.5; {FRACTION}
-1 1st 007 5e-1 => qrels.txt:2: grade must be a whole number, got 5e-1; {FRACTION}
 1 1st 007 high => qrels.txt:2: column 'grade' must be a number, got 'high'
 1 0 007 1,0 => qrels.txt:2: column 'grade' must be a number, got '1,0'
 1 0 007 4e3 => qrels.txt:2: grade must lie between -1000 and 1000, got 4000; counts, as of clicks, are weights:
     --columns weight=COLUMN
 # 0 007 1⏎1 0 9 1 => qrels.txt:3: document '9' is no id in the table of documents; add it there, or remove such pairs
-    """.replace("{FRACTION}", FRACTION), trec),
+    """, trec),
     Bad(f"{ON} --pairs qrels.txt --documents docs.tsv --queries queries.csv",
         f"docs.tsv: {UNKNOWN} id and the text; its columns are 'D1', 'http://x', 'Body'; say which to take, "
         "as in --columns documents.id=D1,documents.text=http://x; if the first line is no header: --columns "
@@ -197,7 +184,7 @@ PAIRS = [
             write("pairs.jsonl", FIRST + json.dumps({"query": "x", "pos": ["a"], key: seen}) + "\n"))
         for key in ("pos", "neg")
         for seen, rule in (
-            *((own, f"must be a list, got {own!r}") for own in (0, "", False, {}, "a")),
+            *((own, f"must be a list, got {own!r}") for own in (0, "a")),
             ([["a"]], "must be a text or a number, got ['a']"),
         )
     ),
@@ -213,12 +200,12 @@ PACKAGES = [
     *(
         Bad(["evaluate", f"python:{name}", "--model", "model"],
             f"python:PACKAGE: must be the import name of a package, such as json, got {name!r}")
-        for name in ("", ".", "..", "a..b", "json.", ".json", "a b", "a-b", "json/decoder", "../etc", "a;b")
+        for name in ("", "..", "a..b", "a-b", "../etc")
     ),
     *(
         Bad(f"evaluate python:{name} --model model", f"python:{name}: no installed package (a folder of modules "
             "with their source) has this import name")
-        for name in ("__main__", "no_such_package", "json.decoder", "json.decoder.none", "sys", "math")
+        for name in ("__main__", "no_such_package", "json.decoder.none", "math")
     ),
 ]  # fmt: skip
 
@@ -257,22 +244,16 @@ VECTORS = [
     vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("nan"))),
-    vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("inf"))),
     vectors(NO_NUMBER, change_vectors(lambda v: v * 0)),
     vectors(f"{NO_ARRAY} (it holds [18, 8] of int64)",
         change_vectors(lambda v: v.astype(int))),
-    vectors(f"{NO_ARRAY} (it holds [18] of float32)", change_vectors(lambda v: v[:, 0])),
     vectors("q.npy has vectors of length 4, d.npy of 8: both must come from one model",
         change_vectors(lambda v: v[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda v: v.astype(object))),
     vectors(matching(LIKE + r" \(the magic string is not correct.*\)"), write("q.npy", "these are no vectors")),
-    vectors(matching(LIKE + r" \(mmap length is greater than file size\)"), cut("q.npy", 200)),
-    vectors(matching(LIKE + r" \(EOF.*\)"), write("q.npy", "")),
     vectors("q.npy: cannot be read (it is a named pipe)", pipe("q.npy")),
-    vectors("q.npy: cannot be read (it is a folder)", make_folder("q.npy")),
     vectors("q.npy: cannot be read (No such file or directory)", remove("q.npy")),
-    vectors("q.txt: cannot be read (it is a named pipe)", pipe("q.txt")),
     vectors("q.txt:1: not UTF-8; convert the file to UTF-8", write("q.txt", b"caf\xe9")),
 ]  # fmt: skip
 

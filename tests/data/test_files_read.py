@@ -86,13 +86,6 @@ def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert load_data("tables").counts()["documents"] == 1
 
 
-def test_data_that_no_file_held() -> None:
-    source = load_data(queries=["a"], documents=["b"]).source
-    for load in (load_stored, load_data):
-        with pytest.raises(DataError, match=r"^memory:pairs: these data were in a program's memory, .*; pass them"):
-            load(source)
-
-
 @pytest.mark.parametrize("source", ["irds:beir/fiqa", "hf:mteb/fiqa", "tables:pairs=hf:mteb/fiqa"])
 def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)

@@ -75,18 +75,6 @@ def test_what_the_last_row_changes_is_said(tmp_path: Path, more: dict[str, objec
         load_data(lines(tmp_path / "p.jsonl", *rows[:-1], {**rows[-1], **more}))
 
 
-@pytest.mark.parametrize(
-    ("last", "problem"),
-    [
-        ([1, 2], ": column 'label' holds lists on some lines, and one value on others; write one"),
-        (True, ":4: column 'label' must be a text or a number, got True"),
-    ],
-)
-def test_a_column_has_one_kind_of_values(tmp_path: Path, last: object, problem: str) -> None:
-    with pytest.raises(DataError, match=rf"p\.jsonl{problem}"):
-        load_data(lines(tmp_path / "p.jsonl", *[{**PAIR, "label": 0}] * 3, {**PAIR, "label": last}))
-
-
 def test_lists_with_something_behind_a_null(tmp_path: Path) -> None:
     mask = pa.array([False, True, False])
     negatives = pa.ListArray.from_arrays([0, 1, 2, 3], pa.array(["x", "hidden", "z"]), mask=mask)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
 import pytest
 
-from hub_world import write_beir_hub, write_mteb, write_pairs
+from hub_world import write_beir_hub, write_mteb
 from opera.core.errors import DataError
 from opera.data import RetrievalData, files_read, load_data
 from opera.data.hub_source import HubName
@@ -50,14 +48,6 @@ def test_the_layout_of_beir(tmp_path: Path) -> None:
         assert list(data.splits) == ["train", "test"]
 
 
-def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
-    folder = write_mteb(tmp_path / "small")
-    first = load_data(f"hf:{folder}")
-    (folder / "queries.jsonl").write_text((folder / "queries.jsonl").read_text().replace("query 1", "other"))
-    assert load_data(f"hf:{folder}").queries.texts()[0] == "other"
-    assert load_data(f"hf:{folder}").fingerprint != first.fingerprint
-
-
 @pytest.mark.parametrize("name", [".hidden", "small"])
 @pytest.mark.parametrize("way", ["folder", "here", "above"])
 def test_no_folder_gives_the_data_of_another(
@@ -86,20 +76,6 @@ def test_a_single_split_is_train_unless_its_name_says_otherwise(tmp_path: Path) 
         (folder / "README.md").write_text(f"{card}{only}---\n")
         for source in (f"hf:{folder}", f"hf:{folder}:{split}"):
             assert list(load_data(source).splits) == [ours]
-
-
-def test_an_error_while_streaming_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise pa.ArrowInvalid("Could not read\nthe buffer")
-
-    monkeypatch.setattr("datasets.Dataset.iter", fail)
-    pairs = write_pairs(tmp_path / "pairs", {"train": [{**ROW, "anchor": "an Arrow error"}]})
-    beir = write_mteb(tmp_path / "beir")
-    (beir / "corpus.jsonl").write_text('{"_id": "d1", "text": "an Arrow error"}\n')
-    for folder in (beir, pairs):
-        with pytest.raises(DataError) as caught:
-            load_data(f"hf:{folder}")
-        assert str(caught.value) == f"hf:{folder}: cannot be read (ArrowInvalid: Could not read)"
 
 
 def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
@@ -209,18 +185,6 @@ def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypa
     pinned = load_data("hf:o/n@v1")
     assert judged(pinned, "train") == [("1", "1", 1)]
     assert asked == [("o/n", "corpus", "v1"), ("o/n", "queries", "v1"), ("o/n-qrels", "default", None)]
-
-
-def test_the_libraries_are_as_loud_as_before(tmp_path: Path) -> None:
-    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
-    before = [logger.level for logger in loggers]
-    folder = write_mteb(tmp_path / "loud")
-    load_data(f"hf:{folder}")
-    (folder / "corpus.jsonl").write_text("{")
-    with pytest.raises(DataError):
-        load_data(f"hf:{folder}")
-    assert [logger.level for logger in loggers] == before
-    assert not datasets.are_progress_bars_disabled()
 
 
 def test_offline_it_says_what_to_fetch() -> None:

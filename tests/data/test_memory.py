@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -120,14 +119,6 @@ def test_names_of_values_go_before_their_places(kind: str) -> None:
     pairs = list(frame.itertuples(index=False)) if kind == "itertuples" else frame.to_records(index=False)
     data = load_data(pairs=pairs)
     assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
-
-
-def test_data_of_a_program_are_found_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load_data(queries=["a question"], documents=["an answer"])
-    (tmp_path / data.name).mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"in a program.s memory"):
-        load_data(data.source)
 
 
 def test_the_columns_of_a_format_are_those_that_are_read() -> None:

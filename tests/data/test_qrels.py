@@ -84,9 +84,3 @@ def test_lookup_gives_nan_where_there_is_no_score() -> None:
     none = TeacherScores.from_arrays(empty, empty, empty.astype(float))
     assert len(none) == 0
     assert np.isnan(none.lookup(np.array([1, 2]), np.array([1, 2]))).all()
-
-
-@pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_scores_that_are_not_finite_are_refused(wrong: float) -> None:
-    with pytest.raises(ValueError, match="finite"):
-        TeacherScores.from_arrays(np.array([0]), np.array([0]), np.array([wrong]))

@@ -16,26 +16,12 @@ from opera.data import RetrievalData, load_data
 MakeBeir = Callable[..., Path]
 
 
-def test_scores_of_zero_are_no_training_pairs(make_beir: MakeBeir) -> None:
-    folder = make_beir()
-    path = folder / "qrels" / "train.tsv"
-    path.write_text("query-id\tcorpus-id\tscore\ntrain0\td0\t0\n")
-    with pytest.raises(DataError, match="no pair with a grade above 0"):
-        load_data(folder).training_split()
-
-
-def test_round_trip(beir: Path, tmp_path: Path) -> None:
-    data = load_data(beir)
-    data.write_beir(tmp_path / "copy")
-    again = load_data(tmp_path / "copy")
-    assert again.corpus.texts() == data.corpus.texts()
-    assert np.array_equal(again.split("test").grades, data.split("test").grades)
-
-
 def test_write_beir_takes_what_every_path_takes(beir: Path, tmp_path: Path) -> None:
     data = load_data(beir)
     data.write_beir(f"{tmp_path}/copy")
-    assert load_data(tmp_path / "copy").counts() == data.counts()
+    again = load_data(tmp_path / "copy")
+    assert again.corpus.texts() == data.corpus.texts()
+    assert np.array_equal(again.split("test").grades, data.split("test").grades)
     (tmp_path / "file").touch()
     for wrong, message in ((tmp_path / "file", "is a file; pass a folder"), ("", "must not be empty"), (7, "a path")):
         with pytest.raises(InputError, match=message):
@@ -119,11 +105,3 @@ def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     assert graded.notes == (f"relevant_grade=2: {below} judgements below it count as not relevant",)
     for name, qrels in graded.splits.items():
         assert np.array_equal(qrels.grades, np.where(data.split(name).grades < 2, 0, data.split(name).grades))
-
-
-def test_grades_may_be_whole_numbers_of_numpy() -> None:
-    texts = {"corpus": {"d": "a"}, "queries": {"q": "b"}}
-    plain, of_numpy = (
-        RetrievalData.from_dicts("mine", **texts, qrels={"train": {"q": {"d": grade}}}) for grade in (2, np.int64(2))
-    )
-    assert of_numpy.fingerprint == plain.fingerprint

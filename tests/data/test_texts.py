@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from opera.core.errors import DataError
-from opera.data import RetrievalData, TextTable, load_data
+from opera.data import TextTable, load_data
 from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
@@ -72,14 +71,3 @@ def test_a_title_is_joined_unless_only_the_text_is_wanted(make_beir: MakeBeir) -
     corpus = load_data(folder).corpus
     assert corpus.texts(slice(1, 2)) == ["alone"]
     assert corpus.texts(slice(1, 2), "text") == [""]
-
-
-def test_a_text_too_long_for_one_array_is_refused(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
-    folder = make_beir()
-    monkeypatch.setattr("opera.data.text_files.LONGEST_TEXT", 300)
-    edit_line(folder / "corpus.jsonl", 5, json.dumps({"_id": "d4", "text": "a" * 300}))
-    with pytest.raises(DataError, match=r"corpus\.jsonl:5: is a line of 300 characters or more; split it"):
-        load_data(folder)
-    monkeypatch.setattr("opera.data.checks.LONGEST_TEXT", 10)
-    with pytest.raises(DataError, match="mine: document 'd': text must have at most 10 characters, got 11"):
-        RetrievalData.from_dicts("mine", corpus={"d": "a" * 11}, queries={}, qrels={})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import BYTES, Files, few, json_lines, one_spoilt, only_refusals, spoilt, spoilt_values, workplace
-from irds_world import irds_home, write_antique
 from opera.adapter import load
 from opera.adapter.vectors import FileVectors
-from opera.data import SOURCES, RetrievalData, TextTable, load_data
+from opera.data import RetrievalData, TextTable, load_data
 from opera.data.pair_files import with_teacher
-from opera.data.sources import LOCAL
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
@@ -155,31 +152,6 @@ def test_source_code(content: bytes) -> None:
             sys.path_importer_cache.pop(str(folder), None)
 
 
-ANTIQUE = {
-    "collection.tsv": b"1_0\tan answer\n1_1\tanother\n2_0\tcaf\xc3\xa9\n",
-    "train/queries.txt": b"3\thow?\n4\twhy?\n",
-    "train/qrels": b"3 U0 1_0 4\n3 Q0 1_1 3\n4 Q0 2_0 2\n",
-}
-
-
-@pytest.mark.usefixtures("irds")
-@given(one_spoilt(ANTIQUE))
-def test_files_of_ir_datasets(files: Files) -> None:
-    home = irds_home() / "antique"
-    with workplace():
-        try:
-            for name, content in files.items():
-                (home / name).parent.mkdir(parents=True, exist_ok=True)
-                (home / name).write_bytes(content)
-            with only_refusals(lambda message: message.startswith("irds:antique/train: ")):
-                data = load_data("irds:antique/train")
-                assert len(set(data.corpus.ids())) == len(data.corpus)
-                assert data.split("train").n_queries <= len(data.queries)
-        finally:
-            shutil.rmtree(home)
-            write_antique(home)
-
-
 TRAIN = [{"query": "one", "pos": ["a", "b"], "neg": ["c"], "pos_scores": [1, 0.5]}, {"query": "two", "pos": ["c"]}]
 
 
@@ -196,11 +168,3 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
         data = load_data(f"hf:{folder}/pairs")
         assert len(set(data.corpus.texts())) == len(data.corpus)
         assert all(text.strip() for text in data.queries.texts())
-
-
-def test_every_source_that_ships_has_a_fuzzer() -> None:
-    shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    files = {source.description for source in LOCAL}  # test_tables.py
-    assert [source.kind for source in LOCAL] == ["beir", "trainer", "tables", "example:"]
-    named = {"python:PACKAGE", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
-    assert shipped == files | named, "add a fuzzer here, and bad inputs"

@@ -162,21 +162,3 @@ def test_a_spoilt_file_of_another_trainer_is_read_or_refused(name: str, data: st
     with workplace({name: content}) as folder, only_refusals(lambda message: name in message):
         loaded = load_data(folder / name)
         assert all(own.strip() for own in loaded.queries.texts())
-
-
-BEIR = {
-    "b/corpus.jsonl": b'{"_id": "d1", "title": "t", "text": "one"}\n{"_id": "d2", "text": "two"}\n',
-    "b/queries.jsonl": b'{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n',
-    "b/qrels/train.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t2\nq1\td2\t0\n",
-}
-
-
-@few(100)
-@given(st.sampled_from(sorted(BEIR)), st.data())
-def test_a_spoilt_beir_folder_is_read_or_refused(name: str, data: st.DataObject) -> None:
-    files = {**BEIR, name: data.draw(spoilt(BEIR[name]))}
-    with workplace(files) as folder, only_refusals(lambda message: "b/" in message or "/b" in message):
-        loaded = load_data(folder / "b")
-        judged = loaded.split("train")
-        assert len(judged.doc_rows) <= files["b/qrels/train.tsv"].count(b"\n") + files["b/qrels/train.tsv"].count(b"\r")
-        assert judged.doc_rows.max() < len(loaded.corpus)

@@ -9,7 +9,6 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -19,14 +18,10 @@ from hypothesis import strategies as st
 from bad_inputs.table import snapshot
 from fuzzing import BYTES, VALUES, only_refusals, spoilt, workplace
 from opera.cli import EXAMPLES, main
-from opera.config.recipe import make_recipe, recipe
+from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
-from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
-from opera.core.errors import InputError, SettingError
-from opera.core.files import check_folder, check_output
-from opera.core.paths import user_path
-from opera.core.terminal import printable
-from opera.experiments.grid.plan import grid_axes, plan_grid
+from opera.config.yaml import read_recipe
+from opera.core.errors import InputError
 from opera.methods import METHODS
 from opera.retrieval.measures import parse_measures, ranking_depth
 
@@ -112,35 +107,10 @@ def test_recipes(content: bytes) -> None:
         json.dumps(values)
 
 
-@given(spoilt(b"method: dp\nlearning_rate: 2e-5\nmax_steps: 100 # short\nnegatives: 'hard'\nrange: 10:50\nk: 0.5\n"))
-def test_a_spoilt_recipe_after_a_good_one_is_merged_or_named(content: bytes) -> None:
-    refused: tuple[str, ...] = ()
-    with workplace({"recipe.yaml": content}) as folder:
-        try:
-            assert "max_query_length" in recipe("models/bge-m3", folder / "recipe.yaml")
-        except SettingError as error:
-            refused = error.lines
-        assert all(line.startswith(f"--config {folder}") and line.isprintable() for line in refused)
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30))
-def test_a_prompt_is_read_as_text(prompt: str) -> None:
-    assert all(type(value) in (str, type(None)) for value in parse_assignments([f"query_prompt={prompt}"]).values())
-
-
-@given(spoilt(b"[nDCG@10, {a: 1}]") | YAML.map(b"".join))
-def test_values_of_the_command_line(content: bytes) -> None:
-    text = content.decode("utf-8", "surrogateescape")
-    value = parse_scalar(text)
-    assert is_plain(value)
-    assert repr(value)
-
-
 OWN = sorted({name for method in METHODS.values() for name in method.settings_class.model_fields})
 NAMES = st.sampled_from([*TrainSettings.flat_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
 GOOD = ["ft", "dp", "sp", "hard", "epoch", "1:5", "true", "0.5", "1e-3", "3", "cbs", "nDCG@10", "none", "auto", "paper"]
 HOSTILE = st.sampled_from([*VALUES, *GOOD]) | st.integers() | st.floats() | st.text(max_size=20)
-PIECES = ["dp", "sp", "ft", ":", "=", "k", "0.5", "levels", "query", "/", "..", " ", ",", "\x1b", "\t", "١", "x" * 300]
 MEASURE = ["nDCG", "@", "10", "R", "P", "(", ")", "rel", "=", "2", ",", "AP", "1" * 30, "\x1b", " ", "'", "0", "-", "."]
 
 
@@ -162,35 +132,9 @@ def test_settings(values: Mapping[str, Any]) -> None:
     assert make_recipe(again).flat() == flat
 
 
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=12), max_size=3))
-def test_labels_of_a_grid(labels: list[str]) -> None:
-    out = Path("/grid")
-    try:
-        axes, shared = grid_axes({}, labels, [0], [5])
-        cells = plan_grid(["data"], axes, out, shared)
-    except InputError as error:
-        check_words(error)
-        return
-    folders = [cell.folder for cell in cells]
-    assert len(set(folders)) == len(folders)
-    for folder in folders:
-        assert folder.parts[:3] == ("/", "grid", "data")
-        assert len(folder.parts) == 6
-        assert ".." not in folder.parts
-        assert printable(folder).encode() == str(folder).encode()
-
-
 @given(st.lists(st.lists(st.sampled_from(MEASURE), max_size=7).map("".join) | st.text(max_size=15), max_size=3))
 def test_measures(names: list[str]) -> None:
     try:
         assert 1 <= ranking_depth(parse_measures(names)) < 10**9
     except InputError as error:
         check_words(error)
-
-
-@given(st.text(st.characters() | st.sampled_from("~/.\0\x1b\udce9"), max_size=40) | st.sampled_from(VALUES).map(str))
-def test_paths(text: str) -> None:
-    with only_refusals(lambda message: message.startswith("--out")):
-        path = user_path(text, "--out")
-        check_folder(path, "--out")
-        check_output(path, "--out", [".tsv"], overwrite=False, reads=[Path("/dev")])

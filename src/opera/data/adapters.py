@@ -11,7 +11,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.names import SPLIT_NAMES
-from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, JsonTable, Table
+from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, Table
 from opera.data.relation import NUMBERS, Relation, document_key, key
 from opera.data.retrieval_data import BEIR_HEADER
 from opera.data.rules import blank, id_rules, rules
@@ -85,9 +85,8 @@ def add_tables(
     )
     for kind, table, roles in text_tables:
         add_texts(relation, kind, table, roles)
-    named = {role for role, _ in columns.of("pairs")}
     for pair_table in pair_tables:
-        add_pairs(relation, pair_table, named)
+        add_pairs(relation, pair_table)
 
 
 def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles) -> None:
@@ -100,18 +99,14 @@ def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles)
     relation.insert("texts", table, names, values, source)
 
 
-def add_pairs(relation: Relation, pairs: PairTable, named: Iterable[str] = ()) -> None:
-    """Add a table of pairs; ``named`` are the roles whose columns the user named."""
+def add_pairs(relation: Relation, pairs: PairTable) -> None:
+    """Add a table of pairs."""
     table, columns = pairs.table, dict(pairs.columns)
     source, lists = relation.source(table, columns)
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
-            name = columns.pop(role)[0]
-            if role in named:
-                raise DataError(f"{table.name}: column {shown(name)} must hold numbers, not lists")
-            if isinstance(table, JsonTable):
-                table.check_lists(name)
-            relation.note(f"lists in {shown(name)} are not used: a row has one {role}")
+            name = shown(columns.pop(role)[0])
+            relation.note(f"lists in {name} are not used: a row has one {role}")
     documents = [
         (f"c{table.columns.index(name)}", name in lists, role == "negative", part)
         for role in ("document", "negative")

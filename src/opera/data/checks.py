@@ -6,7 +6,6 @@ import re
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.texts import LONGEST_TEXT
 
 MAX_GRADE = 1000
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -73,10 +72,6 @@ def check_string(place: str, value: object) -> str:
     """
     if not isinstance(value, str):
         raise DataError(f"{place} must be a string, got {shown(value)}")
-    if len(value) > LONGEST_TEXT:
-        raise DataError(
-            f"{place} must have at most {LONGEST_TEXT:,} characters, got {len(value):,}"
-        )
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:  # as in texts cut in the middle of an emoji

@@ -34,12 +34,10 @@ def load_stored(source: str) -> RetrievalData:
     for known in LOCAL:
         if known.matches(source):
             return known.load(source)
+    problem = "not a folder or file that OPERA reads; pass the data yourself to read them"
     if ":" not in source and kind_of_place(Path(source)) is None:
-        raise DataError(f"{shortened(source)}: no such file or folder")
-    raise DataError(
-        f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself "
-        "to read them"
-    )
+        problem = "no such file or folder"
+    raise DataError(f"{shortened(source)}: {problem}")
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:

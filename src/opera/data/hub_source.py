@@ -106,7 +106,6 @@ def load_hub(
         names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
         key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names}")
     else:
-        files = []
         key = hashlib.sha256(
             "\0".join((LAYOUT, "hf", *map(str, (columns, *parsed)))).encode()
         ).hexdigest()

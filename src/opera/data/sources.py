@@ -219,9 +219,8 @@ def find_source(text: str) -> DataSource:
     problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
     if kind not in (None, "a file", "a folder"):
         problem = f"is {kind}"
-    extensions = [known for known in SOURCES if not isinstance(known, ShippedSource)]
-    shipped = [known for known in SOURCES if isinstance(known, ShippedSource)]
-    descriptions = [known.description for known in (*shipped, *extensions)]
+    shipped_first = sorted(SOURCES, key=lambda known: not isinstance(known, ShippedSource))
+    descriptions = [known.description for known in shipped_first]
     raise DataError(
         f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
     )

@@ -10,7 +10,6 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from opera.core.errors import DataError, SettingError
 from opera.core.progress import progress
 from opera.core.reading import NOT_UTF8, open_file, parse_json
 from opera.core.terminal import printable, shown
-from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
 """Files larger than this show a progress bar."""
@@ -55,7 +53,7 @@ def text_lines(
         strict: raise for bytes of another encoding; else each becomes half a character.
 
     Raises:
-        DataError: if the file cannot be read, or a line is longer than any text may be.
+        DataError: if the file cannot be read.
     """
     try:
         with open_file(path) as raw, _decompressed(raw, path) as plain:
@@ -66,13 +64,10 @@ def text_lines(
             # bytes that are not UTF-8 become half characters, so that their line is known
             file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
             with file, progress(what, size, "B", hidden=hidden) as bar:
-                lines = iter(partial(file.readline, LONGEST_TEXT), "")
-                for number, line in enumerate(lines, start=1):
+                # readline, since iterating over a text file hides where it is
+                for number, line in enumerate(iter(file.readline, ""), start=1):
                     if not number % 1000:
                         bar.update(raw.tell() - bar.n)
-                    if len(line) >= LONGEST_TEXT:
-                        most = f"a line of {LONGEST_TEXT:,} characters or more"
-                        raise DataError(f"{path}:{number}: is {most}; split it")
                     if strict and not line.isascii() and HALF_CHARACTER.search(line):
                         raise DataError(f"{path}:{number}: {NOT_UTF8}")
                     yield line

@@ -72,7 +72,7 @@ def batched(
 
 
 def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as Arrow batches of bounded size; no text is longer than :data:`LONGEST_TEXT`."""
+    """Yield rows as Arrow batches of bounded size."""
     for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
         columns = (pa.array(column, pa.string()) for column in zip(*batch, strict=True))
         yield pa.record_batch(list(columns), schema=TEXT_SCHEMA)
