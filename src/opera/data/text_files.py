@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import mmap
 import os
 import re
 import zlib
@@ -27,6 +26,8 @@ ALWAYS_UTF8 = "utf-8-sig"
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 NAME_ENCODING = "not UTF-8; give the encoding with --encoding, such as cp1252 (Windows) or utf-16"
 CHUNK_BYTES = 2**24
+MOST_SPACES = 100
+"""Spaces that are looked for between a quotation mark and the end of its field."""
 SPACES_BESIDE_QUOTES = re.compile(rb"(^|[,;\t|\r\n]) +\"|\" +([,;\t|\r\n]|$)")
 
 
@@ -168,12 +169,15 @@ def is_utf8(path: Path) -> bool:
 def has_spaces_beside_quotes(path: Path) -> bool:
     """Whether a CSV file may have spaces between a quotation mark and the end of its field. They
     are part of the field by RFC 4180, but DuckDB drops them."""
-    with (
-        open_file(path) as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
-    ):
-        beside = text.find(b' "') >= 0 or text.find(b'" ') >= 0  # much faster than the pattern
-        return beside and SPACES_BESIDE_QUOTES.search(text) is not None
+    with open_file(path) as file:
+        text = b""
+        while chunk := file.read(CHUNK_BYTES):
+            text = text[-MOST_SPACES:] + chunk
+            # much faster than the pattern
+            beside = b'"' in text and (b'" ' in text or b' "' in text)
+            if beside and SPACES_BESIDE_QUOTES.search(text):
+                return True
+    return False
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
