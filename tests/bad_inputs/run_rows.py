@@ -182,4 +182,23 @@ GRIDS = [
         remove("grid/data/rp,k=0.5/steps4/seed0/measures.json")),
 ]  # fmt: skip
 
-ROWS = [*WRONG_VALUES, *TABLES, *FILES, *GRIDS]
+DECISIONS = [
+    Bad("report run --decisions decisions.csv", message, with_run,
+        write("decisions.csv", f"query_id,doc_id,decision,split\n{rows}"))
+    for message, rows in (
+        ("decisions.csv: holds no decision about test; opera review RUN --split test makes a page to decide",
+         "test0,d0,unsure,test\ntrain0,d0,wrong,train\n"),
+        ("decisions.csv: query 'q', document 'd0' is not a test query of run; are they decisions about another data "
+         "set?", "q,d0,missing,test\n"),
+        ("decisions.csv: query 'test0', document 'nothing' is not a test label of run; are they decisions about "
+         "another data set?", "test0,nothing,wrong,test\n"),
+        ("decisions.csv: query 'test0', document 'd0' is wrong and missing; leave one of the two",
+         "test0,d0,wrong,test\ntest0,d0,missing,test\n"),
+    )
+] + [
+    Bad(REPORT, "run/review.json: is missing", with_run, remove("run/review.json")),
+    of_run("column 'before nDCG@10' is missing",
+        parquet("run/per_query.parquet", lambda found: found.drop_columns(["before nDCG@10"])), "per_query.parquet"),
+]  # fmt: skip
+
+ROWS = [*WRONG_VALUES, *TABLES, *FILES, *GRIDS, *DECISIONS]

@@ -117,8 +117,8 @@ class TestTables:
                 assert "".join(f"<td{BEST * best}>{cell}</td>" for cell, best in cells) in text
         for row, result in zip(tables[-1].rows, final.rows, strict=True):
             assert result.guard is not None
-            assert row["R@20 fine-tuned"] == result.guard.fine_tuned["R@20"]
-            assert row["R@20 handed over"] == result.measures["R@20"]
+            assert row["nDCG@10 fine-tuned"] == result.guard.fine_tuned["nDCG@10"]
+            assert row["nDCG@10 final"] == result.measures["nDCG@10"]
 
 
 class TestPage:
@@ -143,6 +143,13 @@ class TestPage:
         assert not Page(text).elements & {"script", "img", "i", "b"}
         assert Page(text).active == [("href", "data:,")]
         assert "a}b{{ 1 }}" in text
+
+    def test_it_begins_with_the_verdict(self, grid: Path, page: str) -> None:
+        (only,) = verdict(analyse_runs(grid))
+        head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
+        assert only.title == "<i>topics: 16 steps, 2 seeds"
+        assert 0 < head.index(f"<p>{only.conclusion}.</p>") < head.index(only.title) < head.index("<svg")
+        assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
 
     def test_wrong_input_is_refused_and_nothing_is_written(self, grid: Path, tmp_path: Path) -> None:
         with pytest.raises(RunFolderError, match="holds no finished run"):

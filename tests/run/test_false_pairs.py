@@ -147,4 +147,4 @@ def test_a_list_leaves_the_drawn_test_as_it_was(run: opera.Run, static_model: Pa
 def test_the_report_has_them(run: opera.Run, tmp_path: Path) -> None:
     assert run.record.false_pairs is not None
     page = opera.report(run.path, out=tmp_path / "report.html").read_text()
-    assert f"<summary>Labels: {run.record.false_pairs.sentence}</summary>" in page
+    assert f"<figcaption>{run.record.false_pairs.sentence}</figcaption>" in page

@@ -177,7 +177,8 @@ def _by_option(line: str) -> str:
     """Name the setting that a line starts with by its option, if that was given."""
     options = {word.partition("=")[0] for word in sys.argv}
     name = line[: len(line) - len(line.lstrip(string.ascii_letters + "_"))]
-    return line.replace(name, FLAGS[name], 1) if FLAGS.get(name) in options else line
+    is_setting = FLAGS.get(name) in options and not line.startswith(f"{name}.")  # decisions.csv
+    return line.replace(name, FLAGS[name], 1) if is_setting else line
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")

@@ -186,18 +186,34 @@ def report(
     ] = None,
     overwrite: OverwriteOption = False,
     baseline: BaselineOption = None,
+    decisions: Annotated[
+        list[Path] | None,
+        path_option(
+            "--decisions",
+            "decisions about test labels, which opera review RUN --split test makes: adds the "
+            "figures with the corrected labels; repeatable",
+        ),
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
     ] = False,
 ) -> None:
-    """Write one HTML page on a grid or a run: verdict, tables with tests, what was drawn."""
-    from opera.experiments.analysis import analyse_runs
+    """Write one HTML page on a run or a grid: verdict, figures with tests, queries that changed."""
+    from opera.experiments.analysis import analyse_runs, find_groups
+    from opera.experiments.analysis.corrected import correct_test
     from opera.experiments.report import report as write_report
+    from opera.experiments.report.tables import corrected_table
 
     if json_:
-        say(json_text(analyse_runs(folder, baseline).as_dict()))
+        say(json_text(analyse_runs(folder, baseline, decisions or ()).as_dict()))
         return
-    path = write_report(folder, out, baseline=baseline, overwrite=overwrite)
+    path = write_report(
+        folder, out, baseline=baseline, decisions=decisions or (), overwrite=overwrite
+    )
+    if decisions:
+        screen, corrected = Screen(), correct_test(find_groups(folder), decisions)
+        screen.heading(f"{corrected.sentence}.")
+        _print_table(screen, corrected_table(corrected))
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
@@ -236,7 +252,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     if (ranks := ranks_table(comparison)) is not None:
         _print_table(screen, ranks)
     for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
-        screen.heading(f"\n{conclusion.title}")
+        screen.heading(f"\n{conclusion.title}\n{conclusion.conclusion}.")
         screen.lines(*(f"- {bullet}" for bullet in conclusion.bullets))
         best = results.best(PRIMARY)
         run = comparison.first_run(results, results.rows[0].method if best == UNTRAINED else best)
@@ -251,20 +267,13 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
 
 
 def _print_table(screen: Screen, table: ReportTable) -> None:
-    """Print a table without the lines and the columns that widen it."""
+    """Print a table without the lines that widen it."""
     from rich import box
 
-    from opera.experiments.analysis import PRIMARY, RECALL
-    from opera.retrieval.measures import DEFAULT_MEASURES
-
-    on_the_page_alone = {"won", "lost", "dev queries", "seen in dev", "seen in test"}
-    hidden = on_the_page_alone | ({*DEFAULT_MEASURES} - {PRIMARY, RECALL})
-    names = [name for name in table.columns if name not in hidden]
     screen.lines(table.caption, style="dim")
     screen.table(
-        names,
-        [[table.shown(row, name) for name in names] for row in table.rows],
-        words=sum(name == "method" for name in names),
+        list(table.columns),
+        [[table.shown(row, name) for name in table.columns] for row in table.rows],
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
 """From this share of false pairs on the method against them is named."""
-TESTED = "Where the test split has such labels too, true figures are higher than those above."
+TESTED = (
+    "If the test split has such labels too, the figures are too low: correct them with opera review "
+    "{} --split test."
+)
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
@@ -71,7 +74,7 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
         advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
         advice = "" if advised else TRY
         screen.lines(f"{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}.")
-        screen.lines(TESTED if estimate.low >= MANY else None)
+        screen.lines(TESTED.format(run.path) if estimate.low >= MANY else None)
 
 
 def labels_sentence(estimate: FalsePairsRecord, listed: str) -> str:

@@ -41,8 +41,9 @@ def review(
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
     if file.suffix == ".csv":
-        todo = "fill the column decision with wrong, correct or missing"
-        say(f"{place(file)}: {todo}; then train with --decisions {file.name}")
+        name, todo = file.name, "fill the column decision with wrong, correct or missing"
     else:
+        name = "test_decisions.csv" if split == "test" else "decisions.csv"
         todo = "open it in a browser, decide, and save the decisions"
-        say(f"{place(file)}: {todo}; then train with --decisions decisions.csv")
+    command = f"opera report {place(run)}" if split == "test" else "train with"
+    say(f"{place(file)}: {todo}; then {command} --decisions {name}")

@@ -3,7 +3,7 @@ and which documents lack a label."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.combined import each_set, first_rows, moved, with_sets
 from opera.data.identity import text_keys
-from opera.data.pair_files import ListedPairs, read_pairs
+from opera.data.pair_files import read_list, read_pairs
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -77,7 +77,7 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         read_pairs(path, data, OTHER_DATA, (), ("query", "document", "decision", "split"))
         for path in files
     ]
-    decided = [_kinds(path, data, pairs) for path, pairs in zip(files, lists, strict=True)]
+    decided = [_kinds(path, pairs.values) for path, pairs in zip(files, lists, strict=True)]
     every = Decisions(
         np.concatenate([pairs.query_rows for pairs in lists]),
         np.concatenate([pairs.doc_rows for pairs in lists]),
@@ -99,20 +99,53 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
     return every.select(np.isin(np.arange(len(keys)), order[np.append(True, ~same)[: len(order)]]))
 
 
-def _kinds(
-    path: Path, data: RetrievalData, pairs: ListedPairs
-) -> tuple[NDArray[np.str_], BoolArray]:
-    """The decision of each pair, empty where none was made, and whether it is about test."""
-    count = len(pairs.query_rows)
-    texts = [text.strip().lower() for text in pairs.values.get("decision", ())]
-    splits = [text.strip().lower() for text in pairs.values.get("split", [""] * count)]
+def read_test_decisions(paths: Iterable[str | Path]) -> dict[tuple[str, str], str]:
+    """Read the decisions about the test split in files of decisions, without the data.
+
+    Args:
+        paths: tables, as :func:`read_decisions` takes them. Decisions about train are left out.
+
+    Returns:
+        The decision by query id and document id.
+
+    Raises:
+        DataError: for a file that cannot be read, another decision, two that contradict each other,
+            and files without a decision about test.
+    """
+    decided: dict[tuple[str, str], str] = {}
+    files = [Path(path) for path in paths]
+    for path in files:
+        listed = read_list(path, (), ("decision", "split")).to_pydict()
+        kinds, of_test = _kinds(path, listed)
+        pairs = list(zip(listed["query_id"], listed["doc_id"], strict=True))
+        for place in np.flatnonzero((kinds != "") & of_test):
+            pair, kind = pairs[place], str(kinds[place])
+            if decided.setdefault(pair, kind) != kind:
+                raise DataError(
+                    f"{path}: {_named(*pair)} is {decided[pair]} and {kind}; leave one of the two"
+                )
+    if not decided:
+        raise DataError(
+            f"{', '.join(map(str, files))}: holds no decision about test; opera review RUN --split "
+            "test makes a page to decide"
+        )
+    return decided
+
+
+def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_], BoolArray]:
+    """The decision of each listed pair, empty where none was made, and whether it is about test."""
+    count = len(values["query_id"])
+    texts = [text.strip().lower() for text in values.get("decision", ())]
+    splits = [text.strip().lower() for text in values.get("split", [""] * count)]
     kinds = np.array(texts or [WRONG] * count, dtype="<U8" if count else str)
     allowed = (*DECISIONS, *UNDECIDED)
     if other := [place for place, text in enumerate(texts) if text not in allowed]:
-        ids = _ids(data, pairs.query_rows[other[0]], pairs.doc_rows[other[0]])
+        query, document, text = (
+            values[name][other[0]] for name in ("query_id", "doc_id", "decision")
+        )
         raise DataError(
-            f"{path}: the decision about {ids} is {shown(pairs.values['decision'][other[0]])}; it "
-            "must be wrong, correct, missing, or empty where nothing was decided"
+            f"{path}: the decision about {_named(query, document)} is {shown(text)}; it must be "
+            "wrong, correct, missing, or empty where nothing was decided"
         )
     kinds[np.isin(kinds, UNDECIDED)] = ""
     return kinds, np.array([split == "test" for split in splits], dtype=bool)
@@ -221,9 +254,9 @@ def changed_qrels(
 
 
 def _pair(data: RetrievalData, decisions: Decisions, place: int) -> str:
-    return _ids(data, decisions.query_rows[place], decisions.doc_rows[place])
+    rows = decisions.query_rows[place : place + 1], decisions.doc_rows[place : place + 1]
+    return _named(data.queries.ids(rows[0])[0], data.corpus.ids(rows[1])[0])
 
 
-def _ids(data: RetrievalData, query_row: int, doc_row: int) -> str:
-    query, document = data.queries.ids(np.array([query_row])), data.corpus.ids(np.array([doc_row]))
-    return f"query {shown(query[0])}, document {shown(document[0])}"
+def _named(query: str, document: str) -> str:
+    return f"query {shown(query)}, document {shown(document)}"

@@ -70,8 +70,8 @@ class ListedPairs:
         query_rows: int64 ``[m]``, rows of the query table.
         doc_rows: int64 ``[m]``, rows of the corpus.
         sets: int64 ``[m]``, which of several data sets a pair is of, from 0.
-        values: the texts of the other columns that were asked for, ``[m]`` each; those that the
-            file lacks are missing.
+        values: the texts of the columns that were asked for and of both ids, ``[m]`` each; those
+            that the file lacks are missing.
         count: how many rows the file has.
     """
 
@@ -103,16 +103,8 @@ def read_pairs(
     Raises:
         DataError: for a file that cannot be read, of other texts, or of no pair of these data.
     """
-    with TemporaryDirectory() as folder:
-        relation = Relation(Path(folder), fast=False)
-        for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
-            columns = [*IDS, *needed]
-            names = dict(zip(columns, _columns(table.name, table.columns, columns), strict=True))
-            names |= {name: name for name in optional if name in table.columns}
-            add_list(relation, table, {ROLES.get(name, name): names[name] for name in names})
-        kinds = [*IDS, *needed, *optional]
-        listed = relation.table(f"SELECT {', '.join(ROLES.get(n, n) for n in kinds)} FROM pairs")
-    queries, documents = listed["query_id"], listed["document_id"]
+    listed = read_list(path, needed, optional)
+    queries, documents = listed["query_id"], listed["doc_id"]
     rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
     of_query, of_document = (
         np.searchsorted(firsts, rows_of_set, side="right") - 1
@@ -120,7 +112,7 @@ def read_pairs(
     )
     known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
     for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
-        if name in names and len(known):
+        if name in listed.column_names and len(known):
             _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
     if not known.any() and (len(known) or needed):
         if data.sets:
@@ -133,13 +125,26 @@ def read_pairs(
         raise DataError(
             f"{path}: none of its {len(queries):,} pairs is of {data.title} ({example}); {advice}"
         )
-    columns_read = listed.filter(pa.array(known))
-    values = {
-        name: columns_read[ROLES.get(name, name)].to_pylist()
-        for name in (*needed, *optional)
-        if name in names
-    }
+    values = listed.filter(pa.array(known)).to_pydict()
     return ListedPairs(rows[0][known], rows[1][known], of_query[known], values, len(known))
+
+
+def read_list(path: Path, needed: Sequence[str] = (), optional: Sequence[str] = ()) -> pa.Table:
+    """Read a table of ids without the data: ``query_id``, ``doc_id``, ``needed``, and those of
+    ``optional`` that it has, all of them text.
+
+    Raises:
+        DataError: for a file that cannot be read, or without a column that it must have.
+    """
+    with TemporaryDirectory() as folder:
+        relation = Relation(Path(folder), fast=False)
+        for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
+            columns = [*IDS, *needed]
+            names = dict(zip(columns, _columns(table.name, table.columns, columns), strict=True))
+            names |= {name: name for name in optional if name in table.columns}
+            add_list(relation, table, {ROLES.get(name, name): names[name] for name in names})
+        chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in names)
+        return relation.table(f"SELECT {chosen} FROM pairs")
 
 
 def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:

@@ -236,11 +236,13 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
     )
 
 
-def relevant_ids(data: RetrievalData, split: str) -> list[list[str]]:
-    """List the ids of the relevant documents of each judged query of a split."""
-    pairs = data.judged_qrels(split).relevant().pairs()
-    ids = data.corpus.ids(pairs.pair_doc)
-    return [ids[start:end] for start, end in pairwise(pairs.query_offsets.tolist())]
+def relevant_columns(data: RetrievalData, split: str) -> dict[str, list[list[Any]]]:
+    """Return the ``relevant`` documents' ids of each judged query of a split, and their
+    ``grades``."""
+    qrels = data.judged_qrels(split).relevant()
+    ids, grades = data.corpus.ids(qrels.doc_rows), qrels.grades.tolist()
+    parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
+    return {"relevant": [ids[part] for part in parts], "grades": [grades[part] for part in parts]}
 
 
 def query_difficulty(

@@ -30,7 +30,12 @@ from opera.guard.rule import guarded_measure
 from opera.labels.suspicious import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
+from opera.retrieval.evaluation import (
+    Evaluation,
+    evaluate_encoder,
+    query_difficulty,
+    relevant_columns,
+)
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.adapt import Checked
@@ -171,7 +176,7 @@ def train(session: Session) -> Trained:
         corpus_text = prepared.settings.corpus_text
         columns = {
             "query_id": base.query_ids,
-            "relevant": relevant_ids(data, "test"),
+            **relevant_columns(data, "test"),
             "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
     log_mean("test", PRIMARY, base.per_query[PRIMARY])

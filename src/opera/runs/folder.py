@@ -193,9 +193,10 @@ class Run:
     def per_query(self) -> pa.Table:
         """A row per test query.
 
-        Its columns are ``query_id``, the ids of its ``relevant`` documents, the untrained model's
-        mean ``similarity`` to them, each measure ``before`` training, ``fine_tuned`` (but in older
-        runs) and ``after``, and the best ``documents`` before and after.
+        Its columns are ``query_id``, the ids of its ``relevant`` documents and their ``grades``,
+        the untrained model's mean ``similarity`` to them, each measure ``before`` training,
+        ``fine_tuned`` (but in older runs) and ``after``, and the best ``documents`` before and
+        after.
 
         Raises:
             RunFolderError: as all readers here, if the file is missing, damaged or not such a

@@ -51,6 +51,27 @@ def test_three_bullets_with_the_interval_and_the_corrected_p(comparison: Compari
     assert ", both corrected for 2 methods); also significantly better: ft" in against_untrained
 
 
+def test_the_conclusion_says_which_model_to_use(comparison: Comparison) -> None:
+    def conclusion(gain: PairedTest | None = BETTER, **tests: PairedTest | None) -> str:
+        (only,) = verdict(with_tests(comparison, tests, gain))
+        return only.conclusion
+
+    assert conclusion(dp=BETTER) == "Use dp: nDCG@10 +2.0 points, 95% interval +1.1 to +3.4 over ft"
+    assert conclusion(dp=BETTER, sp=replace(BETTER, difference=0.03)).startswith("Use sp: nDCG@10 +3.0 points")
+    assert conclusion(dp=SAME) == "Keep ft: no measurable difference"
+    assert conclusion(dp=SAME, sp=WORSE) == "Keep ft: no other method is measurably better"
+    assert conclusion(SAME, dp=BETTER) == "Keep the base model: no method is measurably better"
+    assert conclusion(WORSE, dp=SAME) == "Keep the base model: no method is measurably better"
+    assert conclusion(None, dp=BETTER) == "No conclusion: there are too few test queries"
+
+
+def test_a_method_that_beats_the_base_model_alone_is_used(comparison: Comparison) -> None:
+    (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
+    rows = (replace(table.rows[0], gain=SAME), table.rows[1])
+    (only,) = verdict(replace(comparison, tables=(replace(table, rows=rows),)))
+    assert only.conclusion == "Use dp: nDCG@10 +2.0 points, 95% interval +1.1 to +3.4 over the base model"
+
+
 def test_against_the_baseline(comparison: Comparison) -> None:
     def against(**tests: PairedTest | None) -> str:
         return bullets(with_tests(comparison, tests))[1].removeprefix("Against ft: ")
@@ -75,6 +96,8 @@ def test_against_the_baseline(comparison: Comparison) -> None:
 def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolder) -> None:
     folder.add(method="dp", after=np.linspace(0.2, 0.4, 9), before=np.linspace(0.21, 0.37, 9)[::-1])
     change, against_untrained = bullets(analyse_runs(folder.home))
+    (only,) = verdict(analyse_runs(folder.home))
+    assert only.conclusion.startswith("No measurable difference: nDCG@10 0.290 → 0.300 (+1.0 points, 95% interval −")
     assert change == "dp raises nDCG@10 from 0.290 to 0.300"
     assert against_untrained.startswith("Against the untrained model: dp is not significantly different: +1.0 points")
     folder.add(method="dp", data="data/two", after=[0.1] * 9, before=[0.2] * 9)

@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
+from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     RECALL,
     Group,
@@ -144,6 +145,7 @@ class Comparison:
         left_out: the runs that are not compared, by the reason.
         planned: number of cells in the grid's plan; 0 for a folder that is no grid.
         missing: how many of them are not finished.
+        corrected: figures with corrected test labels; ``None`` without decisions.
     """
 
     folder: Path
@@ -157,6 +159,7 @@ class Comparison:
     left_out: dict[str, list[str]]
     planned: int
     missing: int
+    corrected: CorrectedTest | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the runs themselves, for JSON."""
@@ -175,6 +178,7 @@ class Comparison:
             "left_out": self.left_out,
             "planned_cells": self.planned,
             "missing_cells": self.missing,
+            "corrected_test": None if self.corrected is None else asdict(self.corrected),
         }
 
     def final(self, data: str) -> ResultsTable:
@@ -191,12 +195,15 @@ class Comparison:
         return next(g for g in self.groups if (g.data, g.method, g.steps) == key).runs[0]
 
 
-def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
+def analyse_runs(
+    folder: Path, baseline: str | None = None, decisions: Sequence[str | Path] = ()
+) -> Comparison:
     """Analyse the finished runs in a grid, a run, or any folder of runs. Reads run folders only.
 
     ``baseline`` is the label of the method to test against; ``None`` takes ``ft`` if there is one,
-    else the first. RunFolderError is raised if there is no finished run, SettingError if no run has
-    the baseline's label.
+    else the first. ``decisions`` are files of decisions about test labels. RunFolderError is raised
+    if there is no finished run, SettingError if no run has the baseline's label, DataError for
+    decisions that do not fit the runs.
     """
     runs, left_out = find_runs(folder, DEFAULT_MEASURES)
     grid = grid_in(folder)
@@ -231,6 +238,7 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         left_out=left_out,
         planned=len(planned),
         missing=len(planned - {run.path.resolve() for run in runs}),
+        corrected=correct_test(groups, decisions) if decisions else None,
     )
 
 

@@ -23,18 +23,24 @@ class Verdict:
 
     Attributes:
         title: data set, steps and seeds.
+        conclusion: which model to use, in one sentence without the full stop.
         bullets: the best method, the methods against the baseline, and against the untrained model;
             what the guard chose, for runs with one.
     """
 
     title: str
+    conclusion: str
     bullets: list[str]
 
 
 def verdict(comparison: Comparison) -> list[Verdict]:
     """Return a verdict for each data set, on its largest number of steps."""
     return [
-        Verdict(_title(table), _bullets(table, comparison.baseline))
+        Verdict(
+            _title(table),
+            _conclusion(table, comparison.baseline),
+            _bullets(table, comparison.baseline),
+        )
         for table in comparison.final_tables()
     ]
 
@@ -55,6 +61,45 @@ def _title(table: ResultsTable) -> str:
     fewest, most = (pick(len(row.seeds) for row in table.rows) for pick in (min, max))
     seeds = f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
     return f"{table.name}: {table.steps:,} steps, {seeds}"
+
+
+def _conclusion(table: ResultsTable, baseline: str | None) -> str:
+    """Say which model to use: a method that is significantly better than the base model and than
+    the baseline, else the baseline, unless it is not better than the base model."""
+    gains = {row.method: row.gain for row in table.rows if row.gain is not None}
+    if not gains:
+        return "No conclusion: there are too few test queries"
+    better = [method for method, test in gains.items() if _is_better(test)]
+    if baseline is None:
+        (method,) = gains
+        words = "No measurable difference" if not gains[method].significant else "Worse"
+        before, after = table.untrained[PRIMARY], table.rows[0].measures[PRIMARY].mean
+        return (
+            f"{'Better' if better else words}: {PRIMARY} {before:.3f} → {after:.3f} "
+            f"({_with_interval(gains[method])}) on {table.queries:,} test queries"
+        )
+    if not better:
+        return "Keep the base model: no method is measurably better"
+    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+    winners = {method: tests[method] for method in better if _is_better(tests.get(method))}
+    against = baseline
+    if not winners and baseline in better:
+        if any(test.significant for test in tests.values()):
+            return f"Keep {baseline}: no other method is measurably better"
+        return f"Keep {baseline}: no measurable difference"
+    if not winners:
+        winners, against = {method: gains[method] for method in better}, "the base model"
+    best = max(winners, key=lambda method: winners[method].difference)
+    return f"Use {best}: {PRIMARY} {_with_interval(winners[best])} over {against}"
+
+
+def _is_better(test: PairedTest | None) -> bool:
+    return test is not None and test.significant and test.difference > 0
+
+
+def _with_interval(test: PairedTest) -> str:
+    interval = f"95% interval {points(test.low)} to {points(test.high)}"
+    return f"{points(test.difference)} points, {interval}"
 
 
 def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from opera.core.intervals import points
+from opera.core.intervals import EQUAL, points
 from opera.core.terminal import shortened
 from opera.experiments.analysis import (
     PRIMARY,
@@ -21,6 +21,9 @@ from opera.experiments.analysis import (
     PairedTest,
     ResultsTable,
 )
+from opera.runs.folder import PER_QUERY_FILE, TRACE_FILE, Run
+from opera.runs.names import column
+from opera.runs.reading import NUMBER, check_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +39,7 @@ COLOURS = {
     "denoise": "#7a5fd0",
 }
 """By method; they can be told apart on white and on black."""
+GAINED, LOST = "#12a07a", "#e0662a"
 DASHES = ("-", "--", ":", "-.")
 INK, LINES = "#7b838e", "#8a919b55"
 """Colours of text and of the grid, on white and on black."""
@@ -54,12 +58,14 @@ STYLE: dict[Any, Any] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
 }
-WIDTH, HEIGHT, ROW, LONGEST = 6.4, 3.6, 0.34, 32
+WIDTH, HEIGHT, ROW, LONGEST = 5.0, 3.0, 0.34, 32
 """Inches: of a picture, and of a row of a forest plot or legend. The most letters of a label."""
 MAX_TICKS, MAX_POINTS = 6, 20
 """With more values of x, ticks are round numbers, and points are not marked."""
 BANDS = 20
-"""Number of bands by similarity, with equally many pairs each."""
+"""Number of bands by similarity, with equally many pairs each, and of bars by rank."""
+PARTS = 40
+"""The most points of a learning curve."""
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
 WINDOW = 0.2
 """The share of the steps whose draws stand for a moment."""
@@ -219,21 +225,69 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[P
 
 
 def labels_chart(groups: Sequence[Group]) -> list[Picture]:
-    """Draw the ranks at first visit of the first run, and the part of them that false pairs make
-    up: a straight line, since theirs are uniform (Schweder and Spjøtvoll 1982).
+    """Draw a histogram of the ranks at first visit in the first run, with the height that the false
+    pairs have in it: theirs are uniform (Schweder and Spjøtvoll 1982).
     """
     estimate = groups[0].runs[0].record.false_pairs
     if estimate is None:
         return []
     ranks = groups[0].pair_tables[0]["first_rank"].drop_null().to_numpy()
-    x = np.linspace(0, 1, 41)
-    below = (np.searchsorted(np.sort(ranks), x, side="right") / len(ranks)).tolist()
-    lines = [
-        Line(groups[0].method, x.tolist(), below),
-        Line("false pairs, above the true ones", (0, 1), (1 - estimate.share, 1)),
+
+    def draw(axes: Axes) -> None:
+        weights, method = np.full(len(ranks), 100 / len(ranks)), groups[0].method
+        axes.hist(ranks, BANDS, range=(0, 1), weights=weights, color=colour(method), rwidth=0.9)
+        even = 100 * estimate.share / BANDS
+        axes.axhline(even, color=LOST, label="false pairs, which have any rank equally often")
+        axes.set_xlabel("share of a batch's documents above the pair's, at first visit")
+        axes.set_ylabel("% of the pairs")
+        axes.grid(axis="x", visible=False)
+        axes.figure.legend(loc="outside lower center")
+
+    return [_picture(estimate.sentence, HEIGHT + ROW, draw)]
+
+
+def queries_chart(run: Run) -> Picture:
+    """Draw the main measure of each test query after training by that before it; equal ones are one
+    larger point."""
+    table, names = run.per_query(), [column(when, PRIMARY) for when in ("before", "after")]
+    check_columns(run.path / PER_QUERY_FILE, table, dict.fromkeys(names, NUMBER))
+    before, after = (table[name].to_numpy() for name in names)
+    kinds = {
+        "gained": (GAINED, after - before > EQUAL),
+        "lost": (LOST, before - after > EQUAL),
+        "unchanged": (INK, abs(after - before) <= EQUAL),
+    }
+    counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, (_, chosen) in kinds.items())
+
+    def draw(axes: Axes) -> None:
+        axes.plot((0, 1), (0, 1), color=INK, linestyle=":")
+        for kind, (shade, chosen) in kinds.items():
+            values = np.column_stack([before[chosen], after[chosen]]).round(2)
+            (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
+            look: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
+            axes.scatter(x, y, 20 * np.sqrt(count), **look).set_in_layout(False)
+        axes.set(xlabel=f"{PRIMARY} of the base model", ylabel=f"{PRIMARY} of the final model")
+        axes.figure.legend(loc="outside lower center", ncols=3)
+
+    return _picture(f"{PRIMARY} of each test query: {counts}", HEIGHT + ROW, draw)
+
+
+def learning_charts(run: Run) -> list[Picture]:
+    """Draw a run's loss, averaged over parts of its steps, and its evaluations on dev if there are
+    two or more."""
+    trace, method = run.trace(), run.settings["method"]
+    check_columns(run.path / TRACE_FILE, trace, dict.fromkeys(("step", "loss"), NUMBER))
+    parts = [
+        np.array_split(trace[name].to_numpy(), min(PARTS, trace.num_rows))
+        for name in ("step", "loss")
     ]
-    share = "share of a batch's documents above the pair's, at first visit"
-    return [chart(estimate.sentence, share, "share of the pairs", lines)]
+    steps, losses = ([float(part.mean()) for part in column_parts] for column_parts in parts)
+    charts = [chart("learning curve: training loss", "step", "loss", [Line(method, steps, losses)])]
+    if len(evaluations := run.training.evaluations) > 1:
+        name = run.training.measure or PRIMARY
+        on_dev = Line(method, *zip(*evaluations, strict=True))
+        charts.append(chart(f"learning curve: {name} on dev", "step", name, [on_dev]))
+    return charts
 
 
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opera.core.intervals import signed
+from opera.core.intervals import points, signed
 from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, Comparison, PairedTest
+from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
 from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.changes import changes_on_test
+from opera.runs.folder import Run
 
 Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]
 Columns = dict[str, Callable[[Any], str]]
+INTERVAL = "95% interval"
 _value = "{:.3f}".format
 
 
@@ -24,9 +28,9 @@ class ReportTable:
 
     Attributes:
         caption: what it shows.
-        columns: by heading, how a value is written; the first is ``method``.
+        columns: by heading, how a value is written; the first names the row.
         rows: values by heading; missing where there is none.
-        best: by heading, the method with the highest value.
+        best: by heading, the row with the highest value.
     """
 
     caption: str
@@ -35,9 +39,9 @@ class ReportTable:
     best: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, row: Row) -> list[tuple[str, bool]]:
-        """A row's values after its method as they are shown, and whether each is the highest."""
-        names = [name for name in self.columns if name != "method"]
-        return [(self.shown(row, name), self.best.get(name) == row["method"]) for name in names]
+        """A row's values after its name as they are shown, and whether each is the highest."""
+        first, *names = self.columns
+        return [(self.shown(row, name), self.best.get(name) == row[first]) for name in names]
 
     def shown(self, row: Row, name: str) -> str:
         """A value as it is shown."""
@@ -64,44 +68,83 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
     )
 
 
+def measures_table(run: Run) -> ReportTable:
+    """Return the measures of a single run's models, and their change."""
+    moments = {"before": "base model", "fine_tuned": "fine-tuned", "after": "final model"}
+    if run.measures["fine_tuned"] == run.measures["after"]:
+        del moments["fine_tuned"]
+    per_query = run.per_query()
+    changes = changes_on_test(per_query, DEFAULT_MEASURES)
+    columns: Columns = {"measure": str, **dict.fromkeys(moments.values(), _value)}
+    columns |= {"points": signed, INTERVAL: str}
+    rows: list[Row] = [
+        {
+            "measure": name,
+            **{heading: run.measures[when][name] for when, heading in moments.items()},
+            "points": 100 * (run.measures["after"][name] - run.measures["before"][name]),
+            INTERVAL: changes[name].interval_in_points() if name in changes else "",
+        }
+        for name in DEFAULT_MEASURES
+    ]
+    return ReportTable(f"{per_query.num_rows:,} test queries", columns, rows)
+
+
+def corrected_table(corrected: CorrectedTest) -> ReportTable:
+    """Return the figures with the labels as given, and with the corrected ones."""
+    columns: Columns = {"method": str, "labels": str, "queries": "{:,}".format, PRIMARY: str}
+    columns |= {"points": signed, INTERVAL: str, **dict.fromkeys(CORRECTED, str)}
+    rows: list[Row] = [
+        {
+            "method": figures.method,
+            "labels": figures.labels,
+            "queries": figures.queries,
+            "points": 100 * figures.changes[PRIMARY].difference,
+            INTERVAL: figures.changes[PRIMARY].interval_in_points(),
+            **{
+                name: f"{figures.before[name]:.3f} → {figures.after[name]:.3f}"
+                for name in CORRECTED
+            },
+        }
+        for figures in corrected.figures
+    ]
+    return ReportTable("base model → final model", columns, rows)
+
+
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
-    columns: Columns = {
-        "method": str,
-        "seeds": str,
-        **dict.fromkeys(DEFAULT_MEASURES, _value),
-    }
+    columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _value)}
     caption = f"quality after {table.steps:,} steps, {table.tested}"
     if against is not None:
         caption += (
             f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
         )
-        columns |= {**dict.fromkeys(("points", "low", "high"), signed), "p": _p_value}
-        columns |= {"won": str, "lost": str}
+        columns |= {"points": signed, INTERVAL: str, "p": _p_value}
     columns |= {"points vs untrained": signed, "p vs untrained": _p_value}
     rows: list[Row] = [{"method": UNTRAINED, **table.untrained}]
     for row in table.rows:
-        values: dict[str, Value] = {"method": row.method, "seeds": len(row.seeds), **row.measures}
+        values: dict[str, Value] = {"method": row.method, **row.measures}
         if (test := row.tests.get(PRIMARY)) is not None:
-            values |= {**_points(test), "p": test.t_test_holm, "won": test.won, "lost": test.lost}
+            values |= {**_points(test), "p": test.t_test_holm}
         if (gain := row.gain) is not None:
             values["points vs untrained"] = 100 * gain.difference
             values["p vs untrained"] = gain.t_test_holm
         rows.append(values)
-    best = {measure: table.best(measure) for measure in DEFAULT_MEASURES}
+    best = {measure: table.best(measure) for measure in (PRIMARY, RECALL)}
     return ReportTable(caption, columns, rows, best)
 
 
 def _points(test: PairedTest) -> dict[str, Value]:
     """A difference and its interval, in points."""
-    return {"points": 100 * test.difference, "low": 100 * test.low, "high": 100 * test.high}
+    interval = f"{points(test.low)} to {points(test.high)}"
+    return {"points": 100 * test.difference, INTERVAL: interval}
 
 
 def _cost(table: ResultsTable) -> ReportTable:
     caption = f"time taken, {table.steps:,} steps"
     columns: Columns = {"method": str}
     columns |= dict.fromkeys(("ms per step", "seconds of training"), "{:,.0f}".format)
-    columns["against baseline"] = "× {:.2f}".format
+    if len(table.rows) > 1:
+        columns["against baseline"] = "× {:.2f}".format
     rows = [
         {
             "method": row.method,
@@ -115,40 +158,26 @@ def _cost(table: ResultsTable) -> ReportTable:
 
 
 def _guard(table: ResultsTable) -> ReportTable:
-    pairs = [(name, what) for name in (PRIMARY, RECALL) for what in ("fine-tuned", "handed over")]
-    columns: Columns = {"method": str, "share by seed": str, "verdict by seed": str}
-    columns |= {f"{measure} {what}": _value for measure, what in pairs}
-    columns |= dict.fromkeys(("points by the guard", "low", "high"), signed)
-    columns |= {"dev queries": "{:,}".format, "seen in dev": _share, "seen in test": _share}
+    columns: Columns = {"method": str, "λ by seed": str, "verdict by seed": str}
+    columns |= dict.fromkeys((f"{PRIMARY} fine-tuned", f"{PRIMARY} final"), _value)
+    columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = []
     for row in table.rows:
         if (guard := row.guard) is None:
             continue
         values: dict[str, Value] = {
             "method": row.method,
-            "share by seed": " ".join(f"{share:g}" for share in guard.shares),
+            "λ by seed": " ".join(f"{share:g}" for share in guard.shares),
             "verdict by seed": " ".join(guard.verdicts),
-            "dev queries": guard.typical.dev_queries,
-            "seen in dev": guard.typical.dev_seen,
-            "seen in test": guard.typical.test_seen,
+            f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY],
+            f"{PRIMARY} final": row.measures[PRIMARY],
         }
-        for name, what in pairs:
-            of = guard.fine_tuned if what == "fine-tuned" else row.measures
-            values[f"{name} {what}"] = of[name]
         if (test := guard.against_fine_tuned) is not None:
-            difference = _points(test)
-            values |= {**difference, "points by the guard": difference["points"]}
+            values |= _points(test)
         rows.append(values)
-    caption = (
-        f"what the guard handed over, {table.steps:,} steps; the untrained model is in the first "
-        "table"
-    )
+    caption = f"what the guard chose, {table.steps:,} steps; points: final model against fine-tuned"
     return ReportTable(caption, columns, rows)
 
 
 def _p_value(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"

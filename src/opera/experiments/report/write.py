@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from importlib.resources import files
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from opera.core.arguments import flag, text
+from opera.core.arguments import flag, several, text
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file
 from opera.core.paths import user_path
 from opera.experiments.analysis import (
+    PRIMARY,
     Comparison,
     ResultsTable,
     analyse_runs,
@@ -26,13 +28,22 @@ from opera.experiments.report.charts import (
     colour,
     forest_plots,
     labels_chart,
+    learning_charts,
+    queries_chart,
     sampling_charts,
     steps_charts,
 )
-from opera.experiments.report.tables import ranks_table, tables_of
+from opera.experiments.report.tables import (
+    corrected_table,
+    measures_table,
+    ranks_table,
+    tables_of,
+)
 from opera.runs.folder import REPORT_FILE, is_report
-from opera.runs.verdict import dev_sentence
+from opera.runs.verdict import dev_sentence, share_sentence, verdict_sentence, warnings_of
 
+EXAMPLES = 3
+"""Queries that gained most and that lost most, on the page of a single run."""
 MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""
 
@@ -42,9 +53,10 @@ def report(
     out: str | Path | None = None,
     *,
     baseline: str | None = None,
+    decisions: str | Path | Sequence[str | Path] = (),
     overwrite: bool = False,
 ) -> Path:
-    """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads
+    """Write one HTML file on a run, a grid or any folder of runs. It opens from disk and loads
     nothing else.
 
     Args:
@@ -53,6 +65,9 @@ def report(
             report.
         baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if
             there is one, else the first.
+        decisions: a file, or several, of decisions about test labels, which ``opera.review(run,
+            split="test")`` makes. The report then has the figures with the labels as given and
+            with the corrected ones, of all runs, which must have the same test queries.
         overwrite: replace ``out`` if it exists; never a file that the report reads.
 
     Returns:
@@ -61,9 +76,12 @@ def report(
     Raises:
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or a file is there already.
+        DataError: if no decision is about test, or one is about other queries.
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
+    paths = [decisions] if isinstance(decisions, str | Path) else decisions
+    files = [user_path(file, "decisions") for file in several(paths, "decisions", "paths")]
     path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
         if out is None and path.is_file() and not is_report(path):
@@ -76,10 +94,10 @@ def report(
             "--out",
             (".html",),
             overwrite=overwrite,
-            reads=[folder],
+            reads=[folder, *files],
             ours=lambda file: free and is_report(file),
         )
-    page = render(analyse_runs(folder, baseline))
+    page = render(analyse_runs(folder, baseline, files))
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
     return path
 
@@ -93,7 +111,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = files("opera.experiments.report") / "assets" / "page.css"
+    style = resources("opera.experiments.report") / "assets" / "page.css"
     record = comparison.groups[0].runs[0].record
     page = environment.get_template("page.html").render(
         title=_title(comparison),
@@ -104,6 +122,7 @@ def render(comparison: Comparison) -> str:
         device=record.device,
         comparison=comparison,
         ranks=ranks_table(comparison),
+        corrected=comparison.corrected and corrected_table(comparison.corrected),
         sections=[
             _section(comparison, table, conclusion)
             for table, conclusion in zip(
@@ -111,6 +130,7 @@ def render(comparison: Comparison) -> str:
             )
         ],
         colour=colour,
+        primary=PRIMARY,
         style=Markup(style.read_text(encoding="utf-8")),
     )
     return str(page)
@@ -127,21 +147,53 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
     """What the template shows of one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
-    alone = [guards[0].sentences[0]] if len(guards) == 1 and len(guards[0].shares) == 1 else []
+    if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
+        return _section_of_run(comparison, final, conclusion)
     return {
         "name": final.name,
-        "verdict": conclusion,
+        "conclusion": conclusion.conclusion,
+        "title": conclusion.title,
+        "bullets": conclusion.bullets,
         "pictures": steps_charts(groups, final.untrained)
         or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
+        "examples": {},
         "labels": labels_chart(groups),
         "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
-        "guard": [f"{sentence}." for sentence in alone]
-        + [dev_sentence(guard.typical) for guard in guards],
+        "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": [warning for guard in guards for warning in guard.warnings],
         "others": {
             table.steps: tables_of(comparison, table)
             for table in comparison.tables
             if table.data == final.data and table is not final
         },
+    }
+
+
+def _section_of_run(
+    comparison: Comparison, table: ResultsTable, conclusion: Verdict
+) -> dict[str, Any]:
+    """What the template shows of a single run."""
+    (group,) = comparison.groups
+    (run,) = group.runs
+    guard, labels = run.record.guard, labels_chart([group])
+    sentence = conclusion.conclusion if guard is None else verdict_sentence(guard)
+    bullets = [] if guard is None else [share_sentence(guard)]
+    changed = run.review()["changed"]
+    return {
+        "name": table.name,
+        "conclusion": sentence,
+        "title": conclusion.title,
+        "bullets": bullets,
+        "pictures": [queries_chart(run), *learning_charts(run), *labels],
+        "tables": [measures_table(run), *tables_of(comparison, table)[1:2]],
+        "examples": {
+            "gained most": changed["gains"][:EXAMPLES],
+            "lost most": changed["losses"][:EXAMPLES],
+        },
+        "labels": [],
+        "sampling": sampling_charts([group]),
+        "guard": [] if guard is None else [dev_sentence(guard)],
+        "warnings": [] if guard is None else warnings_of(guard),
+        "others": {},
     }
