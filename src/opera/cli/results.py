@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
 """From this share of false pairs on the method against them is named."""
 TESTED = (
-    "If the test split has such labels too, the figures are too low: correct them with opera review "
-    "{} --split test."
+    "If the test split has such labels too, the figures are too low: correct them with "
+    "opera review {} --split test."
 )
 
 

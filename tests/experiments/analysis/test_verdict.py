@@ -56,8 +56,8 @@ def test_the_conclusion_says_which_model_to_use(comparison: Comparison) -> None:
         (only,) = verdict(with_tests(comparison, tests, gain))
         return only.conclusion
 
-    assert conclusion(dp=BETTER) == "Use dp: nDCG@10 +2.0 points, 95% interval +1.1 to +3.4 over ft"
-    assert conclusion(dp=BETTER, sp=replace(BETTER, difference=0.03)).startswith("Use sp: nDCG@10 +3.0 points")
+    assert conclusion(dp=BETTER) == "Use dp: +2.0 points of nDCG@10 over ft (95% interval +1.1 to +3.4)"
+    assert conclusion(dp=BETTER, sp=replace(BETTER, difference=0.03)).startswith("Use sp: +3.0 points of nDCG@10")
     assert conclusion(dp=SAME) == "Keep ft: no measurable difference"
     assert conclusion(dp=SAME, sp=WORSE) == "Keep ft: no other method is measurably better"
     assert conclusion(SAME, dp=BETTER) == "Keep the base model: no method is measurably better"
@@ -69,7 +69,7 @@ def test_a_method_that_beats_the_base_model_alone_is_used(comparison: Comparison
     (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
     rows = (replace(table.rows[0], gain=SAME), table.rows[1])
     (only,) = verdict(replace(comparison, tables=(replace(table, rows=rows),)))
-    assert only.conclusion == "Use dp: nDCG@10 +2.0 points, 95% interval +1.1 to +3.4 over the base model"
+    assert only.conclusion == "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
 
 
 def test_against_the_baseline(comparison: Comparison) -> None:
@@ -97,7 +97,7 @@ def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolde
     folder.add(method="dp", after=np.linspace(0.2, 0.4, 9), before=np.linspace(0.21, 0.37, 9)[::-1])
     change, against_untrained = bullets(analyse_runs(folder.home))
     (only,) = verdict(analyse_runs(folder.home))
-    assert only.conclusion.startswith("No measurable difference: nDCG@10 0.290 → 0.300 (+1.0 points, 95% interval −")
+    assert only.conclusion.startswith("No measurable difference: nDCG@10 29.0 -> 30.0 (+1.0, 95% interval −")
     assert change == "dp raises nDCG@10 from 0.290 to 0.300"
     assert against_untrained.startswith("Against the untrained model: dp is not significantly different: +1.0 points")
     folder.add(method="dp", data="data/two", after=[0.1] * 9, before=[0.2] * 9)

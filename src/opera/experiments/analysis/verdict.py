@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
+from opera.core.terminal import counted
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 from opera.runs.verdict import mixture
@@ -51,10 +52,9 @@ def format_difference(test: PairedTest, methods: int = 1) -> str:
     With more than one method tested, it says that p and interval are corrected.
     """
     p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
-    interval = f"95% interval {points(test.low)} to {points(test.high)}"
     if methods > 1:
         p = f"{p}, both corrected for {methods} methods"
-    return f"{points(test.difference)} points of {PRIMARY} ({interval}; {p})"
+    return f"{points(test.difference)} points of {PRIMARY} ({_interval(test)}; {p})"
 
 
 def _title(table: ResultsTable) -> str:
@@ -75,8 +75,9 @@ def _conclusion(table: ResultsTable, baseline: str | None) -> str:
         words = "No measurable difference" if not gains[method].significant else "Worse"
         before, after = table.untrained[PRIMARY], table.rows[0].measures[PRIMARY].mean
         return (
-            f"{'Better' if better else words}: {PRIMARY} {before:.3f} → {after:.3f} "
-            f"({_with_interval(gains[method])}) on {table.queries:,} test queries"
+            f"{'Better' if better else words}: {PRIMARY} {100 * before:.1f} -> {100 * after:.1f} "
+            f"({points(gains[method].difference)}, {_interval(gains[method])}) on "
+            f"{counted(table.queries, 'test query')}"
         )
     if not better:
         return "Keep the base model: no method is measurably better"
@@ -90,16 +91,16 @@ def _conclusion(table: ResultsTable, baseline: str | None) -> str:
     if not winners:
         winners, against = {method: gains[method] for method in better}, "the base model"
     best = max(winners, key=lambda method: winners[method].difference)
-    return f"Use {best}: {PRIMARY} {_with_interval(winners[best])} over {against}"
+    difference = f"{points(winners[best].difference)} points of {PRIMARY} over {against}"
+    return f"Use {best}: {difference} ({_interval(winners[best])})"
 
 
 def _is_better(test: PairedTest | None) -> bool:
     return test is not None and test.significant and test.difference > 0
 
 
-def _with_interval(test: PairedTest) -> str:
-    interval = f"95% interval {points(test.low)} to {points(test.high)}"
-    return f"{points(test.difference)} points, {interval}"
+def _interval(test: PairedTest) -> str:
+    return f"95% interval {points(test.low)} to {points(test.high)}"
 
 
 def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:
