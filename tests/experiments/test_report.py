@@ -20,6 +20,7 @@ import opera
 from grids import RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
+from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.charts import drawn_by_similarity, forest_plots, sampling_charts
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
