@@ -90,7 +90,10 @@ def test_a_table_for_another_judge_can_be_given_back(run: Run, static_model: Pat
         writer.writeheader()
         writer.writerows(rows)
     again = opera.adapt(run.record.data.source, model=static_model, out=tmp_path / "run", max_steps=2, decisions=table)
-    assert again.record.data.notes[-1].endswith(f"1 pair removed, 0 added, 2 confirmed by {table}")
+    done = f"1 pair removed, 0 added, 2 confirmed by {table}"
+    assert again.record.data.notes[-1].endswith(done)
+    inspection = opera.inspect(run.record.data.source, model=static_model, decisions=table)
+    assert inspection.notes[-1] == done
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from opera.cli.options import (
     number_option,
     one_source,
     path_option,
+    setting_option,
     show,
 )
 from opera.cli.results import labels_sentence
@@ -70,6 +71,7 @@ def inspect(
         ),
     ] = None,
     overwrite: OverwriteOption = False,
+    decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
@@ -97,6 +99,7 @@ def inspect(
         relevant_grade=relevant_grade,
         train=train,
         overwrite=overwrite,
+        decisions=decisions or None,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.negatives import LabelSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.files import check_output, replace_file
 from opera.core.paths import expand_user, user_path
 from opera.data import Qrels, RetrievalData, files_read, load_data
 from opera.data.combined import one_set
+from opera.data.decisions import with_decisions
 from opera.data.loading import Given, named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
@@ -143,6 +145,7 @@ def inspect(
     document_prompt: str | None = None,
     train: str | Path | None = None,
     overwrite: bool = False,
+    decisions: str | Path | Sequence[str | Path] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
@@ -161,6 +164,7 @@ def inspect(
         train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
             pairs that look false to it (docs/false-labels.md).
         overwrite: replace that file.
+        decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: of tables, as for :func:`opera.load_data`.
         encoding: likewise.
         skip_bad_rows: likewise.
@@ -181,7 +185,8 @@ def inspect(
         reads = [] if isinstance(source, RetrievalData) else files_read(source)
         check_output(listed, "--train", [".csv"], overwrite=overwrite, reads=reads)
     original = one_set(load_data(source), "inspect")
-    loaded = original.with_relevant_grade(relevant_grade)
+    decided = LabelSettings.parse({"decisions": decisions}).decisions
+    loaded = with_decisions(original.with_relevant_grade(relevant_grade), decided or ())
     loaded.training_split()  # data without a training pair are refused before the model is loaded
     encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)
@@ -219,7 +224,15 @@ def inspect(
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         false_pairs=None
         if listed is None
-        else _trained(original, model, listed, seed=seed, relevant_grade=relevant_grade, **prompts),
+        else _trained(
+            original,
+            model,
+            listed,
+            seed=seed,
+            relevant_grade=relevant_grade,
+            decisions=decided,
+            **prompts,
+        ),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )
 
