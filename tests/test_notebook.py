@@ -1,0 +1,31 @@
+"""The notebook runs from its first cell to its last."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_hour.ipynb"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    assert len(cells) == 10
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), f"<{cell['id']}>", "exec"), names)
+    first, second = names["first"], names["second"]
+    assert second.record.data.notes[-1].split()[0] != "0"
+    assert second.measures["before"] == first.measures["before"]
+    assert second.measures["after"]["nDCG@10"] > first.measures["after"]["nDCG@10"] - 0.02
+    assert "review.html" in printed.getvalue()
