@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import pickle
 from collections.abc import Callable
 from copy import deepcopy
@@ -325,6 +326,13 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     assert np.isnan(found.probability[:20]).all()
     wrong, probability = topics != answered, found.probability[20:]
     assert np.nanmean(probability[wrong]) > np.nanmean(probability[~wrong]) + 0.2
+    assert pruning.review(tmp_path / "review.html").read_text().startswith("<!doctype html>")
+    with pruning.review(tmp_path / "review.csv", items=50).open(newline="") as file:
+        items = list(csv.DictReader(file))
+    assert len(items) == 50
+    for item in items:
+        row = data[int(item["query_id"])]
+        assert (item["query"], item["document"]) == (row["question"], row["answer"])
 
 
 def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_model: Path, tmp_path: Path) -> None:

@@ -21,8 +21,11 @@ from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from opera.core.arguments import whole_number
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
+from opera.core.files import check_output
+from opera.core.paths import user_path
 from opera.core.processes import process_count
 from opera.core.terminal import shown
 from opera.engine.checkpoint import read_state
@@ -38,6 +41,7 @@ from opera.engine.pruning import Pruning
 from opera.engine.row_batches import AGAIN, RowBatches
 from opera.engine.sampler import PairSampler, SetDraws
 from opera.labels.estimate import FalsePairs
+from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.runs.folder import SAMPLER_FILE
 from opera.training_set.documents import DocumentPool
@@ -166,11 +170,38 @@ class PairPruning(Pruning):
         Raises:
             SettingError: before training, or for an unknown name.
         """
+        return self._trained_batches(name, "false_pairs").false_pairs()
+
+    def review(self, path: str | Path, *, name: str = ONLY, items: int = 200) -> Path:
+        """Write a page to review rows that look wrong and a random sample of the others
+        (docs/false-labels.md).
+
+        Args:
+            path: the page, or a table if it ends in ``.csv``; ``query_id`` and ``doc_id`` of the
+                decisions are both the row of the data set.
+            name: of the data set, where there are several.
+            items: how many rows at most.
+
+        Returns:
+            The file.
+
+        Raises:
+            SettingError: before training, for an unknown name, or for another suffix.
+        """
+        batches = self._trained_batches(name, "review")
+        file = user_path(path, "path")
+        check_output(file, "path", SUFFIXES, overwrite=True)
+        part = batches.review(self._seed)
+        chosen = chosen_items(part, {}, whole_number(items, "items", 1))
+        write_review(file, "Rows of the data set", "train", part, chosen)
+        return file
+
+    def _trained_batches(self, name: str, function: str) -> RowBatches:
         if name not in self.names:
-            raise SettingError(f"false_pairs: name must be of {self.names}, got {shown(name)}")
+            raise SettingError(f"{function}: name must be of {self.names}, got {shown(name)}")
         if not self.samplers:
-            raise SettingError("false_pairs: nothing is trained yet; call it after trainer.train()")
-        return self.batches[self.names.index(name)].false_pairs()
+            raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
+        return self.batches[self.names.index(name)]
 
     def labels(self, pair_ids: Tensor) -> Tensor | None:
         """Return the user's labels of a batch; ``None`` where there are none."""

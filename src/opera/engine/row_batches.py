@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -17,12 +17,25 @@ from opera.engine.pair_rows import PairRows
 from opera.engine.sampler import PairSampler
 from opera.labels.estimate import FalsePairs, estimate
 from opera.labels.ranks import not_comparable
+from opera.labels.review import Item, Labelled, training_pairs
 from opera.training_set.documents import KnownPositives
 
 AGAIN = (
     "make a PairPruning for each training, and evaluate on the data set that it was made of, not "
     "on pruning.dataset"
 )
+
+
+@dataclass(frozen=True)
+class LabelledRows(Labelled):
+    """Labelled pairs that are rows of a user's data set."""
+
+    rows: PairRows
+
+    def pair(self, pair_id: int, stratum: str | None, why: str) -> Item:
+        """Describe a pair; its ids are its row."""
+        row = str(self.rows.rows(np.array([pair_id]))[0])
+        return {**super().pair(pair_id, stratum, why), "query_id": row, "doc_id": row}
 
 
 class RowBatches:
@@ -88,6 +101,15 @@ class RowBatches:
         documents = pairs.pair_doc[pair_ids]
         known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)
         return not_comparable(known, self._trained_documents[documents])
+
+    def review(self, seed: int) -> dict[str, Any]:
+        """Describe the pairs to review so far; their ids are rows of the data set."""
+        rows, visits, kept = self.rows, self.sampler.all_visits(), self.sampler.kept
+        labelled = LabelledRows(
+            rows.data, np.arange(rows.pairs.n_queries, dtype=np.int32), rows.pairs, rows
+        )
+        of_pairs = estimate(rows.pairs, visits, kept)
+        return training_pairs(labelled, of_pairs, visits, kept, seed)
 
     def false_pairs(self) -> FalsePairs | None:
         """Return what first visits say of the rows; NaN for one without."""

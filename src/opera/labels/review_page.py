@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from opera.core.files import replace_file
+
+COLUMNS = ("query_id", "doc_id", "decision", "split", "list", "query", "document")
+SUFFIXES = (".html", ".csv")
 MISSING_SHARE, CHANGED_SHARE = 0.2, 0.1
 """Of the items of a page."""
 
@@ -32,6 +39,27 @@ def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int
         for name, members in lists.items()
         for number, item in enumerate(members)
     ]
+
+
+def write_review(
+    file: Path, title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]
+) -> None:
+    """Write the items as a page, or as a table with an empty column ``decision`` if the name of
+    the file ends in ``.csv``; arguments are those of :func:`page`."""
+    if file.suffix == ".csv":
+        replace_file(file, partial(_write_table, split=split, items=items))
+    else:
+        text = page(title, split, part, items)
+        replace_file(file, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", restval="")
+        writer.writeheader()
+        for item in items:
+            if item["list"] != "changed":
+                writer.writerow({**item, "split": split})
 
 
 def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
-from opera.core.files import check_output, replace_file
+from opera.core.files import check_output
 from opera.core.paths import user_path
-from opera.labels.review_page import chosen_items, page
+from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.runs.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
 
 ITEMS = 200
-COLUMNS = ("query_id", "doc_id", "decision", "split", "list", "query", "document")
 
 
 def review(
@@ -52,22 +48,9 @@ def review(
     default = REVIEW_FILE if split == "train" else TEST_REVIEW_FILE
     file = run.path / default if out is None else user_path(out, "--out")
     if out is not None:
-        check_output(file, "--out", (".html", ".csv"), overwrite=overwrite)
+        check_output(file, "--out", SUFFIXES, overwrite=overwrite)
     chosen = chosen_items(contents[split], contents["changed"], items)
-    if file.suffix == ".csv":
-        replace_file(file, partial(_write_table, split=split, items=chosen))
-        return file
     kind = "Labels" if split == "train" else "Test labels"
     title = f"{kind} of {run.record.data.source} in {run.path.name}"
-    text = page(title, split, contents[split], chosen)
-    replace_file(file, partial(Path.write_text, data=text, encoding="utf-8"))
+    write_review(file, title, split, contents[split], chosen)
     return file
-
-
-def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", restval="")
-        writer.writeheader()
-        for item in items:
-            if item["list"] != "changed":
-                writer.writerow({**item, "split": split})
