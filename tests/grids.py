@@ -15,7 +15,7 @@ from opera.config.recipe import make_recipe
 from opera.experiments.analysis import RECALL, Group, find_groups
 from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.folder import RunWriter
+from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.runs.record import (
     DataRecord,
     GuardedMeasure,
@@ -49,9 +49,9 @@ def write_run(
 ) -> None:
     """Write a finished run with these settings, measures, columns of its tables, and seconds of each step."""
     writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished", chosen)
-    writer.write_measures(measures)
-    writer.write_per_query(per_query)
-    writer.write_pairs({"query_id": ["q"], "times_drawn": [1]} if pairs is None else pairs)
+    writer.write_json(MEASURES_FILE, {"fine_tuned": measures["after"], **measures})
+    writer.write_table(PER_QUERY_FILE, per_query)
+    writer.write_table(PAIRS_FILE, {"query_id": ["q"], "times_drawn": [1]} if pairs is None else pairs)
     writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
     writer.write_draws(np.zeros(steps, dtype=np.int32), per_step=1)
 

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import opera
 
 LAYERS = [
@@ -66,24 +64,6 @@ def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
 @functools.cache
 def parse(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("code", "modules"),
-    [
-        ("from opera.core.rng import generator", {"opera.core.rng"}),
-        ("from opera.core import rng, files", {"opera.core.rng", "opera.core.files"}),
-        ("from opera.data import load_data", {"opera.data"}),
-        ("import opera.core.rng as r, numpy", {"opera.core.rng"}),
-        ("import opera", {"opera"}),
-        ("try:\n    import opera.api\nexcept ImportError:\n    import opera.cli", {"opera.api", "opera.cli"}),
-        ("if TYPE_CHECKING:\n    import opera.api\nelse:\n    import opera.cli", {"opera.cli"}),
-        ("def later():\n    import opera.api", set()),
-        ("class C:\n    import opera.api\n    def later(self):\n        import opera.cli", {"opera.api"}),
-    ],
-)
-def test_imports_are_seen_in_every_form(code: str, modules: set[str]) -> None:
-    assert imported_modules(run_at_import(ast.parse(code))) == modules
 
 
 def test_each_layer_imports_only_from_layers_below_it() -> None:

@@ -46,14 +46,6 @@ def test_what_is_no_path_is_no_path_anywhere(here: Path, beir: Path, static_mode
     assert refused(opera.report, value).startswith("folder: must be a path, got ")
 
 
-def test_whatever_has_a_path_is_a_path(beir: Path) -> None:
-    class Place:
-        def __fspath__(self) -> str:
-            return str(beir)
-
-    assert opera.load_data(Place()).source == str(beir)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
 def test_what_is_no_whole_number_is_none_anywhere(here: Path, beir: Path, static_model: Path, value: Any) -> None:
     given: dict[str, Any] = {"model": static_model}
@@ -87,11 +79,6 @@ def test_other_arguments_that_cannot_be_meant(here: Path, beir: Path, static_mod
     assert refused(opera.adapt, beir, **given, out="run", overwrite="no").startswith("overwrite: must be True or False")
     for callbacks in ([7], [print], 7, [int], "x"):
         assert refused(opera.adapt, beir, **given, out="run", callbacks=callbacks).startswith("callbacks: must be ")
-
-
-def test_measures_may_come_from_a_generator(beir: Path, static_model: Path) -> None:
-    measures = opera.evaluate(beir, model=static_model, measures=(name for name in ["nDCG@5"])).measures  # type: ignore[arg-type]
-    assert list(measures) == ["nDCG@5"]
 
 
 @pytest.mark.parametrize("value", ["a\0b", "d\udc80", "a\nopera: error: b", "\x1b[2J"])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import tomllib
-import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -48,41 +46,6 @@ def test_affected_versions_are_found(affected: dict[str, Any], known: bool) -> N
     assert audit.concerns(advisory(**affected), "some-package", "1.10") is known
     assert not audit.concerns(advisory(**affected), "other-package", "1.10")
     assert not audit.concerns({**advisory(**affected), "withdrawn": "2026-01-01"}, "some-package", "1.10")
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_copy_of_the_database_needs_no_network(
-    packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name, version = next(iter(audit.pinned().items()))
-    files = {"a.json": advisory(name, versions=[version]), "b.json": advisory("unheard-of", versions=[version])}
-    database = tmp_path / "all.zip" if packed else tmp_path
-    if packed:
-        with zipfile.ZipFile(database, "w") as archive:
-            for file, content in files.items():
-                archive.writestr(file, json.dumps(content))
-    else:
-        for file, content in files.items():
-            (tmp_path / file).write_text(json.dumps(content))
-    monkeypatch.setenv("OSV_DATABASE", str(database))
-    monkeypatch.setattr("sys.argv", ["audit.py"])
-    assert audit.main() == 1
-    assert f"{name} {version}: X-1: bad" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("output", ["", '{"dependencies": [{"name": "numpy", "skip_reason": "not found"}]}'])
-def test_what_could_not_be_checked_is_no_success(
-    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """pip-audit itself succeeds if it could check nothing."""
-    tool = tmp_path / "pip-audit"
-    tool.write_text(f"#!/bin/sh\necho '{output}'\n")
-    tool.chmod(0o755)
-    monkeypatch.delenv("OSV_DATABASE", raising=False)
-    for arguments in ([], ["--pip-audit", str(tool)]):
-        monkeypatch.setattr("sys.argv", ["audit.py", *arguments])
-        assert audit.main() == audit.NOT_CHECKED
-        assert capsys.readouterr().out.startswith(f"0 of {len(audit.pinned())} pinned packages checked")
 
 
 def test_the_page_lists_the_licence_of_every_pinned_package() -> None:

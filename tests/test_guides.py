@@ -84,24 +84,6 @@ def test_a_block_that_is_not_run_says_why(page: str) -> None:
         assert not block.reason or block.reason.startswith(REASONS), f"{block.place}: {block.reason}"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("```python\nassert 1 == 2\n```\n", "assert|^$"),
-        ('=== "Python"\n\n    ```python\n    a = 1\n    if a:\n        assert a == 2\n    ```\n', "assert|^$"),
-        ("```bash\nopera inspect --nonsense\n```\n", "nonsense"),
-        ("```console\n$ opera --version\nnothing like it\n```\n", "not printed"),
-        ("<!-- not run: needs a network -->\n```bash\nopera inspect --nonsense\n```\n", "nonsense"),
-        ("```bash\nrm -r .\n```\n", "not run here"),
-        ('```csv title="a.csv"\nx\n```\n\n```bash\ncat b.csv\n```\n', "page.md:5"),
-    ],
-)
-def test_a_block_that_fails_fails_the_test(text: str, problem: str, run_here: Any, tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(text, encoding="utf-8")
-    with pytest.raises(AssertionError, match=problem):
-        run_here(tmp_path / "page.md")
-
-
 def rank_of(answer: str, question: str, model: str | Path) -> int:
     results = opera.search("example:faq", question, model=model, top=66)
     return next(rank for rank, document in enumerate(results, 1) if document.text.startswith(answer))

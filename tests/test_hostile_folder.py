@@ -58,11 +58,6 @@ def what_ran(hostile: Path) -> str:
     return ran.read_text() if ran.exists() else ""
 
 
-def test_the_attack_works_unguarded(hostile: Path) -> None:
-    subprocess.run([sys.executable, "-c", "import numpy"], check=False, stderr=subprocess.DEVNULL)
-    assert what_ran(hostile) == "numpy "
-
-
 def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the user puts on PYTHONPATH is found there."""
     (tmp_path / "extension").mkdir()
@@ -142,14 +137,3 @@ def test_not_by_the_installed_command(hostile: Path, tmp_path: Path) -> None:
         assert what_ran(hostile) == ""
     for name, *_ in words:
         assert f"ended: {name} {int(name == 'push')}" in done.stdout.splitlines(), "push finds no hub"
-
-
-@pytest.mark.slow
-def test_not_by_torchrun(hostile: Path) -> None:
-    write_beir(hostile / "data")
-    write_bert_model(hostile / "model")
-    launcher = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
-    train = ["-m", "opera", "train", *COMMANDS["train"].split()]
-    done = subprocess.run([*launcher, *train], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert what_ran(hostile) == ""

@@ -8,8 +8,8 @@ made or removed, inside one of the folders. The faults:
     term   SIGTERM
     full   from there on every file opened for writing meets a full disk
 
-Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have, ``CLOCK`` by how many seconds the clock
-is off. With ``FAULT_IN=worker`` the fault meets the workers of a grid, each at its own n-th change, and not it.
+Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have. With ``FAULT_IN=worker`` the fault meets
+the workers of a grid, each at its own n-th change, and not it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from types import SimpleNamespace
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -61,12 +60,9 @@ def fork_workers() -> bool:
 
 
 def set_limits() -> None:
-    """Limit the size of files, and move the clock."""
+    """Limit the size of files."""
     if most := int(os.environ.get("FILE_LIMIT", 0)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    if shift := float(os.environ.get("CLOCK", 0)):
-        now = time.time
-        time.time = lambda: now() + shift
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def numbered(first_column: str) -> list[str]:
 
 def fields(name: str) -> list[FieldInfo]:
     """Every declaration of a setting: of a run, or of a method."""
-    groups = [TrainSettings.flat_fields, *(method.settings_class.model_fields for method in METHODS.values())]
+    groups = [TrainSettings.model_fields, *(method.settings_class.model_fields for method in METHODS.values())]
     return [group[name] for group in groups if name in group]
 
 
@@ -153,7 +153,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
     own = {name for method in METHODS.values() for name in method.settings_class.model_fields}
     from_the_paper = {
         name
-        for name, field in TrainSettings.flat_fields.items()
+        for name, field in TrainSettings.model_fields.items()
         if re.search("Appendix|Section|Table|Equation|notes|release", str(field.json_schema_extra))
     }
     for name in (own | from_the_paper) - told:

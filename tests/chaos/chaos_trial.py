@@ -48,14 +48,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Whole:
-    """A command that nobody disturbed: its end, its files and their kilobytes, its changes, how long it took."""
+    """A command that nobody disturbed: its end, its files, its changes, how long it took."""
 
     outcome: Outcome
     files: frozenset[str]
     cached: frozenset[str]
     changes: int
     worker_changes: int
-    kilobytes: int
     seconds: float
 
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from opera.cli.options import collect_values, interruptible, load_training_data
-from opera.core.errors import DataError, ModelError, SettingError
+from opera.core.errors import DataError, ModelError
 
 
 def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> None:
@@ -27,14 +27,6 @@ def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_pa
         assert collect_values([str(recipe)], ["steps=70"]) == {"max_steps": 70, "learning_rate": 0.1}
     both = collect_values(None, None, epochs=5.0, max_steps=7)
     assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
-
-
-def test_a_setting_is_given_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="given twice, by its own option and by --set: learning_rate"):
-        collect_values(None, ["lr=0.2"], learning_rate=0.1)
-    assert collect_values(None, ["lr=0.2"], learning_rate=None) == {"learning_rate": 0.2}
-    with pytest.raises(SettingError, match=r"absent\.yaml"):
-        collect_values([str(tmp_path / "absent.yaml")], None)
 
 
 def test_the_model_is_located_before_the_data_are_read(beir: Path, static_model: Path, tmp_path: Path) -> None:

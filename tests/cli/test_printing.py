@@ -92,26 +92,14 @@ class TestGrids:
 
 
 class TestInspections:
-    def test_one_page_or_everything(self, beir: Path, static_model: Path) -> None:
-        seen = opera.inspect(beir, model=static_model)
-        page, text = printed(print_inspection, seen, width=100), printed(print_inspection, seen, True)
-        parts = ["train queries", "What stands out", "hard for this model", "16 test queries are few", "What to do"]
-        details = ["positives per query", "Similarity of query", "Near-duplicates", "test in train"]
-        for shown, wanted in ((page, [*parts, "Hardest", "--all"]), (text, [*parts, *details, "Hardest"])):
-            assert sorted(wanted, key=shown.index) == wanted
-        assert not [words for words in details if words in page]
+    def test_one_page(self, beir: Path, static_model: Path) -> None:
+        page = printed(print_inspection, opera.inspect(beir, model=static_model), width=100)
+        wanted = ["train queries", "What stands out", "hard for this model", "16 test queries are few", "What to do"]
+        assert sorted([*wanted, "Hardest", "--json"], key=page.index) == [*wanted, "Hardest", "--json"]
         assert len(page.splitlines()) <= 40
-        assert "test queries have a near-identical training query" in " ".join(text.split())
-
-    def test_rows_that_were_left_out(self, tmp_path: Path, static_model: Path) -> None:
-        path = tmp_path / "pairs.csv"
-        path.write_text("query,document\nt1w5,t1w1\nt1w2,\n")
-        text = printed(print_inspection, opera.inspect(path, model=static_model, skip_bad_rows=True), True)
-        assert "pairs.csv:3: column 'document' must not be empty\n      t1w2," in text
 
     def test_data_of_one_pair_without_other_splits(self, tmp_path: Path, static_model: Path) -> None:
         path = tmp_path / "pairs.jsonl"
         path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
-        text = printed(print_inspection, opera.inspect(path, model=static_model), True)
+        text = printed(print_inspection, opera.inspect(path, model=static_model))
         assert "only train is given" in text
-        assert "too few to say which pairs are hard" in text

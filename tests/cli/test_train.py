@@ -16,19 +16,12 @@ from opera.runs.folder import Run
 
 
 def test_help_settings(run_opera: Opera) -> None:
-    done = run_opera("train", "--all", "--help-settings")
+    done = run_opera("train", "--help-settings")
     assert done.returncode == 0
     for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix C.2", "method dp"):
         assert word in done.stdout
     names = re.findall(r"^  (\w+) = ", done.stdout, re.MULTILINE)
-    of_training = [name for name in names if name in TrainSettings.flat_fields]
-    assert sorted(of_training) == sorted(TrainSettings.flat_fields)
-    assert run_opera("train", "--help-settings", "--all").stdout == done.stdout
-    few = re.findall(r"^  (\w+) = ", run_opera("train", "--help-settings").stdout, re.MULTILINE)
-    assert len(few) == 16
-    assert {"future", "learning_rate", "max_steps", "lora"} < set(few) < set(names)
-    alone = run_opera("train", "--all")
-    assert (alone.returncode, alone.stderr.strip()) == (2, "opera: error: --all: goes with --help-settings")
+    assert {*TrainSettings.model_fields} < set(names)
 
 
 def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
@@ -37,9 +30,9 @@ def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
     command = ["train", str(beir), "--model", str(bert_model), "--out", str(tmp_path / "run"), "--plan"]
     done = run_opera(*command)
     assert done.returncode == 0
-    assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 2 trainings of 50 steps of ", done.stdout)
+    assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 100 steps of ", done.stdout)
     told = json.loads(run_opera(*command, "--json").stdout)
-    assert told["seconds"] == pytest.approx(sum(told["seconds_by_phase"].values()))
+    assert told["seconds"] > 0
     assert told["settings"]["max_steps"] == 50
     assert not list(tmp_path.iterdir())
     refused = run_opera(*command, "--resume")
@@ -75,7 +68,7 @@ def test_require_gain_and_the_verdict_first(
         assert done.returncode == status, done.stderr
         assert Run.open(verdict).finished
     first, *others = done.stdout.strip().splitlines()
-    assert re.match(r"(no sure gain on dev|worse): .*nDCG@10", first)
+    assert re.match(r"(No sure gain on dev|Worse): .*nDCG@10", first)
     assert any(line.startswith("warning: 10 dev queries are few") for line in others)
     assert "denoise, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
     assert "95% interval" in done.stdout
@@ -100,20 +93,12 @@ def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_
     assert [settings[name] for name in names] == ["hard", 0.01, 2, [1, 9], "common1 ", 8]
 
 
-@pytest.mark.parametrize(
-    ("overwrite", "words"), [(False, "--resume starts"), (True, "--resume, without --overwrite, starts")]
-)
-def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overwrite: bool, words: str) -> None:
+@pytest.mark.parametrize(("overwrite", "without"), [(False, ""), (True, ", without --overwrite,")])
+def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overwrite: bool, without: str) -> None:
     assert _how_to_continue(tmp_path, 0, overwrite) == "nothing was written yet: the same command starts again"
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, "my-data")
     advice = _how_to_continue(tmp_path / "run", 0, overwrite)
-    assert advice == f"no checkpoint was saved yet: the same command with {words} from step 0"
-    checkpoint = tmp_path / "run" / "trial" / "checkpoints" / "checkpoint-40"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "complete").touch()
-    continued = words.replace("starts", "continues")
-    expected = f"the same command with {continued} from step 40 of the first of two trainings"
-    assert _how_to_continue(tmp_path / "run", 0, overwrite) == expected
+    assert advice == f"the same command with --resume{without} continues from the last checkpoint"
 
 
 def test_matryoshka_prints_each_size(run_opera: Opera, beir: Path, static_model: Path) -> None:

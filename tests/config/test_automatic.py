@@ -27,14 +27,6 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
         assert TrainSettings.parse({name: flat[name]})
 
 
-@given(counts, st.integers(1, 1000), st.integers(1, 512))
-def test_given_steps_are_some_epochs_however_few(queries: int, steps: int, batch: int) -> None:
-    given_settings = TrainSettings.parse({"max_steps": steps, "per_device_train_batch_size": batch})
-    epochs = resolve(given_settings, Situation(queries, "static", "cpu")).epochs
-    assert TrainSettings.parse({"epochs": epochs}).epochs == epochs
-    assert epochs == steps / math.ceil(queries / batch)
-
-
 @given(counts, st.floats(0.01, 50), st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))
 def test_an_epoch_draws_every_query_once(
     queries: int, epochs: float, batch: int, accumulation: int, processes: int

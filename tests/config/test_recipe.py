@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opera.config.recipe import docs_by_group, make_recipe
-from opera.config.yaml import parse_assignments, read_recipe
+from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError
 from opera.methods import DEFAULT_METHOD
 
@@ -37,25 +37,14 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "max_steps: must be greater than or equal to 1, got 0" in message
     assert "learning_rate: must be greater than 0, got -1" in message
     assert "alpha_start: must be greater than or equal to 1, got 0.5" in message
-    assert "setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
+    assert "setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is dp" in message
 
 
-def test_assignments_and_recipes(tmp_path: Path) -> None:
-    values = parse_assignments(["temperature=0.05", "range=10:200", "negatives=hard", "mask_known_positives=false"])
-    recipe = make_recipe(values)
-    assert recipe.train.range == (10, 200)
-    assert recipe.train.mask_known_positives is False
-    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.learning_rate == 1e-5
-    with pytest.raises(SettingError, match="must be key=value"):
-        parse_assignments(["temperature"])
+def test_a_recipe_is_yaml_1_2(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
-    path.write_text("method: sp\nk: 0.5\nwarmup_ratio: 0.1\n")
-    assert make_recipe(read_recipe(path)).method_settings.k == 0.5
     path.write_text("method: dp\nnegatives: hard\nrange: 10:50\nlearning_rate: 1e-5\nsoft: false\n")
-    sexagesimal = make_recipe(read_recipe(path))
-    assert sexagesimal.train.range == (10, 50)
-    assert sexagesimal.train.learning_rate == 1e-5
-    assert sexagesimal.method_settings.soft is False
+    made = make_recipe(read_recipe(path))
+    assert (made.train.range, made.train.learning_rate, made.method_settings.soft) == ((10, 50), 1e-5, False)
 
 
 def test_every_setting_says_what_it_does_and_where_its_default_comes_from() -> None:

@@ -15,7 +15,7 @@ from opera.core.errors import SettingError
 def test_every_setting_has_one_group() -> None:
     declared = [name for group in GROUPS.values() for name in group.model_fields]
     assert len(declared) == len(set(declared))
-    assert sorted(TrainSettings.flat_fields) == sorted(declared) == sorted(TrainSettings().flat())
+    assert sorted(TrainSettings.model_fields) == sorted(declared) == sorted(TrainSettings().flat())
 
 
 def test_values_are_checked_and_come_back() -> None:
@@ -23,7 +23,7 @@ def test_values_are_checked_and_come_back() -> None:
     settings = TrainSettings.parse(given)
     assert settings.temperature == 0.1
     assert settings.evaluates_on_dev
-    assert settings.mining_range == (5, 50)
+    assert settings.mining.range == (5, 50)
     assert settings.flat() == {
         **TrainSettings().flat(),
         **given,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import opera
 from opera.cli import main
-from opera.core import registry
 from opera.core.errors import InputError
 from opera.core.registry import load_extensions
 from opera.experiments.grid.cell import run_job
@@ -55,13 +53,6 @@ def test_a_module_that_cannot_be_imported_is_named(text: str, reason: str, write
         with pytest.raises(InputError, match="OPERA_EXTENSIONS: the module 'broken_extension' cannot be imp") as caught:
             load_extensions()
         assert reason in str(caught.value)
-
-
-def test_python_without_docstrings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers reads its own as it is imported."""
-    monkeypatch.setattr(registry, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
-    with pytest.raises(InputError, match=r"^PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1"):
-        load_extensions()
 
 
 def test_ctrl_c_while_one_is_imported(

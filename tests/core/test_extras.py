@@ -15,10 +15,6 @@ from opera.core.extras import EXTRAS, require
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_an_installed_package_is_no_error() -> None:
-    require("faiss", "--search")
-
-
 @pytest.mark.parametrize("module", EXTRAS)
 def test_a_missing_package_is_named_with_its_command(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
@@ -33,8 +29,3 @@ def test_the_project_offers_the_extra(module: str) -> None:
     requirement, extra = EXTRAS[module]
     offered = [re.split("[>=]", line)[0] for line in PROJECT["optional-dependencies"][extra]]
     assert requirement.strip("'") in offered
-
-
-def test_what_is_an_extra_is_not_always_installed() -> None:
-    always = {re.split("[>=<]", line)[0] for line in PROJECT["dependencies"]}
-    assert not always & {requirement.strip("'").partition("[")[0] for requirement, _ in EXTRAS.values()}

@@ -42,7 +42,6 @@ def test_escapes_are_those_of_python(text: str, expected: str) -> None:
 
 def test_values_in_messages_are_short() -> None:
     assert shown("x" * 1000) == f"'{'x' * 49}…{'x' * 48}'"
-    assert shown(10**5000) == "a number of too many digits"
     assert len(shortened("y" * 1000)) == 100
 
 

@@ -47,7 +47,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     said = child.log.read_text()
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["checkpoint-6"]
     assert "saving a checkpoint, then stopping" in said
-    assert "the same command with --resume continues from step 6" in said
+    assert "the same command with --resume continues from the last checkpoint" in said
     assert Run.open(out).record.status == "running"
     if number == signal.SIGTERM:
         resumed = start(["-m", "opera", *arguments, "--resume"], tmp_path / "log2")

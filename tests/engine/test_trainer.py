@@ -72,7 +72,7 @@ def test_everything_that_opera_sets_is_taken(
     train = make_recipe({**SMALL, "warmup_ratio": 0, "trainer": {"adam_beta2": 0.5}}).train
     arguments = training_arguments(train, load_model(static_model, "cpu"), tmp_path)
     assert arguments.adam_beta2 == 0.5
-    settings = {*TrainSettings.flat_fields, *READ}
+    settings = {*TrainSettings.model_fields, *READ}
     assert {name for name in given.keys() - settings if not name.startswith(OURS)} == {"adam_beta2"}
     assert settings & FIELDS >= READ.keys()
     for start in (*OURS, *WITHOUT_EFFECT):

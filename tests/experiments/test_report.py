@@ -24,7 +24,7 @@ from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.charts import drawn_by_similarity, forest_plots, sampling_charts
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
-from opera.runs.folder import RunWriter
+from opera.runs.folder import PAIRS_FILE, RunWriter
 from opera.runs.record import GridRecord
 
 SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)
@@ -37,7 +37,7 @@ def add_run(folder: RunsFolder, method: str, documents: str = "wxyz", scored: bo
     often as by fine-tuning."""
     path = folder.add(method=method, **run)
     pairs = {"query_id": list("aabc"), "doc_id": list(documents), "times_drawn": [2, 0, 1, 1]}
-    RunWriter(path).write_pairs(pairs | ({"similarity": SIMILARITY} if scored else {}))
+    RunWriter(path).write_table(PAIRS_FILE, pairs | ({"similarity": SIMILARITY} if scored else {}))
     fair, later = [0, 1, 2, 2, 3, 3], [2, 2, 2, 2, 3, 3]
     RunWriter(path).write_draws(np.array(fair + 4 * later, dtype=np.int32), per_step=6)
     return path

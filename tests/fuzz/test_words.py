@@ -108,7 +108,7 @@ def test_recipes(content: bytes) -> None:
 
 
 OWN = sorted({name for method in METHODS.values() for name in method.settings_class.model_fields})
-NAMES = st.sampled_from([*TrainSettings.flat_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
+NAMES = st.sampled_from([*TrainSettings.model_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
 GOOD = ["ft", "dp", "sp", "hard", "epoch", "1:5", "true", "0.5", "1e-3", "3", "cbs", "nDCG@10", "none", "auto", "paper"]
 HOSTILE = st.sampled_from([*VALUES, *GOOD]) | st.integers() | st.floats() | st.text(max_size=20)
 MEASURE = ["nDCG", "@", "10", "R", "P", "(", ")", "rel", "=", "2", ",", "AP", "1" * 30, "\x1b", " ", "'", "0", "-", "."]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,11 @@ import pytest
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
 from opera.core.files import unfinished
-from opera.runs.folder import REPORT_MARK, RUN_NAMES, Run, RunWriter, holds_run
+from opera.runs.folder import REPORT_MARK, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
     clear_leftovers,
     clear_run,
-    drop_checkpoints,
-    last_complete_checkpoint,
-    run_started_after,
 )
 
 
@@ -87,26 +82,6 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     assert (run / "report.html").exists()
 
 
-def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in RUN_NAMES[:-4]:
-        (run / name).touch()
-    removed: list[str] = []
-    monkeypatch.setattr("opera.runs.housekeeping.remove", lambda place: removed.append(place.name))
-    clear_run(run)
-    assert set(removed) == set(RUN_NAMES[:-4])
-    assert removed[-1] == "run.json"
-
-
-def test_checkpoints_are_dropped_and_nothing_else(run: Path) -> None:
-    before = files(run)
-    for _ in range(2):
-        drop_checkpoints(run)
-        assert files(run) == before
-        (run / "checkpoints" / "checkpoint-4").mkdir(parents=True)
-    drop_checkpoints(run)
-    assert files(run) == before
-
-
 def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path)
     writer.write_model(lambda folder: (folder / "old.txt").write_text("1"))  # type: ignore[arg-type, return-value]
@@ -130,37 +105,6 @@ def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:
     table = Run(tmp_path).trace()
     assert table.to_pylist() == [{"step": 1, "loss": 2.0, "alpha": None}]
     assert [str(kind) for kind in table.schema.types] == ["int64", "double", "double"]
-
-
-def test_the_newest_complete_checkpoint_is_the_highest_step(run: Path) -> None:
-    assert last_complete_checkpoint(run) is None
-    for name, complete in (
-        ("checkpoint-8", True),
-        ("checkpoint-10", True),
-        ("checkpoint-12", False),
-        ("checkpoint-x", True),
-    ):
-        (run / "checkpoints" / name).mkdir(parents=True)
-        if complete:
-            (run / "checkpoints" / name / "complete").touch()
-    assert last_complete_checkpoint(run) == 10
-
-
-def test_whether_a_run_started_after_a_moment(run: Path, tmp_path: Path) -> None:
-    os.utime(run / "run.json", (1000, 1000))
-    assert run_started_after(run, 999)
-    assert run_started_after(run, 1000)
-    assert not run_started_after(run, 1001)
-    assert not run_started_after(tmp_path / "absent", 0)
-
-
-def test_a_run_from_before_the_guard_can_be_read(run: Path) -> None:
-    record = json.loads((run / "run.json").read_text())
-    del record["guard"]
-    (run / "run.json").write_text(json.dumps(record))
-    (run / "measures.json").write_text('{"before": {"nDCG@10": 0.1}, "after": {"nDCG@10": 0.2}}')
-    assert Run.open(run).record.guard is None
-    assert Run.open(run).measures["fine_tuned"] == {"nDCG@10": 0.2}
 
 
 def test_a_run_is_printed_in_a_line(run: Path) -> None:

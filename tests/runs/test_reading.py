@@ -15,16 +15,6 @@ from opera.core.errors import RunFolderError
 from opera.runs.reading import TEXT, WHOLE, read_arrays, read_object, read_table
 
 
-def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
-    arrays: dict[str, Any] = {"a/b": np.arange(6, dtype=np.int32).reshape(2, 3), "one": np.array(7)}
-    np.savez(tmp_path / "x.npz", **arrays)
-    read = read_arrays(tmp_path / "x.npz")
-    assert read.keys() == arrays.keys()
-    for name, values in arrays.items():
-        assert read[name].dtype == values.dtype
-        assert np.array_equal(read[name], values)
-
-
 def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
     mark = tmp_path / "code-ran"
     np.savez(tmp_path / "x.npz", a=np.array([Bomb(mark)], dtype=object))

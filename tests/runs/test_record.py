@@ -43,16 +43,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert run.settings == VALUES["settings"]
 
 
-def test_an_unfinished_run_has_no_training_record(tmp_path: Path) -> None:
-    unfinished = RunRecord(**{**VALUES, "status": "running", "training": None})
-    RunWriter(tmp_path, writes=False).write_record(unfinished)  # by a process that is not the main one
-    assert list(tmp_path.iterdir()) == []
-    RunWriter(tmp_path).write_record(unfinished)
-    assert not Run.open(tmp_path).finished
-    with pytest.raises(RunFolderError, match="this run is not finished; continue it with --resume"):
-        _ = Run.open(tmp_path).training
-
-
 @pytest.mark.parametrize(("number", "shown"), [(None, "1"), (4, "4"), (6, "6")])
 def test_other_formats_are_refused_but_may_be_overwritten(tmp_path: Path, number: int | None, shown: str) -> None:
     values = VALUES if number is None else {**VALUES, "format": number}

@@ -16,7 +16,7 @@ import string
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stderr
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -27,7 +27,7 @@ from opera.cli.compare import compare, report
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
-from opera.cli.options import check_launcher, is_main_process, several_processes
+from opera.cli.options import is_main_process, several_processes
 from opera.cli.quickstart import quickstart
 from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
@@ -36,7 +36,7 @@ from opera.config.training import FLAGS, TrainSettings
 from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.processes import signals_as_interrupt
 from opera.core.registry import load_extensions
-from opera.core.terminal import Unfailing, one_line, printable, say, shortened
+from opera.core.terminal import one_line, printable, say, shortened
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for wrong arguments; it exports only the class below this one."""
@@ -44,15 +44,12 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 
 def usage_message(error: Any) -> str:
     """Say which argument is wrong, and where to look."""
-    from opera.config.recipe import MOVED
-
     is_unknown = hasattr(error, "possibilities") and hasattr(error, "option_name")
     name = error.option_name.lstrip("-").replace("-", "_") if is_unknown else ""
-    if name in MOVED:
-        return f"{error.option_name}: {MOVED[name]}"
     if name in TrainSettings.model_fields:
         return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
-    words = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean")
+    words = " ".join(error.format_message().split()).replace("Input should be", "must be")
+    words = words.replace(". Did you mean", "; did you mean")
     command = "opera" if error.ctx is None else error.ctx.command_path
     return f"{words[:1].lower()}{words[1:].rstrip('.')}; see {command} --help"
 
@@ -102,21 +99,13 @@ for command, example in EXAMPLES.items():
     app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line; this is what ``opera`` calls."""
-    sys.stdout, sys.stderr = (
-        stream or io.StringIO() for stream in (sys.stdout, sys.stderr)
-    )  # None where it is closed
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 errors="backslashreplace"
             )  # a terminal that knows no λ must not end hours of training
-    with redirect_stderr(Unfailing(sys.stderr)):
-        _run()
-
-
-def _run() -> NoReturn:
     if not is_main_process():
         sys.stdout = io.StringIO()  # all have the same results, and one prints them
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
@@ -125,7 +114,6 @@ def _run() -> NoReturn:
         "1"  # no process that a library starts imports what the current folder holds
     )
     try:
-        check_launcher()
         if not {"--help", "--version"} & set(sys.argv):
             load_extensions()
         # process 1 of a container is sent SIGTERM in vain if it has no handler; of several

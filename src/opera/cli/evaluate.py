@@ -26,7 +26,6 @@ from opera.cli.options import (
     RunOrData,
     SkipOption,
     is_main_process,
-    number_option,
     one_source,
     path_option,
     show,
@@ -59,8 +58,10 @@ def evaluate(
     ] = False,
     relevant_grade: Annotated[
         int | None,
-        number_option(
-            "--relevant-grade", "lowest grade that counts as relevant; auto: a run's own, or 1", 1
+        typer.Option(
+            "--relevant-grade",
+            help="lowest grade that counts as relevant; auto: a run's own, or 1",
+            min=1,
         ),
     ] = None,
     query_prompt: QueryPromptOption = None,
@@ -133,7 +134,7 @@ def search(
     data: RunOrData = None,
     query: Annotated[str | None, typer.Argument(help="what to search for", metavar="QUERY")] = None,
     model: OptionalModel = None,
-    top: Annotated[int, number_option("--top", "how many documents", 1)] = 5,
+    top: Annotated[int, typer.Option("--top", help="how many documents", min=1)] = 5,
     interactive: Annotated[
         bool,
         typer.Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,6 @@ from opera.cli.options import (
     SeedOption,
     SkipOption,
     load_training_data,
-    number_option,
     one_source,
     path_option,
     setting_option,
@@ -36,11 +35,9 @@ from opera.cli.screen import Screen, flat, number_of
 from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
-    from opera.diagnostics.duplicates import Duplicates, NearDuplicate
+    from opera.diagnostics.duplicates import Duplicates
     from opera.diagnostics.inspect import Inspection
 
-BARS = " ▁▂▃▄▅▆▇█"
-SHOWN_DUPLICATES = 3
 MUCH = 0.6
 """From this share of hard pairs on the model is a likelier reason than the labels."""
 SEEN = (
@@ -57,13 +54,7 @@ def inspect(
     *,
     data: DataArgument = None,
     model: ModelOption,
-    shown: Annotated[int, number_option("--show", "how many pairs and rows to show", 0)] = 8,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="also rows left out, counts, similarities, duplicates with their texts"
-        ),
-    ] = False,
+    shown: Annotated[int, typer.Option("--show", help="how many pairs to show", min=0)] = 8,
     train: Annotated[
         Path | None,
         path_option(
@@ -103,14 +94,12 @@ def inspect(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    text = partial(print_inspection, inspection=seen, everything=everything, listed=train)
+    text = partial(print_inspection, inspection=seen, listed=train)
     show(as_json, seen.as_dict, text)
 
 
-def print_inspection(
-    screen: Screen, inspection: Inspection, everything: bool = False, listed: Path | None = None
-) -> None:
-    """Print one page: what is wrong, what to do, the pairs to look at; or everything."""
+def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None = None) -> None:
+    """Print one page: what is wrong, what to do, the pairs to look at."""
     from opera.data.names import source_title
 
     counts = inspection.counts
@@ -123,11 +112,6 @@ def print_inspection(
     screen.lines(*(f"- {finding}" for finding in _findings(inspection)))
     screen.heading("\nWhat to do")
     screen.lines(*(f"- {step}" for step in _steps(inspection, listed)))
-    if everything:
-        _print_skipped(screen, inspection)
-        _print_counts(screen, inspection)
-        _print_similarities(screen, inspection)
-        _print_duplicates(screen, inspection)
     if inspection.suspicious:
         screen.heading(
             "\nHardest for this model: random documents that are closer, query, document"
@@ -141,8 +125,9 @@ def print_inspection(
         screen.lines(labels_sentence(inspection.false_pairs, str(listed)))
     elif listed is not None:
         screen.lines("\nAfter training: too few pairs to say which look false; nothing is listed")
-    if not everything:
-        screen.lines("\n--all: counts, similarities, duplicates with their texts")
+    screen.lines(
+        "\n--json: also counts, similarities, duplicates and rows left out, with their texts"
+    )
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -185,96 +170,10 @@ def _steps(inspection: Inspection, listed: Path | None) -> Iterator[str]:
     yield "opera train draws pairs less that look false, and lists them too."
 
 
-def _print_skipped(screen: Screen, inspection: Inspection) -> None:
-    if inspection.skipped:
-        screen.heading("\nRows left out, the first")
-    for row in inspection.skipped:
-        screen.lines(f"{flat(row['file'])}:{row['line']}: {flat(row['reason'])}")
-        screen.cut(f"      {flat(row['text'])}", style="dim")
-
-
-def _print_counts(screen: Screen, inspection: Inspection) -> None:
-    screen.heading("\nJudgements")
-    for name, grades in inspection.grades.items():
-        by_grade = ", ".join(f"{count:,} with grade {grade}" for grade, count in grades.items())
-        screen.lines(f"{name}: {by_grade}")
-    screen.lines(_positives_sentence(inspection))
-
-
-def _positives_sentence(inspection: Inspection) -> str:
-    positives = inspection.positives_per_query
-    names = ("minimum", "25%", "median", "75%", "maximum")
-    values = zip(names, positives.quantiles, strict=True)
-    listed = ", ".join(f"{name} {value:g}" for name, value in values)
-    return (
-        f"positives per query: mean {positives.mean:.1f}; {listed}; "
-        f"{positives.single_positive_share:.0%} of the queries have one. The most common document "
-        f"is in {number_of(positives.most_common_document_pairs, 'pairs')}."
-    )
-
-
-def histogram(shares: Sequence[float], highest: float) -> str:
-    """Draw shares as one line of bars; ``highest`` is a full bar, and every share above 0 is
-    visible.
-    """
-    most = len(BARS) - 1
-    return "".join(BARS[max(share > 0, round(share / highest * most))] for share in shares)
-
-
 def seen_sentence(split: str, seen: float) -> str:
     """Say how many of a split's documents are in train, a share, and what that means."""
     known, *_ = (words for least, words in SEEN if seen >= least)
     return f"{split}: {seen:.0%} of its documents are in train; {known}"
-
-
-def _print_similarities(screen: Screen, inspection: Inspection) -> None:
-    similarities, quality = inspection.similarities, inspection.quality
-    highest = max(*similarities.labelled_counts, *similarities.random_counts)
-    kinds = (
-        ("training pairs", similarities.labelled, similarities.labelled_counts),
-        ("random pairs", similarities.random, similarities.random_counts),
-    )
-    quantiles = ("minimum", "5%", "25%", "median", "75%", "95%", "maximum")
-    screen.heading("\nSimilarity of query and document")
-    screen.table(
-        (
-            "",
-            *quantiles,
-            f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}".replace("-", "−"),
-        ),
-        [
-            (name, *(f"{value:.3f}" for value in values), histogram(shares, highest))
-            for name, values, shares in kinds
-        ],
-    )
-    noise = "These are too few to say which pairs are hard."
-    if quality.noise is not None:
-        noise = (
-            f"Hard for this model: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs "
-            "have a document that scores no better than a random one: wrong labels, or relevance "
-            "that this model does not see. Wrong labels close to the query are not counted."
-        )
-    screen.lines(
-        "Within a query: its labelled document is closer than a random one with probability "
-        f"{quality.auc:.3f} (AUC). Each was ranked among at least {quality.pool:,} positives of "
-        "other queries.",
-        noise,
-    )
-
-
-def _print_duplicates(screen: Screen, inspection: Inspection) -> None:
-    screen.heading("\nNear-duplicates (80% of the words shared)")
-    for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
-        screen.lines(f"{name}: {_duplicates_in_words(duplicates)}")
-        _print_examples(screen, duplicates.examples)
-    for split, leak in inspection.leaks.items():
-        screen.lines(
-            f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} {split} queries have a "
-            f"near-identical training query; for {leak.leaked_pairs:,} of {leak.pairs:,} pairs it "
-            f"has the same relevant document. {leak.shared_documents:,} of {leak.documents:,} "
-            "relevant documents are also relevant in train."
-        )
-        _print_examples(screen, leak.examples)
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:
@@ -283,10 +182,3 @@ def _duplicates_in_words(duplicates: Duplicates) -> str:
         f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a near-duplicate, "
         f"{duplicates.copies:,} of {duplicates.total:,} an exact copy"
     )
-
-
-def _print_examples(screen: Screen, examples: Sequence[NearDuplicate]) -> None:
-    for example in examples[:SHOWN_DUPLICATES]:
-        both = ((example.id, example.text), (example.duplicate_id, example.duplicate_text))
-        screen.cut(*(f"    {flat(name)}: {flat(text)}" for name, text in both), style="dim")
-        screen.lines("")

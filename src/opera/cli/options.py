@@ -14,8 +14,8 @@ import typer
 
 from opera.cli.screen import Screen
 from opera.config.training import FLAGS, TrainSettings
-from opera.config.yaml import parse_assignments
-from opera.core.arguments import MOST, MOST_SEED, whole_number
+from opera.config.yaml import parse_assignments, parse_scalar
+from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.settings import leaves
@@ -52,34 +52,13 @@ def source_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=parser_of(expand_user, name))
 
 
-def number_option(name: str, help: str, lowest: int, highest: int = MOST) -> Any:
-    """Declare an option that takes a whole number between two bounds."""
-
-    def parse(value: object) -> int:
-        digits = re.fullmatch(r"[+-]?[0-9]{1,30}", str(value))
-        return whole_number(int(digits[0]) if digits else value, name, lowest, highest)
-
-    return typer.Option(name, help=help, metavar="<int>", parser=parse)
-
-
-def decimal_option(name: str, help: str) -> Any:
-    """Declare an option that takes a number."""
-
-    def parse(value: str) -> float:
-        try:
-            return float(value)
-        except ValueError:
-            raise SettingError(f"{name}: must be a number, got {shown(value)}") from None
-
-    return typer.Option(name, help=help, metavar="<float>", parser=parse)
-
-
 def setting_option(name: str) -> Any:
-    """Declare the option of a setting. Its value stays text: the settings check it."""
+    """Declare the option of a setting. Numbers are read as YAML; the settings check them."""
     field = TrainSettings.model_fields[name]
     kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
     help = f"{field.description} ({name})"
-    return typer.Option(FLAGS[name], help=help, metavar=f"<{kind}>")
+    parser = None if kind == "str" else parse_scalar
+    return typer.Option(FLAGS[name], help=help, metavar=f"<{kind}>", parser=parser)
 
 
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
@@ -101,9 +80,11 @@ OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto:
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
-    int, number_option("--relevant-grade", "lowest grade that counts as relevant", 1)
+    int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)
 ]
-SeedOption = Annotated[int, number_option("--seed", "seed of every random draw", 0, MOST_SEED)]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)
+]
 IndexOption = Annotated[
     str,
     typer.Option(
@@ -291,21 +272,6 @@ def with_notes_logged(data: RetrievalData) -> RetrievalData:
     for note in data.notes:
         log.info("note: %s", note)
     return data
-
-
-def check_launcher() -> None:
-    """Check what torchrun tells its processes; a shell may hold something else under these names.
-
-    Raises:
-        SettingError: naming the variable.
-    """
-    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"):
-        value = os.environ.get(name, "0")
-        if not re.fullmatch(r"-?[0-9]{1,9}", value):
-            raise SettingError(
-                f"{name}: must be a whole number, got {shown(value)}; unset it, or start with "
-                "torchrun"
-            )
 
 
 def several_processes() -> bool:

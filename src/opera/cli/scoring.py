@@ -24,9 +24,7 @@ from opera.cli.options import (
     RelevantOption,
     SeedOption,
     SkipOption,
-    decimal_option,
     load_training_data,
-    number_option,
     one_source,
     parser_of,
     path_option,
@@ -66,7 +64,7 @@ def score(
     ] = False,
     cbs_pool: Annotated[
         int | None,
-        number_option("--cbs-pool", "how many random documents; default 10,000", 1),
+        typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1),
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
@@ -74,7 +72,7 @@ def score(
     document_prompt: DocumentPromptOption = None,
     max_length: Annotated[
         int | None,
-        number_option("--max-length", "tokens of a pair that the reranker reads", 8),
+        typer.Option("--max-length", help="tokens of a pair that the reranker reads", min=8),
     ] = None,
     overwrite: OverwriteOption = False,
     pairs: PairsOption = None,
@@ -140,20 +138,22 @@ def mine(
     range_: Annotated[
         str, typer.Option("--range", help="ranks LO:HI to take negatives from")
     ] = "10:100",
-    keep: Annotated[int, number_option("--keep", "maximum negatives per query", 1)] = 15,
+    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1)] = 15,
     relative_margin: Annotated[
         float | None,
-        decimal_option(
+        typer.Option(
             "--relative-margin",
-            "leave out what is above (1 - MARGIN) times the positive's similarity",
+            help="leave out what is above (1 - MARGIN) times the positive's similarity",
         ),
     ] = None,
     absolute_margin: Annotated[
         float | None,
-        decimal_option("--absolute-margin", "leave out what is above that similarity minus MARGIN"),
+        typer.Option(
+            "--absolute-margin", help="leave out what is above that similarity minus MARGIN"
+        ),
     ] = None,
     max_score: Annotated[
-        float | None, decimal_option("--max-score", "leave out what is above this similarity")
+        float | None, typer.Option("--max-score", help="leave out what is above this similarity")
     ] = None,
     reranker: Annotated[
         str | None,

@@ -51,34 +51,28 @@ WIDEST = 100
 """Characters of a line of the list of settings."""
 
 
-def _print_settings(context: typer.Context, option: typer.CallbackParam, value: bool) -> bool:
-    """Print once both options are known, in whichever order they were given."""
-    values = {**context.params, str(option.name): value}
-    if values.get("help_settings") and "everything" in values:
+def _print_settings(requested: bool) -> None:
+    if requested:
         from opera.config.recipe import docs_by_group
 
-        say(settings_text(docs_by_group(), values["everything"]))
+        say(settings_text(docs_by_group()))
         raise typer.Exit
-    if values.get("everything") and "help_settings" in values:
-        raise SettingError("--all: goes with --help-settings")
-    return value
 
 
-def settings_text(groups: Mapping[str, Sequence[SettingDoc]], everything: bool = True) -> str:
-    """List settings, or the everyday ones, by group, for any width of the terminal: name, default
-    and values on a line; what it does and whence the default comes below.
+def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
+    """List settings by group, for any width of the terminal: name, default and values on a line;
+    what it does and whence the default comes below.
     """
     width = min(shutil.get_terminal_size().columns, WIDEST)
     fold = partial(textwrap.fill, width=width, subsequent_indent=" " * 6, break_on_hyphens=False)
     lines = ["--set NAME=VALUE, or NAME: VALUE in a recipe (--config); auto: chosen for you"]
     for group, docs in groups.items():
-        shown = [doc for doc in docs if everything or doc.everyday]
-        lines += [f"\n{group}"] if shown else []
-        for doc in shown:
+        lines.append(f"\n{group}")
+        for doc in docs:
             about = f"{doc.name} = {doc.default}   ({doc.kind})"
             lines.append(fold(about, initial_indent="  "))
             lines.append(fold(f"{doc.help} [{doc.source}]", initial_indent=" " * 6))
-    return "\n".join(lines + ([] if everything else ["\n--help-settings --all lists the others"]))
+    return "\n".join(lines)
 
 
 def train(
@@ -134,16 +128,7 @@ def train(
         bool,
         typer.Option(
             "--help-settings",
-            help="list the settings that are set most, and exit",
-            is_eager=True,
-            callback=_print_settings,
-        ),
-    ] = False,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="with --help-settings: list every setting",
+            help="list all settings, and exit",
             is_eager=True,
             callback=_print_settings,
         ),
@@ -213,18 +198,12 @@ def train(
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
-    from opera.runs.folder import TRIAL_FOLDER
-    from opera.runs.housekeeping import last_complete_checkpoint, run_started_after
+    from opera.runs.housekeeping import run_started_after
 
     if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"
-    command = "the same command with --resume" + (", without --overwrite," if overwrite else "")
-    step, trial = last_complete_checkpoint(out), last_complete_checkpoint(out / TRIAL_FOLDER)
-    if step is None and trial is not None:
-        return f"{command} continues from step {trial} of the first of two trainings"
-    if step is None:
-        return f"no checkpoint was saved yet: {command} starts from step 0"
-    return f"{command} continues from step {step}"
+    without = ", without --overwrite," if overwrite else ""
+    return f"the same command with --resume{without} continues from the last checkpoint"
 
 
 def _refuse_label(method: str | None) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opera.config.training import TrainSettings
-from opera.core.settings import resolved
 
 ModelKind = Literal["adapter", "static", "small", "large"]
 """A projection over frozen vectors, a static embedding table, a transformer below 50M parameters,
@@ -128,25 +127,22 @@ def automatic_rate(situation: Situation) -> float:
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
 
 
-def reason_for_steps(asked: TrainSettings, used: TrainSettings, situation: Situation) -> str:
+def reason_for_steps(asked: TrainSettings, situation: Situation) -> str:
     """Say why a run has its number of steps."""
-    if asked.max_steps is not None:
+    if asked.max_steps is not None or asked.epochs is not None:
         return "given"
-    if asked.epochs is not None:
-        return f"{asked.epochs:g} epochs, given"
-    steps, usual = resolved(used.max_steps), DEFAULTS[situation.model].epochs
-    unlimited = math.ceil(
-        usual * math.ceil(situation.queries / used.queries_per_step(situation.processes))
-    )
-    if unlimited == steps:
-        return f"{usual:g} epochs"
-    limit = "most" if unlimited > steps else "least"
-    return f"{usual:g} epochs would be {unlimited}; at {limit} {steps} on {situation.device}"
+    usual = DEFAULTS[situation.model]
+    most = _most_steps(usual, situation.device)
+    return f"{usual.epochs:g} epochs, within {usual.least_steps} to {most} steps"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:
     """Steps of the epochs that were given, or of the default ones within their limits."""
     if epochs is not None:
         return math.ceil(epochs * per_epoch)
-    most = defaults.most_steps.get(device, defaults.most_steps["cuda"])
-    return min(max(math.ceil(defaults.epochs * per_epoch), defaults.least_steps), most)
+    steps = max(math.ceil(defaults.epochs * per_epoch), defaults.least_steps)
+    return min(steps, _most_steps(defaults, device))
+
+
+def _most_steps(defaults: Defaults, device: str) -> int:
+    return defaults.most_steps.get(device, defaults.most_steps["cuda"])

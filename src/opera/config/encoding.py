@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, get_args
-
-from pydantic import AfterValidator
+from typing import Any, Literal, cast, get_args
 
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError, nearest
@@ -15,18 +12,6 @@ from opera.core.terminal import shown
 
 MOST_OF_A_PROMPT = 10_000
 """Characters."""
-
-
-def _check_prompt(prompt: str) -> str:
-    """Refuse what no tokenizer reads: halves of characters, and NUL."""
-    if "\0" in prompt or (not prompt.isascii() and re.search("[\ud800-\udfff]", prompt)):
-        raise ValueError("must be text in UTF-8, without NUL")
-    if len(prompt) > MOST_OF_A_PROMPT:
-        raise ValueError(f"must have at most {MOST_OF_A_PROMPT:,} characters")
-    return prompt
-
-
-Prompt = Annotated[str, AfterValidator(_check_prompt)]
 
 
 class EncodingSettings(Settings):
@@ -41,15 +26,18 @@ class EncodingSettings(Settings):
         "Appendix C.2",
         ge=1,
         le=MOST,
-        everyday=True,
     )
-    query_prompt: Prompt | None = setting(
+    query_prompt: str | None = setting(
         None,
         "text before each query, kept as it is; empty for none; auto: the model's own",
         "docs/models.md",
+        max_length=MOST_OF_A_PROMPT,
     )
-    document_prompt: Prompt | None = setting(
-        None, "text before each document, likewise", "docs/models.md"
+    document_prompt: str | None = setting(
+        None,
+        "text before each document, likewise",
+        "docs/models.md",
+        max_length=MOST_OF_A_PROMPT,
     )
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text",
@@ -77,12 +65,11 @@ def checked_index(index: Any) -> SearchIndex:
         SettingError: if it is none.
         MissingExtraError: if it needs FAISS, which is not installed.
     """
-    for known in SEARCH_INDEXES:
-        if index == known:
-            if known != "exact":
-                require("faiss", f"--index {known}")
-            return known
-    hint = nearest(str(index), SEARCH_INDEXES)
-    raise SettingError(
-        f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
-    )
+    if index not in SEARCH_INDEXES:
+        hint = nearest(str(index), SEARCH_INDEXES)
+        raise SettingError(
+            f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
+        )
+    if index != "exact":
+        require("faiss", f"--index {index}")
+    return cast(SearchIndex, index)

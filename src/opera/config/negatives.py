@@ -88,7 +88,6 @@ class NegativeSettings(Settings):
         "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
         flag="--negatives",
-        everyday=True,
     )
     range: RankRange | None = setting(
         None,
@@ -135,11 +134,6 @@ class NegativeSettings(Settings):
             range=self.range or DEFAULT_RANGE, relative_margin=self.mining_relative_margin
         )
 
-    @property
-    def mining_range(self) -> tuple[int, int]:
-        """Ranks that hard negatives come from, 1-based, both ends included."""
-        return self.range or DEFAULT_RANGE
-
 
 def _paths(value: Any) -> Any:
     """Return a path, or several, as a tuple."""
@@ -165,7 +159,6 @@ class LabelSettings(Settings):
         "them; without the last column, as in suspicious_pairs.csv, all are wrong",
         "docs/false-labels.md",
         flag="--decisions",
-        everyday=True,
     )
 
 

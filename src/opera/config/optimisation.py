@@ -42,16 +42,6 @@ def _parse_sizes(value: Any) -> Any:
     raise ValueError("must be numbers of dimensions, such as 256,128,64")
 
 
-def _check_rate(value: float | None) -> float | None:
-    """Refuse learning rates that no training survives."""
-    if value is not None and value > 1:
-        raise ValueError(
-            "must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 "
-            "to 1e-2"
-        )
-    return value
-
-
 Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
 LossName = Annotated[str, OneOf(LOSSES)]
 
@@ -69,7 +59,6 @@ class OptimisationSettings(Settings):
         gt=0,
         le=1_000_000,
         flag="--epochs",
-        everyday=True,
     )
     max_steps: int | None = setting(
         None,
@@ -78,17 +67,16 @@ class OptimisationSettings(Settings):
         ge=1,
         le=MOST,
         flag="--steps",
-        everyday=True,
     )
-    learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
+    learning_rate: float | None = setting(
         None,
         "peak learning rate; auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
         "transformer below "
         "50M parameters, 2e-5 above, ten times as much with lora",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
+        le=1,
         flag="--lr",
-        everyday=True,
     )
     warmup_ratio: float | None = setting(
         None,
@@ -96,7 +84,6 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 0)",
         ge=0,
         lt=1,
-        everyday=True,
     )
     temperature: float | None = setting(
         None,
@@ -105,7 +92,6 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 0.02)",
         ge=0.0001,
         le=100,
-        everyday=True,
     )
     loss: LossName = setting(
         "infonce",
@@ -120,7 +106,6 @@ class OptimisationSettings(Settings):
         "mean over them and the whole; auto: none",
         "arXiv:2205.13147",
         flag="--matryoshka",
-        everyday=True,
     )
     seed: int = setting(
         0, "seed of every random draw", "OPERA", ge=0, lt=MOST_SEED + 1, flag="--seed"
@@ -152,7 +137,6 @@ class OptimisationSettings(Settings):
         "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the "
         "settings); auto: none",
         "sentence-transformers",
-        everyday=True,
     )
 
     def of_trainer(self, name: str) -> Any:
@@ -196,12 +180,6 @@ class OptimisationSettings(Settings):
         return save_steps or min(500, max(1, resolved(self.max_steps) // 10))
 
     @model_validator(mode="after")
-    def _no_setting_twice(self) -> Self:
-        if taken := [name for name in self.trainer or () if name in type(self).model_fields]:
-            raise ValueError(f"trainer: {taken[0]}: is a setting: give it as {taken[0]}")
-        return self
-
-    @model_validator(mode="after")
     def _best_model_needs_evaluations(self) -> Self:
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
             raise ValueError(
@@ -241,7 +219,6 @@ class BatchingSettings(OptimisationSettings):
         ge=1,
         le=MOST_AT_ONCE,
         flag="--batch-size",
-        everyday=True,
     )
     gradient_cache: int | None = setting(
         None,
@@ -251,7 +228,6 @@ class BatchingSettings(OptimisationSettings):
         "arXiv:2101.06983",
         ge=1,
         le=MOST_AT_ONCE,
-        everyday=True,
     )
     train_group_size: int = setting(
         2,
@@ -259,7 +235,6 @@ class BatchingSettings(OptimisationSettings):
         "FlagEmbedding",
         ge=1,
         le=1000,
-        everyday=True,
     )
 
     @model_validator(mode="after")

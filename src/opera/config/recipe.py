@@ -149,7 +149,7 @@ def parse_value(name: str, value: Any) -> Any:
     """Parse one training setting as a recipe stores it: ``range`` as (1, 50), however it was
     written.
     """
-    field = TrainSettings.flat_fields.get(ALIASES.get(name, name))
+    field = TrainSettings.model_fields.get(ALIASES.get(name, name))
     if field is None:
         return value
     kind: Any = Annotated[field.annotation, field]
@@ -172,27 +172,13 @@ def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> st
     owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
     if not owners:
         return unknown_name(name, known)
-    *others, last = owners
-    named = f"s {', '.join(others)} and {last}" if others else f" {last}"
-    applies = f"setting '{name}' applies only to the method{named}"
-    return f"{applies}; this run's method is {method.name}"
-
-
-MOVED = {
-    "preset": "is a recipe now: --config paper, or --config release; both come with the package "
-    "opera-paper (pip install ./reproduction)",
-    **dict.fromkeys(
-        ("noise", "noise_grade", "noise_share"),
-        "is no longer a setting: opera-paper noise adds wrong pairs to a data set",
-    ),
-}
-"""Settings of earlier versions, and what to use instead."""
+    return (
+        f"setting '{name}' applies only to {', '.join(owners)}; this run's method is {method.name}"
+    )
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
     """Say that ``name`` is no setting, and what to use instead."""
-    if name in MOVED:
-        return f"'{name}' {MOVED[name]}"
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
@@ -285,18 +271,15 @@ def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Check each setting of a recipe by itself, because the merged ones no longer say where they
     come from.
     """
-    try:
-        full, owners = with_full_names(values), _owners()
-        mistakes = [
-            line
-            for name, value in full.items()
-            if name != "method"
-            for line in _mistakes(name, value, owners)
-        ]
-        if mistakes:
-            raise SettingError(*mistakes)
-    except SettingError as error:
-        raise SettingError(*(f"{place}: {line}" for line in error.lines)) from None
+    full, owners = with_full_names(values), _owners()
+    mistakes = [
+        f"{place}: {line}"
+        for name, value in full.items()
+        if name != "method"
+        for line in _mistakes(name, value, owners)
+    ]
+    if mistakes:
+        raise SettingError(*mistakes)
     return full
 
 

@@ -4,21 +4,19 @@ own name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, create_model
+from pydantic import BeforeValidator, create_model
 
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError, nearest
-from opera.core.settings import Settings, leaves, setting
+from opera.core.settings import Settings, setting
 from opera.core.terminal import shortened, shown
 
 PRIMARY = "nDCG@10"
@@ -39,11 +37,10 @@ READ: Mapping[str, Any] = {
     "save_steps": None,
     "save_total_limit": 2,
 }
-"""The fields that OPERA reads itself, with its defaults; numbers among them are whole and above
-0.
-"""
+"""The fields that OPERA reads itself, with its defaults."""
 
 OURS = (
+    "learning_rate", "max_steps", "per_device_train_batch_size", "seed", "warmup_ratio",
     "accelerator_config", "activation_checkpointing", "auto_find_batch_size", "batch_", "bf16",
     "data_seed", "dataloader_", "ddp_", "disable_tqdm", "do_", "enable_jit_checkpoint",
     "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy",
@@ -56,7 +53,8 @@ OURS = (
     "router_mapping", "save_only_model", "save_strategy", "train_sampling_strategy", "use_cpu",
     "use_liger", "warmup_steps",
 )  # fmt: skip
-"""How fields begin that OPERA sets by itself, or that would do nothing or harm in its runs."""
+"""How fields begin that are settings, that OPERA sets, or that would do nothing or harm in its
+runs."""
 
 WITHOUT_EFFECT = (
     "include_num",
@@ -71,12 +69,18 @@ WITHOUT_EFFECT = (
 """How fields begin that change no result, and so are no part of a run's identity."""
 
 
+COUNTS = (
+    *("eval_steps", "gradient_accumulation_steps", "logging_steps"),
+    *("per_device_eval_batch_size", "save_steps", "save_total_limit"),
+)
+"""Whole numbers above 0, which the trainer would also take as fractions."""
 BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "adam_beta1": {"ge": 0, "lt": 1},
     "adam_beta2": {"ge": 0, "lt": 1},
     "adam_epsilon": {"gt": 0, "le": 1},
     "max_grad_norm": {"ge": 0},
     "weight_decay": {"ge": 0, "le": 100},
+    **{name: {"ge": 1, "le": MOST} for name in COUNTS},
 }
 """Outside these bounds torch refuses a field, or the optimizer spoils the weights."""
 
@@ -99,14 +103,6 @@ def as_fields(value: Any) -> dict[str, Any]:
         if not is_trainer_field(name):
             hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
             raise ValueError(f"{shortened(name)}: no such field, got {shown(item)}{hint}")
-        counts = name in READ and not isinstance(READ[name], bool | str)
-        if counts and item is not None and (type(item) is not int or not 1 <= item <= MOST):
-            raise ValueError(f"{name}: must be a whole number above 0, got {shown(item)}")
-        try:
-            json.dumps(item, allow_nan=False)
-        except (TypeError, ValueError):
-            rule = "must be a finite number, a text, or a list or mapping of these"
-            raise ValueError(f"{name}: {rule}, got {shown(item)}") from None
     return dict(value)
 
 
@@ -119,9 +115,16 @@ def is_trainer_field(name: str) -> bool:
 
 
 def check_trainer_fields(values: Mapping[str, Any]) -> None:
-    """Check types and bounds of the fields, and report every mistake."""
+    """Check types and bounds of the fields, and report every mistake; this imports the library."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    kinds: dict[str, Any] = get_type_hints(SentenceTransformerTrainingArguments)
+    kinds |= dict.fromkeys(COUNTS, int | None)
+    declared: dict[str, Any] = {
+        name: (kinds[name], setting(..., "", "", **BOUNDS.get(name, {}))) for name in values
+    }
     try:
-        _declared().parse(values)
+        create_model("TrainerFields", __base__=Settings, **declared).parse(values)
     except SettingError as error:
         raise SettingError(*(f"trainer: {line}" for line in error.lines)) from None
 
@@ -137,32 +140,3 @@ def _names() -> frozenset[str]:
         for file in (*folder.glob("training_args.py"), *folder.glob("*/training_args.py")):
             names += re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE)
     return frozenset(names)
-
-
-class _PassedOn(Settings):
-    """Settings whose values must have their type already, since they are passed on as they are."""
-
-    model_config = ConfigDict(strict=True, validate_default=False)
-
-
-@cache
-def _declared() -> type[Settings]:
-    """Declare the trainer's fields as settings; this imports its library."""
-    from sentence_transformers import SentenceTransformerTrainingArguments
-    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-
-    kinds: dict[str, Any] = get_type_hints(SentenceTransformerTrainingArguments)
-    for name, field in SentenceTransformerTrainingArguments.__dataclass_fields__.items():
-        choices = list(field.metadata.get("choices", ()))
-        for kind in leaves(kinds[name]):
-            if isinstance(kind, type) and issubclass(kind, Enum):
-                choices += [item.value for item in kind]
-        kinds[name] = Literal[*choices] if choices else kinds[name]
-    services = ["all", "none", *INTEGRATION_TO_CALLBACK]
-    kinds["report_to"] = Literal[*services] | list[Literal[*services]]  # type: ignore[valid-type]
-    declared: dict[str, Any] = {
-        name: (kind, setting(None, "", "", **BOUNDS.get(name, {})))
-        for name, kind in kinds.items()
-        if is_trainer_field(name)
-    }
-    return create_model("TrainerFields", __base__=_PassedOn, **declared)

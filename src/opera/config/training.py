@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
-from pydantic.fields import FieldInfo
 
 from opera.config.encoding import EncodingSettings
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
@@ -55,16 +54,6 @@ class LoraOptions(Settings):
         """Alpha, or its automatic value."""
         return 2.0 * self.r if self.alpha is None else self.alpha
 
-    def __str__(self) -> str:
-        chosen = {
-            name: value
-            for name, value in self.model_dump(exclude_defaults=True).items()
-            if name != "r"
-        }
-        return ",".join(
-            [f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())]
-        )
-
 
 def lora_options(text: str) -> LoraOptions:
     """Read the text of the setting ``lora``.
@@ -75,29 +64,19 @@ def lora_options(text: str) -> LoraOptions:
     return LoraOptions.parse(parse_assignments(text.split(","), "lora", EXAMPLE))
 
 
-def _as_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _spelt_out(value: Any) -> Any:
-    """Return r and every option that is not the default, as text, from text, from a mapping, or
-    from r alone.
-    """
-    if type(value) is int:
-        value = {"r": value}
+def _check_lora(value: Any) -> Any:
+    """Check the text of the options; r may stand alone."""
+    text = f"r={value}" if type(value) is int else value
+    if not isinstance(text, str):
+        raise ValueError(f"must be r alone, or {EXAMPLE}")
     try:
-        if isinstance(value, Mapping):
-            return str(LoraOptions.parse({str(name): option for name, option in value.items()}))
-        if isinstance(value, str):
-            return str(lora_options(value))
+        lora_options(text)
     except SettingError as error:
         raise ValueError("; ".join(error.lines)) from None
-    raise ValueError(f"must be r alone, or {EXAMPLE}")
+    return text
 
 
-LoraText = Annotated[str, BeforeValidator(_spelt_out)]
+LoraText = Annotated[str, BeforeValidator(_check_lora)]
 
 
 class AdapterSettings(Settings):
@@ -136,7 +115,6 @@ class AdapterSettings(Settings):
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
         flag="--lora",
-        everyday=True,
     )
 
     @model_validator(mode="after")
@@ -173,7 +151,6 @@ class GuardSettings(Settings):
         "queries share documents",
         "docs/when-fine-tuning-hurts.md",
         flag="--future",
-        everyday=True,
     )
     guard: bool = setting(
         True,
@@ -181,7 +158,6 @@ class GuardSettings(Settings):
         "split; "
         "false hands over the fine-tuned weights as they are",
         "docs/when-fine-tuning-hurts.md",
-        everyday=True,
     )
     refit: bool | None = setting(
         None,
@@ -204,9 +180,6 @@ class TrainSettings(
     BatchingSettings,
 ):
     """All settings of a run but its method's, one flat list of names."""
-
-    flat_fields: ClassVar[dict[str, FieldInfo]]
-    """The declaration of each setting, by its name."""
 
     @classmethod
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,7 +209,6 @@ class TrainSettings(
         return self.evaluates_on_dev or self.guard
 
 
-TrainSettings.flat_fields = TrainSettings.model_fields
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

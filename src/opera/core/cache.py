@@ -11,18 +11,17 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
-from filelock import FileLock
 
-from opera.core.errors import SettingError
-from opera.core.files import finish_folder, remove, unfinished
+from opera.core.files import finish_folder, remove
+from opera.core.locks import locked
 from opera.core.paths import user_path
-from opera.core.storage import ADVICE, storage_error, writing
+from opera.core.storage import writing
 
 log = logging.getLogger("opera")
 
@@ -63,15 +62,16 @@ def cached(
         names: the entry's files, if they are known before.
 
     Raises:
-        SettingError: if the folder of the cache cannot be used.
-        StorageError: if the entry cannot be written, for example because the disk is full.
+        StorageError: if the cache cannot be written, for example because the disk is full.
     """
     folder = cache_folder() / kind / key
-    if not folder.is_dir() or _lock(folder).exists():  # of a killed process, or of one at work
-        with _locked(folder):
+    if not folder.is_dir():
+        with writing(Path(folder.anchor), WHERE):
+            _make_kind(folder.parent)
+        lock = locked(folder.with_name(f".{key}.lock"))
+        with writing(folder.parent, WHERE), lock:  # wait for the process that makes it
             if not folder.is_dir():
-                with writing(folder.parent, WHERE):
-                    _make(folder, names, write)
+                _make(folder, names, write)
     return folder
 
 
@@ -80,7 +80,7 @@ def _make(folder: Path, names: Sequence[str], write: Callable[[Path, list[str]],
     for leftover in folder.parent.glob(".*.part"):
         if time.time() - leftover.lstat().st_mtime > KEPT_SECONDS:
             remove(leftover)
-    temporary = unfinished(folder)
+    temporary = folder.with_name(f".{folder.name}.part")
     temporary.mkdir(exist_ok=True)
     complete = {
         path.name
@@ -105,36 +105,9 @@ def _make(folder: Path, names: Sequence[str], write: Callable[[Path, list[str]],
     temporary.rename(folder)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of an entry: wait for the process that makes it."""
-    path = _lock(folder)
-    lock = FileLock(path)
-    try:
-        _make_kind(folder.parent)
-        lock.acquire()
-    except OSError as error:
-        if error.errno in ADVICE:
-            raise storage_error(folder, error, WHERE) from None
-        reason = f"{error.filename or path}: {(error.strerror or str(error)).lower()}"
-        raise SettingError(
-            f"OPERA_CACHE={cache_folder()}: cannot be used as the cache ({reason}); set "
-            "OPERA_CACHE to a folder that can be written"
-        ) from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # while it is held: processes that wait make a new one
-        lock.release()
-
-
 def _make_kind(folder: Path) -> None:
     """Make the folder of a kind of entries; users who may write to the cache may write there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir()
         folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
-
-
-def _lock(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.lock")

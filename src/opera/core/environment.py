@@ -88,18 +88,13 @@ def fix_arithmetic() -> None:
     The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is
     the same on both.
     """
+    if not is_reproducible() or _problem():
+        return
     threads = dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS") or "1")
-    wanted = {**KERNELS, **threads, "MKL_DYNAMIC": "FALSE", "CUDA_VISIBLE_DEVICES": ""}
-    if not is_reproducible() or all(
-        os.environ.get(name) == value for name, value in wanted.items()
-    ):
-        return  # the process that started this one may have set them
-    _problems.extend(_find_problems())
-    if not _problems:
-        os.environ.update(wanted)
-        warnings.filterwarnings(
-            "ignore", "During parsing environment variable: 'NPY_DISABLE", ImportWarning
-        )
+    os.environ.update({**KERNELS, **threads, "MKL_DYNAMIC": "FALSE", "CUDA_VISIBLE_DEVICES": ""})
+    warnings.filterwarnings(
+        "ignore", "During parsing environment variable: 'NPY_DISABLE", ImportWarning
+    )
 
 
 def check_arithmetic() -> None:
@@ -109,22 +104,21 @@ def check_arithmetic() -> None:
         SettingError: if the processor has no AVX2, or NumPy or torch were imported before and have
             made their choice.
     """
-    if is_reproducible() and _problems:
-        raise SettingError(f"{VARIABLE}={os.environ[VARIABLE]}: {_problems[0]}")
+    was_set = all(os.environ.get(name) == value for name, value in KERNELS.items())
+    if is_reproducible() and not was_set:
+        raise SettingError(f"{VARIABLE}={os.environ[VARIABLE]}: {_problem()}")
 
 
-_problems: list[str] = []
 _chosen: dict[str, str] = {}
 """What :func:`share_cores` set."""
 
 
-def _find_problems() -> list[str]:
+def _problem() -> str:
+    """Say why the kernels cannot be chosen; empty if they can."""
     facts = Path("/proc/cpuinfo")
     flags = facts.read_text(encoding="utf-8", errors="replace") if facts.is_file() else "avx2"
     if platform.machine().lower() not in ("x86_64", "amd64") or "avx2" not in flags:
-        return [f"needs an x86-64 processor with AVX2, this is {platform.machine()}; unset it"]
-    early = [name for name in ("numpy", "torch") if name in sys.modules]
-    return [
-        f"{name} was imported before opera and has chosen its kernels; import opera first"
-        for name in early
-    ]
+        return f"needs an x86-64 processor with AVX2, this is {platform.machine()}; unset it"
+    if {"numpy", "torch"} & sys.modules.keys():
+        return "NumPy or torch was imported first and has chosen its kernels; import opera first"
+    return ""

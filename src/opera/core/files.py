@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
+from glob import escape
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opera.core.errors import RunFolderError, SettingError
@@ -27,10 +26,9 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a temporary file beside ``path``, then move it to ``path`` atomically.
 
     Raises:
-        RunFolderError: if another process is writing the same file.
         StorageError: if it cannot be written, for example because the disk is full.
     """
-    with writing(path.parent, final=path), _unfinished(path, os.O_RDWR | os.O_CREAT) as temporary:
+    with writing(path.parent, final=path), _temporary(path) as temporary:
         write(temporary)
         flush(temporary)
         temporary.replace(path)
@@ -49,21 +47,16 @@ def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
         What ``write`` returned.
 
     Raises:
-        RunFolderError: if another process is writing the same folder.
         StorageError: if it cannot be written, for example because the disk is full.
     """
     folder = folder.resolve()
-    with writing(folder.parent, final=folder):
-        unfinished(folder).mkdir(parents=True, exist_ok=True)
-        with _unfinished(folder, os.O_RDONLY | os.O_DIRECTORY) as temporary:
-            result = write(temporary)
-            finish_folder(temporary)
-            old = outdated(folder)
-            remove(old)
-            if folder.exists():
-                folder.rename(old)
-            temporary.rename(folder)
-            remove(old)
+    with writing(folder.parent, final=folder), _temporary(folder) as temporary:
+        temporary.mkdir(parents=True)
+        result = write(temporary)
+        finish_folder(temporary)
+        if folder.exists():
+            folder.rename(temporary.with_name(f".{folder.name}.old.part"))
+        temporary.rename(folder)
     return result
 
 
@@ -71,11 +64,8 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table to a Parquet file, whole or not at all."""
     import pyarrow.parquet as pq
 
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:  # Arrow takes a path like run:1/x for a network address
-            pq.write_table(table, file)
-
-    replace_file(path, write)
+    # Arrow takes a relative path like run:1/x for a network address
+    replace_file(path, lambda temporary: pq.write_table(table, temporary.absolute()))
 
 
 def finish_folder(folder: Path) -> None:
@@ -95,41 +85,26 @@ def flush(path: Path) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file or folder is written first; a killed process may leave it there."""
-    return path.with_name(f".{path.name}.part")
+    """Where this process writes a file or folder first; a killed process may leave it there."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def outdated(folder: Path) -> Path:
-    """Where a replaced folder waits to be removed; a killed process may leave it there."""
-    return folder.with_name(f".{folder.name}.old.part")
+def leftovers(path: Path) -> list[Path]:
+    """What killed processes left of a file or folder."""
+    return list(path.parent.glob(f".{escape(path.name)}.*part"))
 
 
 @contextmanager
-def _unfinished(path: Path, flags: int) -> Iterator[Path]:
-    """Lock the temporary file or folder of ``path``, empty it, and remove it at the end.
-
-    The lock ends with the process, so a later process takes over what a killed one left.
-    """
-    temporary = unfinished(path)
-    descriptor = os.open(temporary, flags | os.O_NOFOLLOW, 0o666)
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a free name beside ``path``; remove leftovers before and after."""
+    for leftover in leftovers(path):
+        remove(leftover)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(
-                f"{place(path)}: another process is writing it; wait until it is done, or pass "
-                "another place"
-            ) from None
-        try:
-            if temporary.is_dir():
-                for leftover in temporary.iterdir():
-                    remove(leftover)
-            yield temporary
-        finally:
-            with suppress(OSError):  # the error of writing counts
-                remove(temporary)
+        yield unfinished(path)
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # the error of writing counts
+            for leftover in leftovers(path):
+                remove(leftover)
 
 
 def remove(path: Path) -> None:
@@ -195,8 +170,8 @@ def check_output(
     folder = path.parent
     if not folder.is_dir():
         raise SettingError(f"{where}: its folder does not exist; create it first")
-    if reason := _unwritable(folder):
-        raise SettingError(f"{where}: its folder cannot be written to ({reason})")
+    if not os.access(folder, os.W_OK):
+        raise SettingError(f"{where}: its folder cannot be written to")
     kind = kind_of_place(path)
     if kind not in ("a file", None):
         raise SettingError(f"{where}: is {kind}; pass a file")
@@ -222,10 +197,8 @@ def check_folder(path: Path, name: str) -> None:
     if kind not in ("a folder", None):
         raise RunFolderError(f"{where}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
-    if not existing.is_dir():
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
-    if reason := _unwritable(existing):
-        raise RunFolderError(f"{where}: {place(existing)} cannot be written to ({reason})")
 
 
 def check_reads_stay(
@@ -252,14 +225,3 @@ def check_reads_stay(
                 f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
             )
-
-
-def _unwritable(folder: Path) -> str:
-    """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty
-    if one can.
-    """
-    try:
-        with TemporaryFile(dir=folder):
-            return ""
-    except OSError as error:
-        return error.strerror or type(error).__name__

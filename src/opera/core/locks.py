@@ -1,4 +1,4 @@
-"""Folders that one process at a time may write."""
+"""Files and folders that one process at a time may write."""
 
 from __future__ import annotations
 
@@ -18,9 +18,25 @@ PATIENCE = 2.0
 
 
 @contextmanager
+def locked(path: Path, seconds: float = -1) -> Iterator[None]:
+    """Hold a lock file, which is removed at the end. The system releases it when the process ends,
+    however it ends.
+
+    Args:
+        path: the file; its folder must exist.
+        seconds: how long to wait for another process, which then raises ``filelock.Timeout``;
+            without end if negative.
+    """
+    with FileLock(path, timeout=seconds):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: processes that wait make a new one
+
+
+@contextmanager
 def sole_use(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder, which must exist, for this process. The system releases it when the process
-    ends, however it ends.
+    """Hold a folder, which must exist, for this process.
 
     Args:
         folder: the folder.
@@ -30,13 +46,16 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
         RunFolderError: if another process holds the folder; the message names it.
     """
     path = folder / LOCK_FILE
-    lock = _acquired(path)
     try:
-        path.write_text(f"process {os.getpid()} on {socket.gethostname()} {what}")
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # while it is held: processes that wait make a new one
-        lock.release()
+        with locked(path, PATIENCE):
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()} {what}")
+            yield
+    except Timeout:
+        holder = path.read_text(errors="replace") if path.is_file() else ""
+        raise RunFolderError(
+            f"--out {folder}: {holder or 'another process uses it'}; wait until it is done, "
+            "stop it, or pass another folder"
+        ) from None
 
 
 def refuse_in_use(folder: Path) -> None:
@@ -49,19 +68,3 @@ def refuse_in_use(folder: Path) -> None:
     if (folder / LOCK_FILE).is_file():
         with sole_use(folder, "looks at it"):
             pass
-
-
-def _acquired(path: Path) -> FileLock:
-    lock = FileLock(path, timeout=PATIENCE)
-    try:
-        lock.acquire()
-    except Timeout:
-        holder = path.read_text(errors="replace") if path.is_file() else ""
-        raise RunFolderError(
-            f"--out {path.parent}: {holder or 'another process uses it'}; wait until it is done, "
-            "stop it, or pass another folder"
-        ) from None
-    except OSError as error:  # such as a link in the place of the lock
-        reason = (error.strerror or str(error)).lower()
-        raise RunFolderError(f"{path}: cannot be locked ({reason}); remove it") from None
-    return lock

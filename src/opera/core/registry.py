@@ -4,7 +4,6 @@ register."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
@@ -97,16 +96,11 @@ def _origin(thing: Any) -> tuple[str, str]:
 
 
 def check_surroundings() -> None:
-    """Check what Python and numba were told before anything of OPERA's ran.
+    """Check what numba would read before anything of OPERA's ran.
 
     Raises:
-        InputError: naming a file of the current folder that could make numba run code, or an option
-            of Python.
+        InputError: naming a file of the current folder that could make numba run code.
     """
-    if sys.flags.optimize > 1:
-        raise InputError(
-            "PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1, or unset it"
-        )
     if os.path.lexists(NUMBA_SETTINGS):
         raise InputError(
             f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, "

@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     ValidationError,
-    ValidationInfo,
     field_validator,
 )
 from pydantic.fields import FieldInfo
@@ -27,35 +26,26 @@ from opera.core.errors import SettingError, nearest
 from opera.core.registry import Registry
 from opera.core.terminal import shortened, shown
 
-_NUMBER = re.compile(
-    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE
-)
-LISTING = "opera train --help-settings --all lists all"
+LISTING = "opera train --help-settings lists all"
 
 RULES = {
     "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
     "float_type": "a number",
-    "float_parsing": "a number",
     "string_type": "text",
+    "string_unicode": "text in UTF-8",
     "bool_type": "true or false",
-    "bool_parsing": "true or false",
     "finite_number": "a finite number",
-    "int_parsing_size": "a whole number of fewer digits",
 }
 """The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
 
 
-def setting(
-    default: Any, help: str, source: str, *, flag: str = "", everyday: bool = False, **bounds: Any
-) -> Any:
+def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: Any) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
 
-    ``flag`` is its option on the command line, for those that have one; ``everyday`` are those that
-    are listed without ``--all``. ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
+    ``flag`` is its option on the command line, for those that have one; ``bounds`` are pydantic's
+    (``gt``, ``ge``, ``lt``, ``le``).
     """
-    extra: dict[str, Any] = {"source": source, "flag": flag, "everyday": "yes" if everyday else ""}
+    extra: dict[str, Any] = {"source": source, "flag": flag}
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
 
 
@@ -87,7 +77,6 @@ class SettingDoc:
     default: str
     help: str
     source: str
-    everyday: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,26 +104,14 @@ class Settings(BaseModel):
     """A frozen group of settings. Unknown names are refused."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+        frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
     )
     listing: ClassVar[str] = LISTING
 
     @field_validator("*", mode="before")
     @classmethod
-    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what pydantic would take for a number: true, and digits with spaces, underscores,
-        of other scripts. A path is its text.
-        """
-        if isinstance(value, os.PathLike):
-            return os.fspath(value)
-        kinds = leaves(cls.model_fields[info.field_name or ""].annotation)
-        words = [word for kind in kinds for word in get_args(kind)]
-        if not kinds & {int, float} or kinds & {bool, str} or value in words:
-            return value
-        if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value)):
-            rule = RULES["float_type" if float in kinds else "int_type"]
-            raise ValueError(f"must be {rule}" + "".join(f" or {word!r}" for word in words))
-        return value
+    def _path_as_text(cls, value: Any) -> Any:
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
@@ -162,7 +139,6 @@ class Settings(BaseModel):
                 default="auto" if field.default is None else str(field.default),
                 help=(field.description or "") + (flag and f" ({flag})"),
                 source=extra_of(field, "source"),
-                everyday=bool(extra_of(field, "everyday")),
             )
             for name, field in cls.model_fields.items()
             for flag in [extra_of(field, "flag")]
@@ -177,12 +153,9 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
         if mistake["type"] == "extra_forbidden":
             sentences.append(unknown_setting(name, known, listing))
         else:
-            message = (
-                f"Input should be {RULES[mistake['type']]}"
-                if mistake["type"] in RULES
-                else mistake["msg"]
-            )
-            rule = message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
+            broken = RULES.get(mistake["type"])
+            message = mistake["msg"] if broken is None else f"must be {broken}"
+            rule = re.sub("^(Input|String) should ", "must ", message.removeprefix("Value error, "))
             says_value = (
                 mistake["type"] == "value_error" and ", got " in rule
             )  # of a part of the value

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 MAX_SHOWN = 100
@@ -39,32 +39,6 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
         print(printable(text), file=file or sys.stdout, flush=True)
 
 
-class Unfailing:
-    """Standard error, where nothing that fails may end the work: a full disk or a closed pipe loses
-    lines, and no more.
-
-    Args:
-        stream: the stream; all but writing is its own.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write what can be written."""
-        with suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush what can be flushed."""
-        with suppress(OSError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 @contextmanager
 def printing_to(file: object) -> Iterator[None]:
     """Name standard output in an error of writing to it, such as a full disk; Python does not."""
@@ -80,11 +54,7 @@ def shown(value: object) -> str:
     """Return a value as an error message shows it: as Python writes it, on one line, long ones cut
     in the middle.
     """
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number of more digits than Python prints
-        text = "a number of too many digits"
-    return printable(shortened(text))
+    return printable(shortened(repr(value)))
 
 
 def counted(count: int, noun: str) -> str:

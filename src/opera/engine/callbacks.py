@@ -180,7 +180,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         for key, label in (("loss", "loss"), (trainer_key(self._measure), self._measure)):
             if logs and key in logs:
                 self._postfix[label] = f"{float(logs[key]):.3f}"
-        self._bar.show(self._postfix)
+        self._bar.set_postfix(self._postfix, refresh=False)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""

@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -18,7 +18,6 @@ from transformers import TrainerCallback
 
 from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_for_steps
 from opera.core.errors import TrainingError, is_out_of_memory
-from opera.core.progress import Job
 from opera.core.settings import resolved
 from opera.core.terminal import shown
 from opera.retrieval.device import describe_device
@@ -55,7 +54,6 @@ class Session:
         record: what ``run.json`` holds.
         embeddings: of models that the guard measured, for measuring those again; a corpus that
             it ranks a part of, or that costs nothing to encode, is not kept.
-        job: counts what is left of the run.
     """
 
     prepared: Prepared
@@ -65,7 +63,6 @@ class Session:
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
     embeddings: Kept | None = None
-    job: Job = field(default_factory=lambda: Job({}))
 
     @property
     def finished(self) -> bool:
@@ -87,8 +84,7 @@ class Session:
         began = time.perf_counter()
         log.info("%s (%.0f s so far)", what, began - self.started)
         try:
-            with self.job.phase(name):
-                yield
+            yield
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -143,7 +139,7 @@ def announce(prepared: Prepared) -> None:
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; what is "
         "not given is usual for %s (docs/defaults.md)",
         settings.max_steps,
-        reason_for_steps(prepared.given.train, settings, prepared.situation),
+        reason_for_steps(prepared.given.train, prepared.situation),
         settings.epochs,
         settings.queries_per_step(prepared.processes),
         settings.learning_rate,

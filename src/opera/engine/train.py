@@ -212,7 +212,7 @@ def train(
         trainer.remove_callback(unwanted)
     checkpoint = _resume(pruning, trace) if resume else None
     resumed_from = sampler.trained_steps
-    run.clear_not_finite()
+    (run.path / NOT_FINITE_FILE).unlink(missing_ok=True)  # of an earlier session
     try:
         with packing(model) if loss.packs else nullcontext():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -271,7 +271,7 @@ def with_pairs(
         {"query_id": query, "doc_id": document, "finite": bool(good)}
         for query, document, good in zip(queries, documents, finite, strict=True)
     ]
-    run.write_not_finite({"step": error.step + 1, "what": error.what, "pairs": batch})
+    run.write_json(NOT_FINITE_FILE, {"step": error.step + 1, "what": error.what, "pairs": batch})
     bad = [row for row in batch if not row["finite"]]
     named = ", ".join(
         f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:NAMED]

@@ -235,7 +235,7 @@ class Encoder:
         """Yield the embeddings of some rows, part by part."""
         hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
         total = sum(map(len, parts))
-        with progress(f"encoding {unit}", total, unit, hidden=hidden, rate=True) as bar:
+        with progress(f"encoding {unit}", total, unit, hidden=hidden) as bar:
             for rows in parts:
                 yield self._vectors(source, rows, tokens, bar.update)
 

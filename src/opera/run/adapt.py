@@ -56,7 +56,7 @@ def adapt(
         columns: of tables, as for :func:`opera.load_data`; for each data set.
         encoding: likewise.
         skip_bad_rows: likewise; ``skipped_rows.csv`` in the run lists the rows left out.
-        settings: any other setting by its name (``opera train --help-settings --all`` lists them).
+        settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
         The finished run.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from transformers import TrainerCallback
 
 from opera.adapter.model import FrozenVectors, set_vectors
 from opera.config.recipe import make_recipe
-from opera.core.files import remove
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.engine.run_pruning import RunPruning
@@ -35,64 +33,51 @@ STEPS, TEXTS = 3, 64
 SLOW_SECONDS = 3.0
 """After this time no further step is timed."""
 
-Seconds = Mapping[str, float]
-"""By unit: ``steps`` and ``documents``."""
-
 
 @dataclass(frozen=True)
 class Costs:
     """What a run takes.
 
     Attributes:
-        prepared: the run.
-        seconds: of a training step and of encoding a document.
-        loading: seconds until it was prepared.
+        settings: of the run.
+        steps: training steps, of both trainings if a run trains twice.
+        per_step: seconds of a step.
+        documents: how many the run encodes; one that is encoded twice counts twice.
+        per_document: seconds to encode one.
+        loading: seconds until the run was prepared.
         memory: bytes at the peak of the timed steps.
     """
 
-    prepared: Prepared
-    seconds: Seconds
+    settings: dict[str, Any]
+    steps: int
+    per_step: float
+    documents: int
+    per_document: float
     loading: float
     memory: int
 
     @property
     def total(self) -> float:
         """Seconds of the whole run."""
-        return sum(self.parts().values())
-
-    def parts(self) -> dict[str, float]:
-        """Seconds by phase, with those before the first phase as ``load``."""
-        phases = {
-            phase: sum(number * self.seconds[unit] for unit, number in units.items())
-            for phase, units in work_of(self.prepared).items()
-        }
-        return {"load": self.loading, **phases}
+        return self.loading + self.steps * self.per_step + self.documents * self.per_document
 
     @property
     def sentence(self) -> str:
         """The total time and memory, and what takes the time."""
-        parts, steps = self.parts(), resolved(self.prepared.settings.max_steps)
-        training = sum(parts.get(name, 0.0) for name in ("trial", "train"))
-        step = self.seconds["steps"]
+        step = self.per_step
         pace = f"{step:.1f} s" if step >= 1 else f"{1000 * step:.0f} ms"
         return (
             f"about {duration(self.total)} in all, {self.memory / 1e9:.1f} GB of memory: "
-            f"{'2 trainings of ' if self.prepared.refits else ''}{steps:,} steps of {pace} "
-            f"({duration(training)}), encoding and measuring "
-            f"({duration(self.total - training - self.loading)})"
+            f"{self.steps:,} steps of {pace} ({duration(self.steps * step)}), encoding and "
+            f"measuring ({duration(self.documents * self.per_document)})"
         )
 
     def as_dict(self) -> dict[str, Any]:
         """The same, for JSON, with all settings of the run."""
-        return {
-            "seconds": self.total,
-            "memory_bytes": self.memory,
-            "seconds_by_phase": self.parts(),
-            "settings": self.prepared.recipe.flat(),
-        }
+        return {"seconds": self.total, "memory_bytes": self.memory, "settings": self.settings}
 
 
-def time_run(prepared: Prepared, began: float, folder: Path | None = None) -> Costs:
+def time_run(prepared: Prepared, began: float) -> Costs:
     """Encode a few documents and train a few steps of plain fine-tuning; the model stays as it was.
 
     Mining, searching and the method itself are left out: they cost little next to a model's steps.
@@ -100,14 +85,13 @@ def time_run(prepared: Prepared, began: float, folder: Path | None = None) -> Co
     Args:
         prepared: the run.
         began: ``time.perf_counter()`` at its start.
-        folder: for what the trainer writes, removed in the end; default one among temporary files.
 
     Raises:
         TrainingError: if the steps fail, as those of the run would.
     """
-    loading, documents = time.perf_counter() - began, 0.0
+    loading, per_document = time.perf_counter() - began, 0.0
     if prepared.settings.query_vectors is None:
-        documents = _time_encoding(prepared)
+        per_document = _time_encoding(prepared)
     if prepared.model.base is not None:  # any vectors take the same time
         size = prepared.model.encoder.dimension
         vector = np.full(size, size**-0.5, dtype=np.float32)
@@ -115,48 +99,39 @@ def time_run(prepared: Prepared, began: float, folder: Path | None = None) -> Co
         vectors = (np.broadcast_to(vector, (len(table), size)) for table in tables)
         set_vectors(prepared.model.trained, FrozenVectors(*vectors))
     before = Weights.of(prepared.model.trained)
-    home = folder or Path(mkdtemp(prefix="opera-timing-"))
     try:
-        step, memory = _time_steps(prepared, home)
+        with TemporaryDirectory(prefix="opera-timing-") as folder:
+            per_step, memory = _time_steps(prepared, Path(folder))
     finally:
-        remove(home)
         before.put_into(prepared.model.trained)
         prepared.model.trained.zero_grad()
-    every = prepared.settings.eval_steps
-    if every is not None and prepared.model.base is None:
-        step += documents * len(prepared.data.drawn.corpus) / every
-    return Costs(prepared, {"steps": step, "documents": documents}, loading, memory)
+    steps = resolved(prepared.settings.max_steps) * (2 if prepared.refits else 1)
+    return Costs(
+        settings=prepared.recipe.flat(),
+        steps=steps,
+        per_step=per_step,
+        documents=documents_encoded(prepared, steps),
+        per_document=per_document,
+        loading=loading,
+        memory=memory,
+    )
 
 
-def work_of(prepared: Prepared) -> dict[str, dict[str, float]]:
-    """What a run has to do, by phase: training steps, and documents to encode."""
-    settings, documents = prepared.settings, len(prepared.data.drawn.corpus)
-    steps = float(resolved(settings.max_steps))
-    work: dict[str, dict[str, float]] = {}
-    if settings.query_vectors is None:
-        first = "evaluate_dev" if settings.guard else "evaluate_before"
-        if prepared.model.base is not None:
-            work["encode"] = {"documents": documents}
-        if prepared.model.base is None or prepared.model.served is not prepared.model.encoder:
-            work[first] = {"documents": documents}
-    if prepared.refits:
-        work["trial"] = {"steps": steps}
-    work["train"] = {"steps": steps}
+def documents_encoded(prepared: Prepared, steps: int) -> int:
+    """Count the documents that a run of so many steps encodes, about."""
+    settings, corpus = prepared.settings, len(prepared.data.drawn.corpus)
+    if settings.query_vectors is not None:
+        return 0
     if prepared.model.base is not None:
-        return work
+        return corpus
+    evaluations = 0 if settings.eval_steps is None else steps // settings.eval_steps
+    if not settings.guard:
+        return corpus * (2 + evaluations)
     static = is_static(prepared.model.trained)
-    ranked = documents if static else min(documents, GUARD_DOCUMENTS)
-    keeps_embeddings = settings.guard and not static and ranked == documents
-    if settings.guard:
-        searched = documents if ranked < documents else 0  # for the fine-tuned model's best
-        work["choose_share"] = {"documents": (len(shares_to_try(static)) - 1) * ranked + searched}
-        work["evaluate_fine_tuned"] = {
-            "documents": 0 if keeps_embeddings and not prepared.refits else documents
-        }
-    if prepared.refits:
-        work["compare_trainings"] = {"documents": ranked}
-    work["evaluate_after"] = {"documents": 0 if keeps_embeddings else documents}
-    return work
+    ranked = corpus if static else min(corpus, GUARD_DOCUMENTS)
+    on_test = 1 if ranked == corpus and not static else 3  # the guard's embeddings serve for test
+    on_dev = len(shares_to_try(static)) - 1 + 2 * prepared.refits
+    return corpus * (on_test + evaluations) + ranked * on_dev
 
 
 def _time_encoding(prepared: Prepared) -> float:

@@ -11,15 +11,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from accelerate import PartialState
 from transformers import TrainerCallback
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError, TrainingError
-from opera.core.files import unfinished
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
-from opera.core.progress import Job
 from opera.data.combined import each_set
 from opera.engine.callbacks import checked_callbacks, open_services
 from opera.engine.session import Session, announce, log_mean, new_record
@@ -39,12 +38,22 @@ from opera.retrieval.evaluation import (
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.adapt import Checked
-from opera.run.costs import time_run, work_of
+from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
 from opera.run.review import candidates, review_items
 from opera.runs.changes import changes_on_test
-from opera.runs.folder import LOG_FILE, MODEL_FOLDER, Run, RunWriter
+from opera.runs.folder import (
+    LOG_FILE,
+    MEASURES_FILE,
+    MODEL_FOLDER,
+    PAIRS_FILE,
+    PER_QUERY_FILE,
+    REVIEW_ITEMS_FILE,
+    SUSPICIOUS_FILE,
+    Run,
+    RunWriter,
+)
 from opera.runs.housekeeping import (
     check_free,
     clear_leftovers,
@@ -120,10 +129,6 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             session.update()
             session.run.write_skipped([part.skipped for part in each_set(checked.data)])
             yield
-        except KeyboardInterrupt:
-            with suppress(OSError, OperaError):
-                session.update()
-            raise
         except Exception as error:
             log.debug("failed: %s", error)
             with suppress(OSError, OperaError):
@@ -147,18 +152,13 @@ def _held(checked: Checked) -> Iterator[None]:
         yield
 
 
-def foresee(session: Session) -> Job:
-    """Return what there is to do; of a transformer that begins, log what that takes."""
+def _log_costs(session: Session) -> None:
+    """Log what a run of a transformer takes, if it begins in a single process."""
     prepared = session.prepared
     if prepared.is_static or prepared.processes > 1 or session.resume:
-        return Job(work_of(prepared))
-    with session.phase("time", "timing a few steps"):
-        try:
-            costs = time_run(prepared, session.started, unfinished(session.run.checkpoints))
-        except TrainingError:  # the training itself will say what is wrong
-            return Job(work_of(prepared))
-    log.info("%s", costs.sentence)
-    return Job(work_of(prepared), costs.seconds)
+        return
+    with session.phase("time", "timing a few steps"), suppress(TrainingError):
+        log.info("%s", time_run(prepared, session.started).sentence)
 
 
 def train(session: Session) -> Trained:
@@ -166,7 +166,7 @@ def train(session: Session) -> Trained:
     prepared, data = session.prepared, session.prepared.data.drawn
     encoder = prepared.model.served
     announce(prepared)
-    session.job = foresee(session)
+    _log_costs(session)
     if prepared.model.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
@@ -207,16 +207,17 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
             columns |= {column(when, name): values for name, values in result.per_query.items()}
         for when in ("before", "after"):
             columns[column(when, "documents")] = moments[when].top_documents
-        run.write_pairs(fit.pair_columns())
+        run.write_table(PAIRS_FILE, fit.pair_columns())
         false, doubted = fit.false_pairs, None
         if false is not None:
             made = fit.training_set
-            run.write_suspicious(suspicious_columns(made.data, made.query_rows, made.pairs, false))
+            listed = suspicious_columns(made.data, made.query_rows, made.pairs, false)
+            run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
             doubted = FalsePairsRecord(**counts_of(false, fit.visits, fit.kept))
         seed = session.prepared.settings.seed
-        run.write_review(review_items(fit, missing, before, after, seed))
-        run.write_measures(measures)
-        run.write_per_query(columns)
+        run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, before, after, seed))
+        run.write_json(MEASURES_FILE, measures)
+        run.write_table(PER_QUERY_FILE, columns)
         if guard is not None:
             values = [result.per_query[guard.measure] for result in moments.values()]
             guard = guard.model_copy(update={"test": guarded_measure(*values)})

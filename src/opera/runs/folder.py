@@ -166,14 +166,12 @@ class Run:
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
 
-        ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand
-        over the first.
+        ``fine_tuned`` is the model as trained, ``after`` the model handed over.
 
         Raises:
             RunFolderError: if ``measures.json`` is missing or holds anything else.
         """
-        moments = dict(read_model(self.path / MEASURES_FILE, Measures).root)
-        return {**moments, "fine_tuned": moments.get("fine_tuned", moments["after"])}
+        return read_model(self.path / MEASURES_FILE, Measures).model_dump()
 
     @property
     def training(self) -> TrainingRecord:
@@ -202,7 +200,7 @@ class Run:
 
         Its columns are ``query_id``, the ids of its ``relevant`` documents and their ``grades``,
         the untrained model's mean ``similarity`` to them, each measure ``before`` training,
-        ``fine_tuned`` (but in older runs) and ``after``, and the best ``documents`` before and
+        ``fine_tuned`` and ``after``, and the best ``documents`` before and
         after.
 
         Raises:
@@ -263,49 +261,33 @@ class RunWriter:
                 (self.path / name).mkdir(exist_ok=True)
         return RunWriter(self.path / name, self.writes)
 
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write a JSON file."""
+        if self.writes:
+            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+            replace_file(self.path / name, partial(Path.write_text, data=text, encoding="utf-8"))
+
+    def write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Write a Parquet file."""
+        if self.writes:
+            write_parquet(self.path / name, pa.table(dict(columns)))
+
+    def write_csv(self, name: str, table: pa.Table) -> None:
+        """Write a CSV file."""
+        if self.writes:
+            replace_file(self.path / name, partial(csv.write_csv, table))
+
     def write_record(self, record: RunRecord) -> None:
         """Write ``run.json``."""
-        self._write_json(RUN_FILE, record.model_dump())
-
-    def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
-        """Write ``measures.json``."""
-        self._write_json(MEASURES_FILE, measures)
-
-    def write_not_finite(self, values: Mapping[str, Any]) -> None:
-        """Write ``not_finite.json``: a step whose loss was no number, and its batch's pairs."""
-        self._write_json(NOT_FINITE_FILE, values)
-
-    def clear_not_finite(self) -> None:
-        """Remove what an earlier session wrote of such a step."""
-        if self.writes:
-            (self.path / NOT_FINITE_FILE).unlink(missing_ok=True)
-
-    def write_per_query(self, columns: Mapping[str, Any]) -> None:
-        """Write ``per_query.parquet``."""
-        self._write_table(PER_QUERY_FILE, columns)
+        self.write_json(RUN_FILE, record.model_dump())
 
     def write_skipped(self, tables: Sequence[pa.Table | None]) -> None:
         """Write ``skipped_rows.csv``: the rows of tables of each data set that were left out."""
-        if self.writes and (skipped := [table for table in tables if table is not None]):
-            from pyarrow.csv import write_csv  # slow to import
-
-            path, rows = self.path / SKIPPED_FILE, pa.concat_tables(skipped)
-            replace_file(path, partial(write_csv, rows))
+        if skipped := [table for table in tables if table is not None]:
+            rows = pa.concat_tables(skipped)
+            self.write_csv(SKIPPED_FILE, rows)
+            path = self.path / SKIPPED_FILE
             log.info("%s: lists %s rows that were left out", path, f"{len(rows):,}")
-
-    def write_pairs(self, columns: Mapping[str, Any]) -> None:
-        """Write ``pairs.parquet``."""
-        self._write_table(PAIRS_FILE, columns)
-
-    def write_suspicious(self, columns: Mapping[str, Any]) -> None:
-        """Write ``suspicious_pairs.csv``."""
-        if self.writes:
-            write = partial(csv.write_csv, pa.table(dict(columns)))
-            replace_file(self.path / SUSPICIOUS_FILE, write)
-
-    def write_review(self, values: Mapping[str, Any]) -> None:
-        """Write ``review.json``."""
-        self._write_json(REVIEW_ITEMS_FILE, values)
 
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
@@ -343,15 +325,6 @@ class RunWriter:
     def checkpoints(self) -> Path:
         """The trainer's checkpoints."""
         return self.path / CHECKPOINTS_FOLDER
-
-    def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
-        if self.writes:
-            write_parquet(self.path / name, pa.table(dict(columns)))
-
-    def _write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        if self.writes:
-            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-            replace_file(self.path / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def run_in(path: Path) -> Run | None:

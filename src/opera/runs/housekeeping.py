@@ -11,11 +11,10 @@ from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
     check_reads_stay,
-    outdated,
+    leftovers,
     remove,
     remove_if_empty,
     strangers,
-    unfinished,
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import place, shortened, shown
@@ -152,8 +151,7 @@ def clear_leftovers(path: Path) -> None:
 
 
 def _leftovers(path: Path) -> list[Path]:
-    temporary = [name(written) for written in _places(path) for name in (unfinished, outdated)]
-    return [leftover for leftover in temporary if os.path.lexists(leftover)]
+    return [leftover for written in _places(path) for leftover in leftovers(written)]
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:

@@ -13,9 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
-    RootModel,
     field_validator,
-    model_validator,
 )
 
 from opera.core.errors import OtherFormatError
@@ -282,20 +280,18 @@ class SizeRecord(Part):
     after: dict[str, FiniteFloat]
 
 
-class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
-    """``measures.json``: means over the test queries, by moment and measure."""
+class Measures(Part):
+    """``measures.json``: means over the test queries, by measure.
 
-    @model_validator(mode="after")
-    def _both(self) -> Self:
-        for moment in ("before", "after"):
-            if moment not in self.root:
-                raise ValueError(f"{moment!r} is missing")
-        if (
-            "fine_tuned" in self.root
-            and self.root["fine_tuned"].keys() != self.root["after"].keys()
-        ):
-            raise ValueError("'fine_tuned' and 'after' have other measures")
-        return self
+    Attributes:
+        before: of the base model.
+        fine_tuned: of the fine-tuned model.
+        after: of the final model.
+    """
+
+    before: dict[str, FiniteFloat]
+    fine_tuned: dict[str, FiniteFloat]
+    after: dict[str, FiniteFloat]
 
 
 class RunRecord(Part):

@@ -211,7 +211,7 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
             "negatives=teacher: there are no scores of a teacher; give them with --teacher"
         )
     if kind == "hard":
-        check_range(settings.mining_range, len(data.corpus))
+        check_range(settings.mining.range, len(data.corpus))
 
 
 def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:

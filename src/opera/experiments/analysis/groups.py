@@ -227,7 +227,7 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     settings = _recorded_settings(run)
     method = METHODS.get(settings["method"])
     own_fields = method.settings_class.model_fields if method else {}
-    fields = {**TrainSettings.flat_fields, **own_fields}
+    fields = {**TrainSettings.model_fields, **own_fields}
     label = settings["method"]
     for name in [*own_fields, *sorted(differing - own_fields.keys())]:
         if name in settings and not (name in fields and settings[name] == fields[name].default):
@@ -255,7 +255,7 @@ def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     first, *others = [run.record.identity for run in runs]
     return {
         name: first[name]
-        for name, field in TrainSettings.flat_fields.items()
+        for name, field in TrainSettings.model_fields.items()
         if name not in GROUPING
         and first.get(name, field.default) != field.default
         and all(repr(other.get(name)) == repr(first[name]) for other in others)

@@ -13,7 +13,7 @@ from opera.config.recipe import make_recipe, parse_value, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
-from opera.core.files import check_folder, unfinished
+from opera.core.files import check_folder, leftovers
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
@@ -51,7 +51,7 @@ def check_grid_folder(out: Path, requested: GridRecord) -> None:
     While no cell has run, the grid may still change.
     """
     check_folder(out, "--out")
-    ours = {out / LOCK_FILE, unfinished(out / GRID_FILE)}
+    ours = {out / LOCK_FILE, *leftovers(out / GRID_FILE)}
     recorded = grid_in(out)
     if recorded is None:
         if out.is_dir() and set(out.iterdir()) - ours:

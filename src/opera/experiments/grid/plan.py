@@ -119,7 +119,7 @@ def grid_axes(
 
 
 def parsed_axis(name: str, value: Any) -> int:
-    """Read a value of an axis as a recipe does: ``1e3`` is 1000."""
+    """Read a value of an axis as a recipe does."""
     return int(make_recipe({name: value}).train.flat()[name])
 
 
@@ -209,7 +209,7 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
         name: METHODS[name].settings_class.model_fields.keys()
         for name in {other.partition(":")[0] for other in labels} & METHODS.keys()
     }
-    everywhere = fields.get(method, set()) | TrainSettings.flat_fields.keys()
+    everywhere = fields.get(method, set()) | TrainSettings.model_fields.keys()
     elsewhere = set().union(*fields.values()) - everywhere
     common = {name: value for name, value in shared.items() if name not in elsewhere}
     return {**common, **with_full_names(method_settings), "method": method}
