@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import opera
-from opera.cli import EXAMPLES
+from opera.cli import COMMANDS as GROUPS
 from opera.core.errors import InputError
 from opera.core.registry import load_extensions
 from opera.experiments.grid.run import Processes
@@ -102,7 +102,7 @@ def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_every_command_is_here() -> None:
-    assert COMMANDS.keys() == {command.__name__ for command in EXAMPLES}
+    assert COMMANDS.keys() == {command.__name__ for group in GROUPS.values() for command in group}
 
 
 ALL_AT_ONCE = """

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bad_inputs.table import snapshot
 from fuzzing import BYTES, VALUES, only_refusals, spoilt, workplace
-from opera.cli import EXAMPLES, main
+from opera.cli import COMMANDS as GROUPS
+from opera.cli import main
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.config.yaml import read_recipe
@@ -25,7 +26,7 @@ from opera.core.errors import InputError
 from opera.methods import METHODS
 from opera.retrieval.measures import parse_measures, ranking_depth
 
-COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ != "quickstart"]
+COMMANDS = [command.__name__ for group in GROUPS.values() for command in group if command.__name__ != "quickstart"]
 OPTIONS = [
     "--model", "--out", "--method", "--steps", "--epochs", "--batch-size", "--lr", "--seed", "--negatives",
     "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",

@@ -58,23 +58,32 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
-EXAMPLES: dict[Callable[..., Any], str] = {
-    train: "my-beir-folder --model minilm --out run",
-    evaluate: "run",
-    score: "my-beir-folder --model minilm --out pairs.parquet",
-    mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
-    pairs: "my-documents --out weak.csv",
-    search: 'run "does garlic lower cholesterol" --top 5',
-    export: "run --onnx --int8 --out exported",
-    push: "run your-name/your-model",
-    compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
-    report: "grid --out report.html",
-    review: "run",
-    inspect: "my-beir-folder --model minilm",
-    quickstart: "--out quickstart",
+COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
+    "Train": {
+        train: "my-beir-folder --model minilm --out run",
+        compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
+        quickstart: "--out quickstart",
+    },
+    "Look": {
+        inspect: "my-beir-folder --model minilm",
+        evaluate: "run",
+        search: 'run "does garlic lower cholesterol" --top 5',
+        review: "run",
+        report: "grid --out report.html",
+    },
+    "Prepare data": {
+        pairs: "my-documents --out weak.csv",
+        mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
+        score: "my-beir-folder --model minilm --out pairs.parquet",
+    },
+    "Deploy": {
+        export: "run --onnx --int8 --out exported",
+        push: "run your-name/your-model",
+    },
 }
+"""The commands in the groups of ``opera --help``, each with an example."""
 
 
 def _print_version(requested: bool) -> None:
@@ -95,8 +104,13 @@ def _options(
     """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
 
 
-for command, example in EXAMPLES.items():
-    app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
+for group, commands in COMMANDS.items():
+    for command, example in commands.items():
+        app.command(
+            help=" ".join((command.__doc__ or "").split()),
+            epilog=f"Example: opera {command.__name__} {example}",
+            rich_help_panel=group,
+        )(command)
 
 
 def main() -> NoReturn:

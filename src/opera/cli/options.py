@@ -61,6 +61,8 @@ def setting_option(name: str) -> Any:
     return typer.Option(FLAGS[name], help=help, metavar=f"<{kind}>", parser=parser)
 
 
+DATA, SETTINGS = "Data", "Settings"
+"""Groups of options."""
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 _DATA = (
@@ -92,17 +94,26 @@ IndexOption = Annotated[
     ),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")
+    list[str] | None,
+    typer.Option("--set", help="any setting, as key=value; repeatable", rich_help_panel=SETTINGS),
 ]
 
 EncodingOption = Annotated[
     str | None,
-    typer.Option("--encoding", help="encoding of text files that are not UTF-8, such as cp1252"),
+    typer.Option(
+        "--encoding",
+        help="encoding of text files that are not UTF-8, such as cp1252",
+        rich_help_panel=DATA,
+    ),
 ]
 
 SkipOption = Annotated[
     bool,
-    typer.Option("--skip-bad-rows", help="leave out and list the rows of tables that break a rule"),
+    typer.Option(
+        "--skip-bad-rows",
+        help="leave out and list the rows of tables that break a rule",
+        rich_help_panel=DATA,
+    ),
 ]
 
 
@@ -113,17 +124,26 @@ PairsOption = Annotated[
         help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
         "qrels",
         metavar="FILE",
+        rich_help_panel=DATA,
     ),
 ]
 DocumentsOption = Annotated[
     str | None,
     typer.Option(
-        "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
+        "--documents",
+        help="table of the documents whose ids are in --pairs",
+        metavar="FILE",
+        rich_help_panel=DATA,
     ),
 ]
 QueriesOption = Annotated[
     str | None,
-    typer.Option("--queries", help="table of the queries whose ids are in --pairs", metavar="FILE"),
+    typer.Option(
+        "--queries",
+        help="table of the queries whose ids are in --pairs",
+        metavar="FILE",
+        rich_help_panel=DATA,
+    ),
 ]
 ColumnsOption = Annotated[
     list[str] | None,
@@ -131,6 +151,7 @@ ColumnsOption = Annotated[
         "--columns",
         help="which columns to read: query=q,document=doc_id,weight=clicks",
         metavar="ROLE=COLUMN",
+        rich_help_panel=DATA,
     ),
 ]
 QueryPromptOption = Annotated[
@@ -149,7 +170,9 @@ DocumentPromptOption = Annotated[
 TrainerOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--trainer", help="another field of the trainer's arguments, as key=value; repeatable"
+        "--trainer",
+        help="another field of the trainer's arguments, as key=value; repeatable",
+        rich_help_panel=SETTINGS,
     ),
 ]
 ConfigOption = Annotated[
