@@ -24,6 +24,10 @@ compare --model model --out grid => DATA: is missing; give a data set, or --pair
 report => missing argument 'GRID|RUN'; see opera report --help
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
+search data x --model model --precision 0.8 => precision=0.8: model records no cut-offs; pass a finished run or --cutoff
+search data x --model model --precision 80 => precision: must be a number from 0 to 1, got 80.0
+search data x --model model --cutoff nan => cutoff: must be a number from -1e+09 to 1e+09, got nan
+search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: give one of the two
 search run data garlic --model model => got unexpected extra argument(s) (garlic); see opera search --help
     """,
     ),

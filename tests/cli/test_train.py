@@ -78,6 +78,7 @@ def test_require_gain_and_the_verdict_first(
     guard = Run.open("kept").record.guard
     assert guard is not None
     assert values["guard"] == json.loads(guard.model_dump_json())
+    assert values["cutoffs"]["curve"][0]["answered"] == 16
     change = values["changes"]["nDCG@10"]
     assert change["low"] <= change["difference"] <= change["high"]
 

@@ -25,6 +25,7 @@ from opera.cli.options import (
     QueryPromptOption,
     RunOrData,
     SkipOption,
+    decimal_option,
     is_main_process,
     one_source,
     path_option,
@@ -142,6 +143,17 @@ def search(
         ),
     ] = False,
     index: IndexOption = "exact",
+    cutoff: Annotated[
+        float | None,
+        decimal_option("--cutoff", "lowest score of a document that is good enough, such as 0.42"),
+    ] = None,
+    precision: Annotated[
+        float | None,
+        decimal_option(
+            "--precision",
+            "use the run's cut-off for this share of relevant answers, such as 0.8",
+        ),
+    ] = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     pairs: PairsOption = None,
@@ -170,16 +182,23 @@ def search(
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     source, model = data_and_model(tables, model)
     loaded = with_notes_logged(load_data(source))
-    corpus = CorpusSearch(loaded, model, index, query_prompt, document_prompt)
+    prompts = (query_prompt, document_prompt)
+    corpus = CorpusSearch(loaded, model, index, *prompts, cutoff, precision)
     for asked in _typed() if interactive else searched:
         documents_found = corpus.find(asked, top)
         title = f"“{asked}” in {corpus.data.title}"
-        text = partial(_print_documents, title=title, documents=documents_found)
+        text = partial(
+            _print_documents, title=title, documents=documents_found, cutoff=corpus.cutoff
+        )
         show(as_json, partial(list, map(asdict, documents_found)), text)
 
 
-def _print_documents(screen: Screen, title: str, documents: list[FoundDocument]) -> None:
+def _print_documents(
+    screen: Screen, title: str, documents: list[FoundDocument], cutoff: float | None
+) -> None:
     screen.heading(title)
+    if not documents[0].good_enough:
+        screen.lines(f"no document is good enough: none scores {cutoff:.3f} or more; the best are")
     for document in documents:
         head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
         screen.document(head, document.text)

@@ -77,6 +77,15 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
         screen.lines(TESTED.format(run.path) if estimate.low >= MANY else None)
 
 
+def print_cutoffs(screen: Screen, run: Run) -> None:
+    """Print the cut-off for the middle precision, if one reaches it."""
+    from opera.runs.cutoffs import PRECISIONS
+
+    record = run.record.cutoffs
+    if record is not None and (cutoff := record.cutoff(PRECISIONS[1])) is not None:
+        screen.lines(f"\n{cutoff.sentence}")
+
+
 def labels_sentence(estimate: FalsePairsRecord, listed: str) -> str:
     """Say how many training pairs look false, and which file lists them."""
     sentence = estimate.sentence[0].upper() + estimate.sentence[1:]

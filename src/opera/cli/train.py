@@ -35,7 +35,13 @@ from opera.cli.options import (
     show,
     source_option,
 )
-from opera.cli.results import how_to_use, print_before_after, print_next, print_parts
+from opera.cli.results import (
+    how_to_use,
+    print_before_after,
+    print_cutoffs,
+    print_next,
+    print_parts,
+)
 from opera.cli.screen import Screen
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
@@ -220,6 +226,7 @@ def _print_run(screen: Screen, run: Run) -> None:
     measures = run.measures
     print_before_after(screen, run)
     print_parts(screen, run)
+    print_cutoffs(screen, run)
     if run.record.guard is None and measures["after"][PRIMARY] < measures["before"][PRIMARY]:
         advice = "leave guard=false out, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")
@@ -232,6 +239,7 @@ def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.verdict import verdict_words
 
     guard, false, measures = run.record.guard, run.record.false_pairs, run.measures
+    cutoffs = run.record.cutoffs
     changes = changes_on_test(run.per_query(), measures["after"])
     parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
     return {
@@ -241,6 +249,7 @@ def _as_dict(run: Run) -> dict[str, Any]:
         "false_pairs": None if false is None else false.model_dump(),
         "measures": measures,
         "changes": {name: vars(change) for name, change in changes.items()},
+        "cutoffs": None if cutoffs is None else cutoffs.model_dump(),
         **{
             name: [part.model_dump() for part in records]
             for name, records in parts.items()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from opera.core.errors import SettingError
@@ -30,6 +30,20 @@ def whole_number(value: Any, name: str, lowest: int, highest: int = MOST) -> int
         )
         raise SettingError(f"{name}: must be {bound}, got {shown(number)}")
     return number
+
+
+def number(value: Any, name: str, lowest: float, highest: float) -> float:
+    """Return a number between two bounds, both included.
+
+    Raises:
+        SettingError: naming the argument, the rule and the value.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not lowest <= float(value) <= highest:
+        raise SettingError(
+            f"{name}: must be a number from {lowest:g} to {highest:g}, got {shown(value)}"
+        )
+    return float(value)
 
 
 def text(value: Any, name: str) -> str:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEVEL = 0.95
+Z = 1.959964
+"""The standard normal quantile of the upper end of a 95% interval."""
 FEW_QUERIES = 50
 """Below so many queries a mean says little: a difference of several points is chance."""
 LEAST_QUERIES = 20
@@ -69,6 +71,13 @@ def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple
         for measure, per_query in values.items()
         if len(per_query) > 1
     }
+
+
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a share, ``count`` of ``total``; it lies within 0 and 1."""
+    share, square = count / total, Z**2 / total
+    centre, half = share + square / 2, (square * (share * (1 - share) + square / 4)) ** 0.5
+    return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
 
 
 def few_queries(queries: int, split: str = "test") -> str | None:

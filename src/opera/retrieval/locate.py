@@ -178,6 +178,27 @@ def run_corpus_text(model: str | Path) -> CorpusText:
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 
 
+def run_cutoff(model: str | Path, precision: float) -> float:
+    """Return the lowest score of an answer for a precision, which a run chose on its test queries.
+
+    Raises:
+        SettingError: if the model is no finished run, or no cut-off reaches the precision.
+    """
+    run = _run(model)
+    record = None if run is None else run.record.cutoffs
+    if record is None:
+        raise SettingError(
+            f"precision={precision:g}: {model} records no cut-offs; pass a finished run or --cutoff"
+        )
+    cutoff = record.cutoff(precision)
+    if cutoff is None:
+        raise SettingError(
+            f"precision={precision:g}: no cut-off reaches it on the test queries of {model}; "
+            "its run.json has the curve"
+        )
+    return cutoff.score
+
+
 def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
     """Check settings that a run's ``run.json`` holds.
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.encoding import SearchIndex, checked_index
-from opera.core.arguments import text, whole_number
+from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, own_share, process_index
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
@@ -21,7 +21,7 @@ from opera.data.combined import one_set
 from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
-from opera.retrieval.locate import data_and_model, run_corpus_text
+from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import given_prompts, with_data_prompt
@@ -151,12 +151,14 @@ class FoundDocument:
         id: id of the document.
         score: its similarity to the query, by the model's ``similarity_fn_name``.
         text: its text, title in front.
+        good_enough: whether its score reaches the cut-off; true without one.
     """
 
     rank: int
     id: str
     score: float
     text: str = field(repr=False)
+    good_enough: bool = True
 
 
 def checked_query(query: str) -> str:
@@ -180,10 +182,13 @@ class CorpusSearch:
         index: as of :func:`search`.
         query_prompt: as of :func:`search`.
         document_prompt: as of :func:`search`.
+        cutoff: as of :func:`search`.
+        precision: as of :func:`search`.
 
     Attributes:
         data: the corpus.
         model: the name of the model.
+        cutoff: the lowest score of a document that is good enough; ``None`` for any score.
     """
 
     def __init__(
@@ -193,9 +198,16 @@ class CorpusSearch:
         index: str = "exact",
         query_prompt: str | None = None,
         document_prompt: str | None = None,
+        cutoff: float | None = None,
+        precision: float | None = None,
     ) -> None:
         kind = checked_index(index)
+        if cutoff is not None and precision is not None:
+            raise SettingError("--cutoff --precision: give one of the two")
+        self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
         source, self.model = data_and_model(data, model)
+        if precision is not None:
+            self.cutoff = run_cutoff(self.model, number(precision, "precision", 0, 1))
         self.data = one_set(load_data(source), "search")
         prompts = given_prompts(query_prompt, document_prompt)
         self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
@@ -215,7 +227,8 @@ class CorpusSearch:
         depth, corpus = min(top, len(self.data.corpus)), self.data.corpus
         ranking = self._rank(self._encoder.encode([query], "query"), depth)
         rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
-        columns = zip(corpus.ids(rows), scores, corpus.texts(rows), strict=True)
+        good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
+        columns = zip(corpus.ids(rows), scores, corpus.texts(rows), good_enough, strict=True)
         return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
 
 
@@ -228,6 +241,8 @@ def search(
     index: str = "exact",
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    cutoff: float | None = None,
+    precision: float | None = None,
 ) -> list[FoundDocument]:
     """Search a corpus for one query.
 
@@ -242,14 +257,19 @@ def search(
         query_prompt: text before the query, empty for none; the default is the data's, or the
             model's own.
         document_prompt: text before each document, in the same way.
+        cutoff: the lowest score of a document that is good enough to be an answer.
+        precision: choose the cut-off for which this share of the best documents, 0 to 1, is
+            relevant on the test queries of a run.
 
     Returns:
-        The documents, best first; fewer than ``top`` if the corpus is smaller.
+        The documents, best first; fewer than ``top`` if the corpus is smaller. If the first is not
+        ``good_enough``, none is, and the question is better not answered.
 
     Raises:
-        InputError: for an empty query, an index whose package is not installed, or other invalid
-            input.
+        InputError: for an empty query, an index whose package is not installed, a precision that no
+            cut-off reaches, or other invalid input.
     """
     checked_query(query)
     top = whole_number(top, "top", 1)
-    return CorpusSearch(data, model, index, query_prompt, document_prompt).find(query, top)
+    prompts = (query_prompt, document_prompt)
+    return CorpusSearch(data, model, index, *prompts, cutoff, precision).find(query, top)

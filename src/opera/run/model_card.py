@@ -282,6 +282,8 @@ def _figures(
             [name, *(f"{test[when][main]:.4f}" for when in moments[::2])] for name, test in tests
         ]
         parts.append(_table(f"{main} | before | handed over", rows))
+    if record.cutoffs is not None:
+        parts.append("When not to answer. " + " ".join(record.cutoffs.sentences))
     return "\n\n".join(parts)
 
 

@@ -43,6 +43,7 @@ from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
 from opera.run.review import candidates, review_items
 from opera.runs.changes import changes_on_test
+from opera.runs.cutoffs import fit_cutoffs
 from opera.runs.folder import (
     LOG_FILE,
     MEASURES_FILE,
@@ -235,6 +236,7 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
             "guard": guard,
             "matryoshka": sizes or None,
             "sets": _by_set(session, fit, moments),
+            "cutoffs": fit_cutoffs(after.ranking.scores[:, 0], after.per_query["Success@1"] > 0),
         }
         changes = changes_on_test(Run(run.path).per_query(), measures["after"])
         record = session.record.model_copy(update=finished)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opera.core.errors import RunFolderError
 from opera.core.reading import open_file, read_json
@@ -25,6 +25,14 @@ TEXT, WHOLE, NUMBER = pa.string(), pa.int64(), pa.float64()
 """Types of columns."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Part(BaseModel):
+    """A part of a record: every field is checked, and no other is allowed."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 def broken(path: Path, reason: str) -> RunFolderError:

@@ -19,21 +19,14 @@ from pydantic import (
 from opera.core.errors import OtherFormatError
 from opera.core.files import replace_file
 from opera.core.terminal import shown
-from opera.runs.reading import read_model, read_object
+from opera.runs.cutoffs import CutoffRecord
+from opera.runs.reading import Part, read_model, read_object
 
 FORMAT: Literal[5] = 5
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
 
 
 GRID_FILE = "grid.json"
-
-
-class Part(BaseModel):
-    """A part of a record: every field is checked, and no other is allowed."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
-    )
 
 
 class DataRecord(Part):
@@ -324,6 +317,8 @@ class RunRecord(Part):
             without it.
         sets: where a run trains on several data sets, what there is to know of each; ``None`` for
             one.
+        cutoffs: the scores below which the final model should not answer; ``None`` until it is
+            measured.
     """
 
     format: Literal[5] = FORMAT
@@ -338,7 +333,7 @@ class RunRecord(Part):
     settings: dict[str, Any]
     versions: dict[str, str]
     seconds: dict[str, float]
-    method: dict[str, Any] = {}
+    method: dict[str, Any] = Field(default_factory=dict)
     negatives: NegativesRecord | None = None
     smallest_cbs_pool: int | None = None
     false_pairs: FalsePairsRecord | None = None
@@ -346,6 +341,7 @@ class RunRecord(Part):
     guard: GuardRecord | None = None
     matryoshka: list[SizeRecord] | None = None
     sets: list[SetRecord] | None = None
+    cutoffs: CutoffRecord | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

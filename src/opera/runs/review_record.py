@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opera.runs.record import Part
+from opera.runs.reading import Part
 
 
 class ReviewedDocument(Part):

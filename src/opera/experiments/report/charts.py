@@ -290,6 +290,20 @@ def learning_charts(run: Run) -> list[Picture]:
     return charts
 
 
+def cutoffs_chart(groups: Sequence[Group]) -> list[Picture]:
+    """Draw the precision of the answers by the share of the questions that are answered, a line for
+    the first run of each group."""
+    lines = []
+    for group in groups:
+        if (record := group.runs[0].record.cutoffs) is not None:
+            answered = [point.answered / record.queries for point in record.curve]
+            relevant = [point.relevant / point.answered for point in record.curve]
+            lines.append(Line(group.method, answered, relevant))
+    caption = "precision by share of the questions answered, for cut-offs of the best score"
+    x, y = "share of the questions that are answered", "share of the answers that are relevant"
+    return [chart(caption, x, y, lines)] if lines else []
+
+
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
     """How often the first seed of each group drew its pairs, by similarity (Figure 1).
 

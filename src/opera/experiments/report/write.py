@@ -18,6 +18,7 @@ from opera.core.paths import user_path
 from opera.experiments.analysis import (
     PRIMARY,
     Comparison,
+    Group,
     ResultsTable,
     analyse_runs,
     format_settings,
@@ -26,6 +27,7 @@ from opera.experiments.analysis import (
 from opera.experiments.analysis.verdict import Verdict, verdict
 from opera.experiments.report.charts import (
     colour,
+    cutoffs_chart,
     forest_plots,
     labels_chart,
     learning_charts,
@@ -149,6 +151,7 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
     guards = [row.guard for row in final.rows if row.guard is not None]
     if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
         return _section_of_run(comparison, final, conclusion)
+    final_groups = [group for group in groups if group.steps == final.steps]
     return {
         "name": final.name,
         "conclusion": conclusion.conclusion,
@@ -159,7 +162,8 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart(groups),
-        "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
+        **_cutoffs(final_groups),
+        "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": [warning for guard in guards for warning in guard.warnings],
         "others": {
@@ -192,8 +196,16 @@ def _section_of_run(
             "lost most": changed["losses"][:EXAMPLES],
         },
         "labels": [],
+        **_cutoffs([group]),
         "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "others": {},
     }
+
+
+def _cutoffs(groups: Sequence[Group]) -> dict[str, Any]:
+    """The chart of cut-offs, and what those of the first run do."""
+    record = groups[0].runs[0].record.cutoffs
+    sentences = [] if record is None else record.sentences
+    return {"cutoffs": cutoffs_chart(groups), "cutoff_sentences": sentences}

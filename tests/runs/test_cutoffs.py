@@ -1,0 +1,95 @@
+"""Cut-offs: chosen so that the promised precision holds on new queries, kept in a run, and used by a search."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opera
+from opera.core.errors import SettingError
+from opera.core.intervals import share_interval
+from opera.runs.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
+from opera.runs.folder import Run, RunWriter
+from small_runs import SMALL
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("cutoffs") / "run", **SMALL)
+
+
+def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Draw scores and whether they are relevant: with a probability that rises with the score, or 0.6 for all."""
+    scores = rng.uniform(0, 1, count).astype(np.float32)
+    return scores, rng.uniform(0, 1, count) < (scores if informative else 0.6)
+
+
+def test_the_curve_counts_answers_and_its_precision_rises() -> None:
+    scores, is_relevant = sample(np.random.default_rng(0), 300, informative=True)
+    curve = fit_cutoffs(np.round(scores, 2), is_relevant).curve
+    for point in curve:
+        answers = np.round(scores, 2) >= np.float32(point.score)
+        assert (point.answered, point.relevant) == (answers.sum(), is_relevant[answers].sum())
+    precisions = [point.relevant / point.answered for point in curve]
+    assert precisions == sorted(precisions)
+    assert curve[0].answered == 300
+
+
+def test_the_promised_precision_holds_on_new_queries() -> None:
+    """Above a score s, (1 + s) / 2 of the answers are relevant; for scores that say nothing, 0.6 are."""
+    rng = np.random.default_rng(0)
+    chosen = [fit_cutoffs(*sample(rng, 500, informative=True)).cutoff(0.8) for _ in range(100)]
+    precisions = [(1 + cutoff.score) / 2 for cutoff in chosen if cutoff is not None]
+    assert len(precisions) > 80
+    assert np.mean(np.array(precisions) >= 0.8) > 0.95
+    assert np.mean(precisions) < 0.9, "it is not far higher either"
+    no_use = [fit_cutoffs(*sample(rng, 500, informative=False)).cutoff(0.7) for _ in range(100)]
+    assert sum(cutoff is not None for cutoff in no_use) < 10
+
+
+def test_an_interval_of_a_share_is_wilsons() -> None:
+    assert share_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert share_interval(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
+    assert share_interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
+
+
+def test_a_run_records_what_its_best_documents_are(run: Run) -> None:
+    record = run.record.cutoffs
+    assert record is not None
+    first = record.curve[0]
+    assert record.queries == first.answered == run.per_query().num_rows
+    assert first.relevant == run.per_query()["after Success@1"].to_numpy().sum()
+    assert json.loads((run.path / "run.json").read_text())["cutoffs"] == record.model_dump()
+    card = (run.model_path / "README.md").read_text()
+    assert "When not to answer" in card
+    assert "Documents without a label count as not relevant" in card
+    assert "<summary>When not to answer" in opera.report(run.path).read_text()
+
+
+def test_a_search_says_what_is_good_enough(run: Run) -> None:
+    found = opera.search(run.path, "t1w5 t1w6")
+    between = (found[0].score + found[1].score) / 2
+    flags = [document.good_enough for document in opera.search(run.path, "t1w5 t1w6", cutoff=between)]
+    assert flags == [True, False, False, False, False]
+    assert all(document.good_enough for document in found)
+    assert not opera.search(run.path, "t1w5 t1w6", cutoff=2)[0].good_enough
+
+
+def test_a_search_takes_the_cutoff_of_a_precision(run: Run, tmp_path: Path) -> None:
+    record = fit_cutoffs(np.linspace(0, 1, 200, dtype=np.float32), np.arange(200) >= 100)
+    assert [cutoff.target for cutoff in record.cutoffs] == list(PRECISIONS)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "model").symlink_to(run.model_path)
+    RunWriter(copy).write_record(run.record.model_copy(update={"cutoffs": record}))
+    cutoff = record.cutoff(0.8)
+    assert cutoff is not None
+    for document in opera.search(copy, "t1w5 t1w6", precision=0.8, top=20):
+        assert document.good_enough == (document.score >= cutoff.score)
+    nothing = CutoffRecord(queries=200, curve=record.curve[:1], cutoffs=[])
+    RunWriter(copy).write_record(run.record.model_copy(update={"cutoffs": nothing}))
+    with pytest.raises(SettingError):
+        opera.search(copy, "t1w5 t1w6", precision=0.8)
