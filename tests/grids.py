@@ -156,7 +156,7 @@ class RunsFolder:
     ) -> Path:
         """Add a run. ``after`` holds each query's nDCG@10, ``papers`` the paper's nDCG; recall is 0.5 less.
 
-        ``before`` holds each query's nDCG@10 of the untrained model, which the run does not record if it is ``None``.
+        ``before`` holds each query's nDCG@10 of the base model, which the run does not record if it is ``None``.
         ``fine_tuned`` holds those of the model before the guard, ``chosen`` what the guard recorded.
         """
         values = {"method": "ft", "max_steps": 4, "seed": 0, **settings}

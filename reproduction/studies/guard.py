@@ -120,7 +120,7 @@ def draw(runs: pd.DataFrame) -> None:
         axes.scatter(final, place, color="#1f6f8b", zorder=3, label=None if place else "handed over")
         axes.text(-13.4, place, setting, ha="right", va="center", fontsize=8)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set(xscale="symlog", yticks=[], xlim=(-13, 90), xlabel="points of nDCG@10 against the untrained model (test)")
+    axes.set(xscale="symlog", yticks=[], xlim=(-13, 90), xlabel="points of nDCG@10 against the base model (test)")
     axes.set_xticks([-10, -3, 0, 3, 10, 30], labels=["−10", "−3", "0", "+3", "+10", "+30"])
     axes.legend(loc="lower right", frameon=False)
     for side in ("top", "right", "left"):

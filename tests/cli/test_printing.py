@@ -67,7 +67,7 @@ class TestGrids:
             assert found.title in lines
             assert all(f"- {bullet}" in lines for bullet in found.bullets)
         assert [line for line in lines if line.startswith("- Model: ")] == [f"- Model: {best / 'model'}"]
-        assert f"- Best method: none, keep the untrained model ({PRIMARY} 0.100; ft: 0.050)" in lines
+        assert f"- Best method: none, keep the base model ({PRIMARY} 0.100; ft: 0.050)" in lines
         assert "[bold]two" in text
         ranks = text[text.index("average rank over") :]
         assert re.search(r"\bft +1\.50", ranks)

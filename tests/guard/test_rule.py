@@ -99,7 +99,7 @@ def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndar
 def test_of_two_kinds_neither_is_harmed() -> None:
     rises, peaks = [0.3 * share for share in FINE], [0.1 * share - 0.22 * share**2 for share in FINE]
     assert choose_share(*two_kinds(rises, rises)) == 1.0
-    assert choose_share(*two_kinds(rises, peaks)) == 0.375  # new documents end above the untrained model up to .45
+    assert choose_share(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
     assert choose_share(*two_kinds(rises, [-share for share in FINE])) == 0.0
     per_query, (known, _) = two_kinds(rises, [-share for share in FINE])
     none = Kind(np.zeros(400, dtype=bool), 0.0)

@@ -1,4 +1,4 @@
-"""A run says which of its labels look false, whatever the method; two trainings and a resumed one say the same."""
+"""A run says which of its labels look wrong, whatever the method; two trainings and a resumed one say the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
     assert found.visited == pairs.first_step.notna().sum() > 800
     assert found.unvisited == pairs.first_step.isna().sum() > 0
     assert found.pruned == 0
-    # The first visits are of a model of random vectors, to which every pair looks false: too many, not too few.
+    # The first visits are of a model of random vectors, to which every pair looks wrong: too many, not too few.
     assert 0.35 < found.low < found.share < found.high < 0.55
     listed = pairs[pairs.probability_false > 0.5]
     assert len(listed) == found.suspicious

@@ -28,7 +28,7 @@ AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = (
 RANKS = (RANK_UNSEEN, RANK_SEEN, RANK)
 SUMMARIES = (AVERAGE, *RANKS)
 PRETRAINED = "Pretrained"
-"""The method of rows about the untrained model."""
+"""The method of rows about the base model."""
 SEEN = ("HotpotQA", "FEVER")
 """Data sets that bge-large-en-v1.5 saw in its pretraining."""
 

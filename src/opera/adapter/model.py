@@ -114,7 +114,7 @@ def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -
 
 
 def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceTransformer:
-    """Put a trained adapter after its untrained model; the result shares the modules of both."""
+    """Put a trained adapter after its base model; the result shares the modules of both."""
     joined = copy.copy(base)
     joined._modules = OrderedDict(base._modules)
     joined.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))

@@ -25,7 +25,6 @@ from opera.cli.options import (
     QueryPromptOption,
     RunOrData,
     SkipOption,
-    decimal_option,
     is_main_process,
     one_source,
     path_option,
@@ -145,13 +144,15 @@ def search(
     index: IndexOption = "exact",
     cutoff: Annotated[
         float | None,
-        decimal_option("--cutoff", "lowest score of a document that is good enough, such as 0.42"),
+        typer.Option(
+            "--cutoff", help="lowest score of a document that is good enough, such as 0.42"
+        ),
     ] = None,
     precision: Annotated[
         float | None,
-        decimal_option(
+        typer.Option(
             "--precision",
-            "use the run's cut-off for this share of relevant answers, such as 0.8",
+            help="use the run's cut-off for this share of relevant answers, such as 0.8",
         ),
     ] = None,
     query_prompt: QueryPromptOption = None,

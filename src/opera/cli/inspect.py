@@ -58,7 +58,7 @@ def inspect(
     train: Annotated[
         Path | None,
         path_option(
-            "--train", "train, hand over nothing, and list the pairs that look false: .csv"
+            "--train", "train, hand over nothing, and list the pairs that look wrong: .csv"
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -124,7 +124,7 @@ def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None
         screen.heading("\nAfter training")
         screen.lines(labels_sentence(inspection.false_pairs, str(listed)))
     elif listed is not None:
-        screen.lines("\nAfter training: too few pairs to say which look false; nothing is listed")
+        screen.lines("\nAfter training: too few pairs to say which look wrong; nothing is listed")
     screen.lines(
         "\n--json: also counts, similarities, duplicates and rows left out, with their texts"
     )
@@ -164,10 +164,10 @@ def _steps(inspection: Inspection, listed: Path | None) -> Iterator[str]:
         )
     if listed is None:
         yield (
-            "--train FILE.csv trains a model that is not kept and lists the pairs that look false "
-            "to it: what is hard for an untrained model is often right."
+            "--train FILE.csv trains a model that is not kept and lists the pairs that look wrong "
+            "to it: what is hard for a base model is often right."
         )
-    yield "opera train draws pairs less that look false, and lists them too."
+    yield "opera train draws pairs less that look wrong, and lists them too."
 
 
 def seen_sentence(split: str, seen: float) -> str:

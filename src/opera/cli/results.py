@@ -65,7 +65,7 @@ def print_before_after(screen: Screen, run: Run) -> None:
 
 
 def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
-    """Print how many training pairs look false, where they are listed, and what to try, if methods
+    """Print how many training pairs look wrong, where they are listed, and what to try, if methods
     are not ``compared`` already.
     """
     from opera.runs.folder import SUSPICIOUS_FILE
@@ -87,7 +87,7 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
 
 
 def labels_sentence(estimate: FalsePairsRecord, listed: str) -> str:
-    """Say how many training pairs look false, and which file lists them."""
+    """Say how many training pairs look wrong, and which file lists them."""
     sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
     return f"{sentence}; {listed} lists {estimate.suspicious:,}, the worst first"
 

@@ -64,7 +64,7 @@ class PositivesPerQuery:
 
 @dataclass(frozen=True)
 class SuspiciousPair:
-    """A labelled pair that looks false.
+    """A labelled pair that looks wrong.
 
     Attributes:
         query_id: id of the query.
@@ -101,7 +101,7 @@ class Inspection:
         seen: for each split but train, the share of its relevant pairs whose document train names.
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
-        false_pairs: how many training pairs look false to a model that trains on them; ``None``
+        false_pairs: how many training pairs look wrong to a model that trains on them; ``None``
             without ``train``.
         skipped: rows of tables that were left out: file, line, reason and text.
     """
@@ -162,7 +162,7 @@ def inspect(
             model's own.
         document_prompt: text before each document, likewise.
         train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
-            pairs that look false to it (docs/false-labels.md).
+            pairs that look wrong to it (docs/false-labels.md).
         overwrite: replace that file.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: of tables, as for :func:`opera.load_data`.
@@ -240,7 +240,7 @@ def inspect(
 def _trained(
     data: RetrievalData, model: str | Path, listed: Path, **settings: Any
 ) -> FalsePairsRecord | None:
-    """Train a model that nobody keeps, and write the list of the pairs that look false to it."""
+    """Train a model that nobody keeps, and write the list of the pairs that look wrong to it."""
     with TemporaryDirectory() as folder:
         run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
         if (estimate := run.record.false_pairs) is not None:

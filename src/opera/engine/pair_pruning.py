@@ -156,7 +156,7 @@ class PairPruning(Pruning):
         return self._watch(loss, ONLY)
 
     def false_pairs(self, name: str = ONLY) -> FalsePairs | None:
-        """Say which rows look false by their first visits so far (docs/false-labels.md), whatever
+        """Say which rows look wrong by their first visits so far (docs/false-labels.md), whatever
         the method.
 
         Args:

@@ -167,8 +167,8 @@ def announce(prepared: Prepared) -> None:
 
 
 def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
-    """Log what the untrained model reaches: the mean of a measure over queries, ``[n]``."""
-    words = "the untrained model on %s: %s %.4f, mean of %d queries"
+    """Log what the base model reaches: the mean of a measure over queries, ``[n]``."""
+    words = "the base model on %s: %s %.4f, mean of %d queries"
     log.info(words, split, measure, values.mean(), len(values))
 
 

@@ -79,7 +79,7 @@ class Fit:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
         false_pairs = estimate(self.training_set.pairs, self.visits, self.kept)
         if false_pairs is None:
-            log.info("note: too few pairs were trained to say how many look false")
+            log.info("note: too few pairs were trained to say how many look wrong")
         return false_pairs
 
     @property

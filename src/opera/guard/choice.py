@@ -114,7 +114,7 @@ class Guard:
     def __init__(self, session: Session) -> None:
         prepared, self.session = session.prepared, session
         self.untrained = Weights.of(prepared.model.trained)
-        with session.phase("evaluate_dev", "measuring the untrained model on dev"):
+        with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
             dev = DevCorpus(data)
             at_zero = dev_values(encoder, dev, prepared.settings)

@@ -134,7 +134,7 @@ def cross_fitted(
 
 
 def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.float64]:
-    """What each share, ascending, is expected to gain over the untrained model for one kind of
+    """What each share, ascending, is expected to gain over the base model for one kind of
     queries."""
     best, steps = anchor(kind.seen, static), []
     for low, high in pairwise(sorted(per_query)):

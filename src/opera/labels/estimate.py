@@ -1,4 +1,4 @@
-"""Which pairs look false: the rank of each pair's document when the pair is first visited.
+"""Which pairs look wrong: the rank of each pair's document when the pair is first visited.
 
 At that moment the model has learnt the domain from other pairs and has not seen this one, so the
 rank is a held-out test of the label, and the batch has it for free. Where the document is a random

@@ -101,7 +101,7 @@ class Method(ABC, Generic[S]):
         pairs: the training pairs.
         plan: seed, steps and batch size of the run.
         settings: the method's own settings.
-        scores: the untrained model's scores of all pairs; required where :meth:`needs_scores` says
+        scores: the base model's scores of all pairs; required where :meth:`needs_scores` says
             so.
 
     Class attributes:
@@ -131,7 +131,7 @@ class Method(ABC, Generic[S]):
         self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None
     ) -> None:
         if scores is None and self.needs_scores(settings):
-            raise ValueError(f"{self.name} needs the untrained model's scores of all pairs")
+            raise ValueError(f"{self.name} needs the base model's scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # takes no memory
         self.visits = FirstVisits.none(pairs.n_pairs)
@@ -143,7 +143,7 @@ class Method(ABC, Generic[S]):
 
     @classmethod
     def needs_scores(cls, settings: S) -> bool:
-        """Whether the method starts from the untrained model's scores of all pairs."""
+        """Whether the method starts from the base model's scores of all pairs."""
         return False
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Denoising (denoise): pairs that look false at their first visit are drawn less."""
+"""Denoising (denoise): pairs that look wrong at their first visit are drawn less."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Denoise(FineTuning):
         self._updated, self._position = -1, 0
 
     def draw(self, step: int) -> Draw:
-        """Return what ``ft`` draws, but for what looks false."""
+        """Return what ``ft`` draws, but for what looks wrong."""
         self._update(step)
         drawn, rng = super().draw(step).pair_ids, generator(self.plan.seed, "denoise", step)
         queries = self.pairs.pair_query[drawn].astype(np.int64)

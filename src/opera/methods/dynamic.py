@@ -221,7 +221,7 @@ class DynamicPruning(Method[DynamicSettings]):
     scores: PairScores
 
     def start(self) -> None:
-        """Count the untrained model's scores; nothing is ranked yet."""
+        """Count the base model's scores; nothing is ranked yet."""
         settings, n = self.settings, self.pairs.n_queries
         smaller = min(settings.alpha_start, settings.alpha_end)  # paper.md, row 3
         self.pool_size = virtual_dataset_size(n, smaller, settings.r_start)
@@ -243,7 +243,7 @@ class DynamicPruning(Method[DynamicSettings]):
 
     @classmethod
     def needs_scores(cls, settings: DynamicSettings) -> bool:
-        """Always: DP starts from the untrained model's similarities and losses."""
+        """Always: DP starts from the base model's similarities and losses."""
         return True
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The scores of each pair: from the untrained model at first, then from training."""
+"""The scores of each pair: from the base model at first, then from training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PairScores:
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
-        cbs: float32 ``[N]``, the pair's CBS under the untrained model, or ``None``; training never
+        cbs: float32 ``[N]``, the pair's CBS under the base model, or ``None``; training never
             changes it.
     """
 

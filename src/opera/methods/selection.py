@@ -108,7 +108,7 @@ class PruningMethod(Method[R]):
 
     @classmethod
     def needs_scores(cls, settings: R) -> bool:
-        """Where the untrained model ranks the pairs."""
+        """Where the base model ranks the pairs."""
         return isinstance(settings, SelectionSettings)
 
     @classmethod

@@ -65,7 +65,7 @@ P = TypeVar("P", bound=KeptPassesSettings)
 
 
 class StaticPruning(PruningMethod[P]):
-    """Keep the ⌊k·N⌋ best pairs, by the untrained model's similarity or by CBS, and train on them
+    """Keep the ⌊k·N⌋ best pairs, by the base model's similarity or by CBS, and train on them
     in shuffled passes.
 
     A pass holds every kept pair once; with ``query_weighting=uniform`` every kept query once, with

@@ -22,7 +22,7 @@ class StaticThenDynamic(PruningMethod[TwoStageSettings]):
     left.
 
     Attributes:
-        scores: the untrained model's; never updated.
+        scores: the base model's; never updated.
         dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training
             updates.
     """

@@ -95,7 +95,7 @@ documents = adapter.documents(vectors){note}
 {versions}.
 """
 
-REFITTED = " The model handed over was trained again with the queries of dev in train."
+REFITTED = " The final model was trained again with the queries of dev in train."
 
 STORED = {
     False: "This folder stores these settings; `encode_query`, `encode_document` and `similarity` "

@@ -172,7 +172,7 @@ def train(session: Session) -> Trained:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
     guard = Guard(session) if prepared.settings.guard else None
-    with session.phase("evaluate_before", "measuring the untrained model on test"):
+    with session.phase("evaluate_before", "measuring the base model on test"):
         base = _on_test(encoder, prepared)
         corpus_text = prepared.settings.corpus_text
         columns = {
@@ -265,7 +265,7 @@ def _save_and_measure(
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
     after, final = trained.base, prepared.model.served
     if share > 0:
-        with session.phase("evaluate_after", "measuring the model handed over on test"):
+        with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
             final = encoder_of(model, prepared.settings, embeddings=session.embeddings)

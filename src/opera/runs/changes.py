@@ -13,7 +13,7 @@ from opera.runs.names import column
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a measure on the test queries, of the model handed over beside the untrained
+    """The change of a measure on the test queries, of the final model beside the untrained
     one.
 
     Attributes:

@@ -6,7 +6,7 @@
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn
-      suspicious_pairs.csv  the training pairs that look false, the worst first
+      suspicious_pairs.csv  the training pairs that look wrong, the worst first
       review.json         what opera review shows
       review.html, test_review.html  the pages that it writes
       trace.parquet       a row per step
@@ -166,7 +166,7 @@ class Run:
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
 
-        ``fine_tuned`` is the model as trained, ``after`` the model handed over.
+        ``fine_tuned`` is the model as trained, ``after`` the final model.
 
         Raises:
             RunFolderError: if ``measures.json`` is missing or holds anything else.
@@ -199,7 +199,7 @@ class Run:
         """A row per test query.
 
         Its columns are ``query_id``, the ids of its ``relevant`` documents and their ``grades``,
-        the untrained model's mean ``similarity`` to them, each measure ``before`` training,
+        the base model's mean ``similarity`` to them, each measure ``before`` training,
         ``fine_tuned`` and ``after``, and the best ``documents`` before and
         after.
 

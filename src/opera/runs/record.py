@@ -75,7 +75,7 @@ class NegativesRecord(Part):
 
 
 class FalsePairsRecord(Part):
-    """How many training pairs look false by their first visits (docs/false-labels.md).
+    """How many training pairs look wrong by their first visits (docs/false-labels.md).
 
     Attributes:
         share: of the pairs, estimated.
@@ -97,12 +97,12 @@ class FalsePairsRecord(Part):
 
     @property
     def sentence(self) -> str:
-        """Say how many look false, without the full stop."""
+        """Say how many look wrong, without the full stop."""
         interval = f"{self.low:.0%} to {self.high:.0%}"
         pruned = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
         never = f"; {self.unvisited:,} were never drawn and are not judged"
         rest = pruned + (never if self.unvisited else "")
-        return f"about {self.share:.0%} of the training pairs look false ({interval}){rest}"
+        return f"about {self.share:.0%} of the training pairs look wrong ({interval}){rest}"
 
 
 class TrainingRecord(Part):
@@ -143,9 +143,9 @@ class GuardedMeasure(Part):
     """The measure of a split, before training and after it.
 
     Attributes:
-        before: mean of the untrained model.
+        before: mean of the base model.
         fine_tuned: mean of the fine-tuned model, λ = 1.
-        after: mean of the model handed over.
+        after: mean of the final model.
         difference: ``after`` minus ``before``.
         low: lower end of the difference's 95% interval, Student's t over the queries.
         high: upper end of the interval.
@@ -182,9 +182,9 @@ class GuardRecord(Part):
     """What the guard chose, and why.
 
     Attributes:
-        share: λ, the share of the fine-tuned weights in the model handed over.
+        share: λ, the share of the fine-tuned weights in the final model.
         verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ
-            is 0, so the untrained model is handed over; ``same``: neither.
+            is 0, so the base model is handed over; ``same``: neither.
         measure: the measure that decides.
         future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and
             how λ is chosen.
@@ -201,7 +201,7 @@ class GuardRecord(Part):
             of the queries at the share that the other half chooses.
         test: the measure on test, of the models of ``measures.json``; ``None`` until it is
             measured.
-        refit: whether the model handed over was trained again, with the dev split in train.
+        refit: whether the final model was trained again, with the dev split in train.
         second: the second training beside the first; ``None`` if there was none.
         dev_parts: of each of several data sets, or of the two kinds of ``future=both``: how many
             dev ``queries``, and their means ``before``, ``fine_tuned`` and ``after``.
@@ -262,9 +262,9 @@ class SizeRecord(Part):
 
     Attributes:
         size: how many dimensions.
-        before: means over the test queries, by measure, of the untrained model.
+        before: means over the test queries, by measure, of the base model.
         fine_tuned: of the fine-tuned model.
-        after: of the model handed over.
+        after: of the final model.
     """
 
     size: int
@@ -309,7 +309,7 @@ class RunRecord(Part):
         negatives: the explicit negatives.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
             without CBS.
-        false_pairs: how many training pairs look false; ``None`` until training is done, and where
+        false_pairs: how many training pairs look wrong; ``None`` until training is done, and where
             too few were visited.
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.

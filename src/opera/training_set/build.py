@@ -337,7 +337,7 @@ def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
 def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
     """Return similarities in the order of the weights, both ``[N]``: float32 ``[N]``.
 
-    The pair with the highest weight gets the highest similarity of the untrained model, and so on:
+    The pair with the highest weight gets the highest similarity of the base model, and so on:
     the values keep the scale of the cosines that training observes. Equal weights stay in the order
     of their own similarities.
     """

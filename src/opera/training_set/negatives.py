@@ -1,4 +1,4 @@
-"""Explicit negatives of the training queries: random, mined from the untrained model's ranking,
+"""Explicit negatives of the training queries: random, mined from the base model's ranking,
 given with the data, or those that a teacher scored.
 
 A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
@@ -53,7 +53,7 @@ class NegativeInputs:
         pairs: the training pairs.
         known: the known positives; with ``prune_before_mining`` only those that the method keeps.
         settings: the run's settings.
-        miner: the untrained model, which mines.
+        miner: the base model, which mines.
     """
 
     data: RetrievalData
@@ -69,7 +69,7 @@ class NegativeInputs:
         return DocumentPool.of(self.data, self.settings.corpus_text)
 
     def search(self, depth: int) -> Ranking:
-        """Rank the corpus for each training query by the untrained model, down to a depth."""
+        """Rank the corpus for each training query by the base model, down to a depth."""
         return self.miner.rank(self.query_rows, depth)
 
 

@@ -45,9 +45,9 @@ class RunModel:
     Attributes:
         source: what the user called it.
         trained: what trains.
-        base: the untrained model under an adapter, which does not train; ``None`` without one.
-        encoder: the untrained model with the run's settings: lengths, prompts, and the cosine.
-        served: the untrained model with its folder's settings, for the measures before training;
+        base: the base model under an adapter, which does not train; ``None`` without one.
+        encoder: the base model with the run's settings: lengths, prompts, and the cosine.
+        served: the base model with its folder's settings, for the measures before training;
             ``encoder`` itself if they are the same. Both share the weights.
         lengths: those in force.
         overridden: the settings that the run changes and saves with the final model: the folder's

@@ -1,4 +1,4 @@
-"""Scores of the training pairs under the untrained model: SP ranks by them, DP starts from them;
+"""Scores of the training pairs under the base model: SP ranks by them, DP starts from them;
 and CBS.
 """
 

@@ -47,7 +47,7 @@ def test_three_bullets_with_the_interval_and_the_corrected_p(comparison: Compari
     assert best == "Best method by mean nDCG@10: dp, 0.600 ± 0.000"
     assert against_baseline.startswith("Against ft: dp is significantly better: +10.0 points of nDCG@10 (95% interval ")
     assert "; p " in against_baseline
-    assert against_untrained.startswith("Against the untrained model: dp is significantly better: +30.0 points")
+    assert against_untrained.startswith("Against the base model: dp is significantly better: +30.0 points")
     assert ", both corrected for 2 methods); also significantly better: ft" in against_untrained
 
 
@@ -99,7 +99,7 @@ def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolde
     (only,) = verdict(analyse_runs(folder.home))
     assert only.conclusion.startswith("No measurable difference: nDCG@10 29.0 -> 30.0 (+1.0, 95% interval −")
     assert change == "dp raises nDCG@10 from 0.290 to 0.300"
-    assert against_untrained.startswith("Against the untrained model: dp is not significantly different: +1.0 points")
+    assert against_untrained.startswith("Against the base model: dp is not significantly different: +1.0 points")
     folder.add(method="dp", data="data/two", after=[0.1] * 9, before=[0.2] * 9)
     assert [len(found.bullets) for found in verdict(analyse_runs(folder.home))] == [2, 2]
     assert verdict(analyse_runs(folder.home))[1].bullets[0] == "dp lowers nDCG@10 from 0.200 to 0.100"

@@ -47,7 +47,7 @@ class GuardResult:
             that train names, and the fewest dev queries.
         warnings: reasons to trust the choice less.
         fine_tuned: each measure of the fine-tuned models, λ = 1.
-        against_fine_tuned: nDCG@10 of the models handed over against the fine-tuned ones,
+        against_fine_tuned: nDCG@10 of the final models against the fine-tuned ones,
             Holm-corrected over the methods; ``None`` with fewer than two test queries.
     """
 
@@ -67,10 +67,10 @@ class MethodResult:
     Attributes:
         method: its label.
         seeds: the seeds.
-        measures: each measure of the models handed over.
+        measures: each measure of the final models.
         tests: by measure, against the baseline; empty for the baseline itself and where no test is
             possible.
-        gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the
+        gain: nDCG@10 of the final models against the base model, Holm-corrected over the
             methods; ``None`` with fewer than two queries.
         guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
         seconds_per_step: seconds per training step.
@@ -99,7 +99,7 @@ class ResultsTable:
         steps: optimizer steps.
         queries: number of test queries, over all seeds.
         own_tests: whether each seed has drawn test queries of its own.
-        untrained: the untrained model's measures.
+        untrained: the base model's measures.
         rows: one result per method.
     """
 
@@ -133,7 +133,7 @@ class Comparison:
 
     Attributes:
         folder: the folder.
-        models: the untrained models.
+        models: the base models.
         shared: settings of training that all runs share and that are not at their default.
         baseline: label of the method that the others are tested against; ``None`` with a single
             method.

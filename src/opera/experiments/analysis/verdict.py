@@ -14,7 +14,7 @@ from opera.runs.verdict import mixture
 
 MAX_LISTED = 4
 """Above this number methods are counted, not named."""
-VERDICTS = {"better": "better", "same": "not distinguishable", "kept": "untrained model kept"}
+VERDICTS = {"better": "better", "same": "not distinguishable", "kept": "base model kept"}
 """The guard's verdicts, as a count of runs reads."""
 
 
@@ -25,7 +25,7 @@ class Verdict:
     Attributes:
         title: data set, steps and seeds.
         conclusion: which model to use, in one sentence without the full stop.
-        bullets: the best method, the methods against the baseline, and against the untrained model;
+        bullets: the best method, the methods against the baseline, and against the base model;
             what the guard chose, for runs with one.
     """
 
@@ -114,22 +114,22 @@ def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:
             f"with {baseline}"
         )
         bullets.append(f"Against {baseline}: {_summary(tests) if tests else nothing}")
-    bullets.append(f"Against the untrained model: {_summary(gains) if gains else not_tested}")
+    bullets.append(f"Against the base model: {_summary(gains) if gains else not_tested}")
     return bullets + _guard(table)
 
 
 def _best(table: ResultsTable) -> str:
-    """The method with the highest mean, or the untrained model."""
+    """The method with the highest mean, or the base model."""
     row = table.best_row(PRIMARY)
     value = f"{row.measures[PRIMARY]:.3f}"
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
-        return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
+        return f"Best method: none, keep the base model ({untrained}; {row.method}: {value})"
     return f"Best method by mean {PRIMARY}: {row.method}, {value}"
 
 
 def _change(table: ResultsTable) -> str:
-    """What a single method made of the untrained model."""
+    """What a single method made of the base model."""
     (row,) = table.rows
     before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
     if f"{after.mean:.3f}" == f"{before:.3f}":

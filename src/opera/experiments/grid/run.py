@@ -135,7 +135,7 @@ def run_grid(status: Status, model: str) -> None:
     """Run the cells that are not finished, and print a line as each ends; keeps the status.
 
     A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the
-    untrained model are kept in the cache, so that cells share them. One that fails is recorded, and
+    base model are kept in the cache, so that cells share them. One that fails is recorded, and
     the rest go on. Ctrl-C or SIGTERM stops them, waits until they have saved, and is raised; a
     second Ctrl-C kills them.
     """

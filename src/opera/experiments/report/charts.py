@@ -140,7 +140,7 @@ def chart(
     lines: Sequence[Line],
     untrained: float | None = None,
 ) -> Picture:
-    """Draw a line per method, a line across for the untrained model, and a legend."""
+    """Draw a line per method, a line across for the base model, and a legend."""
 
     def draw(axes: Axes) -> None:
         if untrained is not None:
@@ -172,7 +172,7 @@ def colour(method: str) -> str:
 
 
 def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
-    """Draw each method's quality beside the untrained model's, and its difference from the
+    """Draw each method's quality beside the base model's, and its difference from the
     baseline."""
     untrained = table.untrained[PRIMARY]
     rows = [Estimate(UNTRAINED, untrained, (), f"{untrained:.3f}")]
