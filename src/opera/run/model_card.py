@@ -257,7 +257,7 @@ def _figures(
     guard, main, moments = record.guard, DEFAULT_MEASURES[0], ("before", "fine_tuned", "after")
     warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
     change = "change in points (95% interval)"
-    head = f"test split, {queries:,} queries | before | fine-tuned | handed over | {change}"
+    head = f"test split, {queries:,} queries | base | fine-tuned | final | {change}"
     rows = [
         [name, *(f"{measures[when][name]:.4f}" for when in moments), changes[name].in_points()]
         for name in DEFAULT_MEASURES
@@ -281,7 +281,7 @@ def _figures(
         rows = [
             [name, *(f"{test[when][main]:.4f}" for when in moments[::2])] for name, test in tests
         ]
-        parts.append(_table(f"{main} | before | handed over", rows))
+        parts.append(_table(f"{main} | base | final", rows))
     if record.cutoffs is not None:
         parts.append("When not to answer. " + " ".join(record.cutoffs.sentences))
     return "\n\n".join(parts)
