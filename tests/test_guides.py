@@ -33,6 +33,7 @@ REASONS = (
     "needs docker",
     "takes minutes",
     "takes hours",
+    "needs a person",
 )
 """Why a block may be left out."""
 
