@@ -34,7 +34,7 @@ from opera.cli.options import (
     setting_option,
     show,
 )
-from opera.cli.results import print_labels
+from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
 from opera.core.intervals import few_queries
 from opera.core.paths import user_path
@@ -237,7 +237,6 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     from opera.experiments.analysis import PRIMARY, UNTRAINED, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
-    from opera.runs.verdict import dev_sentence
 
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")
@@ -245,9 +244,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         screen.heading(f"\n{results.name}, {results.steps:,} steps, {results.tested}")
         for table in tables_of(comparison, results):
             _print_table(screen, table)
-        guards = [row.guard.typical for row in results.rows if row.guard is not None]
         screen.lines(few_queries(results.queries))
-        screen.lines(*dict.fromkeys(map(dev_sentence, guards)), style="dim")
     screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         _print_table(screen, ranks)
@@ -263,7 +260,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         screen.heading(f"{cells} {'is' if comparison.missing == 1 else 'are'} not finished")
     for reason, runs in comparison.left_out.items():
         screen.lines(*(f"left out, {reason}: {run}" for run in runs))
-    screen.lines(f"\nWrite an HTML report: opera report {place(out)}")
+    print_next(screen, run, out)
 
 
 def _print_table(screen: Screen, table: ReportTable) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opera.cli.screen import Screen, flat
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, points
+from opera.core.terminal import place
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
@@ -130,16 +132,17 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
     return f"{before:.4f}", f"{after:.4f}", points(after - before)
 
 
-def print_next(screen: Screen, run: Run) -> None:
-    """Print what to do with a finished run."""
+def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
+    """Print what to do with a finished run, or with the best run of a grid."""
     steps = [
         ("opera review {run}", "decide which labels are wrong or missing, and train again"),
         ('opera search {run} "your question"', "try the final model"),
-        ("opera report {run}", "one page: verdict, learning curve, queries that changed"),
+        ("opera report {report}", "one page: verdict, figures, queries that changed"),
     ]
     if run.settings["query_vectors"] is not None:
         del steps[1]  # no model embeds a question
-    commands = [command.format(run=run.path) for command, _ in steps]
+    names = {"run": place(run.path), "report": place(grid or run.path)}
+    commands = [command.format(**names) for command, _ in steps]
     width = max(map(len, commands))
     screen.heading("\nNext:")
     for command, (_, what) in zip(commands, steps, strict=True):
