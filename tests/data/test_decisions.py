@@ -12,6 +12,7 @@ from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.decisions import read_decisions, with_decisions
 from opera.data.identity import text_keys
+from opera.data.splits import draw_missing_splits
 
 Row = tuple[str, ...]
 
@@ -94,7 +95,7 @@ def test_a_missing_label_that_was_judged_irrelevant_becomes_relevant(tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("wrong",), ("correct",)], "query .*, document .* is correct and wrong; leave one of the two"),
+        ([("wrong",), ("correct",)], "query .*, document .* is wrong, and correct or missing"),
         ([("false",)], "the decision about query .*, document .* is 'false'; it must be wrong, correct"),
     ],
 )
@@ -112,7 +113,7 @@ def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
     make_beir: Callable[..., Path], tmp_path: Path
 ) -> None:
     data = load_data(make_beir())
-    cases = (("test", "decides about no relevant pair of train"), ("train", "calls every pair of train wrong"))
+    cases = (("test", "decides about no query of train"), ("train", "calls every pair of train wrong"))
     for split, words in cases:
         path = write(tmp_path / "list.csv", sorted(judged(data, split)), "query_id,doc_id")
         with pytest.raises(DataError, match=f"{path}: {words}"):
@@ -136,3 +137,25 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
     changed = tuple("another text" if text == texts[name] else text for text in row)
     with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' there and '.*, and so are 1 of 1 rows"):
         with_decisions(data, [write(path, [changed], columns)])
+
+
+def test_a_second_round_may_confirm_what_the_first_added(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    train = judged(data, "train")
+    query, document = max(train)[0], next(doc for _, doc in sorted(train) if (max(train)[0], doc) not in train)
+    rounds = [write(tmp_path / f"{kind}.csv", [(query, document, kind)]) for kind in ("missing", "correct")]
+    for paths in (rounds, rounds[1:]):
+        changed = with_decisions(data, paths)
+        assert judged(changed, "train") == train | {(query, document)}
+
+
+def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -> None:
+    """Plain questions and answers: each answer is named once, and test is to hold new documents."""
+    data = load_data(queries=[f"question {row}" for row in range(40)], documents=[f"answer {row}" for row in range(40)])
+    data = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=False)
+    query, (_, document) = min(judged(data, "train"))[0], min(judged(data, "test"))
+    other = next(doc for name, doc in judged(data, "train") if name != query)
+    path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
+    changed = with_decisions(data, [path])
+    assert judged(changed, "train") == judged(data, "train") | {(query, other)}
+    assert changed.notes[-1].endswith("1 not added, since their documents are held out of train")

@@ -165,7 +165,7 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(
         browser.close()
     assert failures == []
     sampled = [item for item in items if item["stratum"]]
-    assert estimate.startswith(f"{len(sampled)} checked: ")
+    assert estimate.startswith(f"{len(sampled)} random labels checked: ")
     with decisions.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 40

@@ -41,7 +41,7 @@ def review(
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
     if file.suffix == ".csv":
-        name, todo = file.name, "fill the column decision with wrong, correct or missing"
+        name, todo = file.name, "fill the column decision with wrong or correct"
     else:
         name = "test_decisions.csv" if split == "test" else "decisions.csv"
         todo = "open it in a browser, decide, and save the decisions"

@@ -3,6 +3,7 @@ and which documents lack a label."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +21,11 @@ from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
-WRONG, CORRECT, MISSING = DECISIONS = ("wrong", "correct", "missing")
+WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
 UNDECIDED = ("", "unsure")
 CHANGED = ("train", "dev")
 """The splits that decisions change; those of test are for the figures alone."""
+CONTRADICTION = "wrong, and correct or missing; leave one of the two"
 OTHER_DATA = "are they decisions about another data set?"
 
 
@@ -34,28 +36,28 @@ class Decisions:
     Attributes:
         query_rows: int64 ``[m]``, rows of the query table.
         doc_rows: int64 ``[m]``, rows of the corpus.
-        kinds: str ``[m]``, of :data:`DECISIONS`.
+        relevant: bool ``[m]``, whether the document is relevant to the query: false for wrong
+            pairs, true for correct ones and for those whose label is missing.
         of_test: bool ``[m]``, whether it is about the test split.
         paths: the files, for messages.
     """
 
     query_rows: NDArray[np.int64]
     doc_rows: NDArray[np.int64]
-    kinds: NDArray[np.str_]
+    relevant: BoolArray
     of_test: BoolArray
     paths: str
 
     def select(self, chosen: BoolArray) -> Decisions:
         """Keep some of the pairs."""
         return Decisions(
-            self.query_rows[chosen], self.doc_rows[chosen], self.kinds[chosen],
+            self.query_rows[chosen], self.doc_rows[chosen], self.relevant[chosen],
             self.of_test[chosen], self.paths,
         )  # fmt: skip
 
-    def keys(self, data: RetrievalData, *kinds: str) -> NDArray[np.int64]:
-        """One number per pair of some kinds, as :func:`opera.data.identity.text_keys` gives it."""
-        chosen = self.select(np.isin(self.kinds, kinds))
-        return pair_keys(data.query_group[chosen.query_rows], data.document_group[chosen.doc_rows])
+    def keys(self, data: RetrievalData) -> NDArray[np.int64]:
+        """One number per pair, as :func:`opera.data.identity.text_keys` gives it: int64 ``[m]``."""
+        return pair_keys(data.query_group[self.query_rows], data.document_group[self.doc_rows])
 
 
 def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decisions:
@@ -78,58 +80,68 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         for path in files
     ]
     decided = [_kinds(path, pairs.values) for path, pairs in zip(files, lists, strict=True)]
+    kinds = np.concatenate([kinds for kinds, _ in decided])
     every = Decisions(
         np.concatenate([pairs.query_rows for pairs in lists]),
         np.concatenate([pairs.doc_rows for pairs in lists]),
-        np.concatenate([kinds for kinds, _ in decided]),
+        kinds != WRONG,
         np.concatenate([of_test for _, of_test in decided]),
         ", ".join(map(str, files)),
-    )
-    every = every.select(every.kinds != "")
-    keys = every.keys(data, *DECISIONS)
-    order = np.lexsort((every.kinds, every.of_test, keys))
-    same = (np.diff(keys[order]) == 0) & (np.diff(every.of_test[order].astype(int)) == 0)
-    contradicts = same & (every.kinds[order][1:] != every.kinds[order][:-1])
-    if contradicts.any():
-        first, second = order[np.flatnonzero(contradicts)[0] :][:2]
-        raise DataError(
-            f"{every.paths}: {_pair(data, every, first)} is {every.kinds[first]} and "
-            f"{every.kinds[second]}; leave one of the two"
-        )
-    return every.select(np.isin(np.arange(len(keys)), order[np.append(True, ~same)[: len(order)]]))
+    ).select(kinds != "")
+    decisions: dict[tuple[int, bool], int] = {}
+    for place, pair in enumerate(
+        zip(every.keys(data).tolist(), every.of_test.tolist(), strict=True)
+    ):
+        first = decisions.setdefault(pair, place)
+        if every.relevant[first] != every.relevant[place]:
+            rows = every.query_rows[place : place + 1], every.doc_rows[place : place + 1]
+            name = _named(data.queries.ids(rows[0])[0], data.corpus.ids(rows[1])[0])
+            raise DataError(f"{every.paths}: {name} is {CONTRADICTION}")
+    return every.select(np.isin(np.arange(len(every.relevant)), list(decisions.values())))
 
 
-def read_test_decisions(paths: Iterable[str | Path]) -> dict[tuple[str, str], str]:
+@dataclass(frozen=True)
+class DecidedLabel:
+    """A decision about the test split, by ids; the texts are empty if the file has none."""
+
+    query_id: str
+    doc_id: str
+    relevant: bool
+    query: str
+    document: str
+
+
+def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
     """Read the decisions about the test split in files of decisions, without the data.
 
     Args:
         paths: tables, as :func:`read_decisions` takes them. Decisions about train are left out.
 
-    Returns:
-        The decision by query id and document id.
-
     Raises:
         DataError: for a file that cannot be read, another decision, two that contradict each other,
             and files without a decision about test.
     """
-    decided: dict[tuple[str, str], str] = {}
+    decided: dict[tuple[str, str], DecidedLabel] = {}
     files = [Path(path) for path in paths]
     for path in files:
-        listed = read_list(path, (), ("decision", "split")).to_pydict()
+        listed = read_list(path, (), ("query", "document", "decision", "split")).to_pydict()
         kinds, of_test = _kinds(path, listed)
-        pairs = list(zip(listed["query_id"], listed["doc_id"], strict=True))
-        for place in np.flatnonzero((kinds != "") & of_test):
-            pair, kind = pairs[place], str(kinds[place])
-            if decided.setdefault(pair, kind) != kind:
-                raise DataError(
-                    f"{path}: {_named(*pair)} is {decided[pair]} and {kind}; leave one of the two"
-                )
+        none = [""] * len(kinds)
+        texts = (listed.get(name, none) for name in ("query", "document"))
+        rows = zip(listed["query_id"], listed["doc_id"], *texts, strict=True)
+        for (query, document, *known), kind, chosen in zip(rows, kinds, of_test, strict=True):
+            if kind == "" or not chosen:
+                continue
+            decision = DecidedLabel(query.strip(), document.strip(), kind != WRONG, *known)
+            pair = decision.query_id, decision.doc_id
+            if decided.setdefault(pair, decision).relevant != decision.relevant:
+                raise DataError(f"{path}: {_named(*pair)} is {CONTRADICTION}")
     if not decided:
         raise DataError(
             f"{', '.join(map(str, files))}: holds no decision about test; opera review RUN --split "
             "test makes a page to decide"
         )
-    return decided
+    return list(decided.values())
 
 
 def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_], BoolArray]:
@@ -154,8 +166,9 @@ def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:
     """Return the data with the decisions of files applied to train and dev; a note counts them.
 
-    Wrong pairs leave both splits, missing documents become relevant to their query, and correct
-    pairs are ``confirmed``: nothing doubts them again. Test stays as it is.
+    Wrong pairs leave both splits. Missing documents become relevant to their query. Correct pairs
+    are ``confirmed``: nothing doubts them again; one without a label counts as missing. Test stays
+    as it is.
 
     Raises:
         DataError: as :func:`read_decisions`; if no decision is about train, dev or test; and if
@@ -164,26 +177,26 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     if not paths:
         return data
     decisions = read_decisions(data, paths)
-    about_training = decisions.select(~decisions.of_test)
-    counts = dict.fromkeys(DECISIONS, 0)
+    about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
     sets = [
         _applied(data, part, first, about_training, counts)
         for part, *first in zip(each_set(data), *first_rows(data), strict=False)
     ]
-    of_test = int(decisions.of_test.sum())
-    if len(decisions.kinds) > of_test and not any(counts.values()):
+    if len(about_training.relevant) and not counts.total():
         raise DataError(
-            f"{decisions.paths}: decides about no relevant pair of train or dev; decisions about "
-            "test need test in a column split"
+            f"{decisions.paths}: decides about no query of train or dev; decisions about test need "
+            "test in a column split"
         )
     if not any(part.splits["train"].has_relevant.any() for part in sets):
         raise DataError(f"{decisions.paths}: calls every pair of train wrong: nothing is left")
     done = [
-        f"{counted(counts[WRONG], 'pair')} removed",
-        f"{counts[MISSING]:,} added",
-        f"{counts[CORRECT]:,} confirmed by {decisions.paths}",
+        f"{counted(counts['removed'], 'pair')} removed",
+        f"{counts['added']:,} added",
+        f"{counts['confirmed']:,} confirmed by {decisions.paths}",
     ]
-    if of_test:
+    if held_out := counts["held out"]:
+        done.append(f"{held_out:,} not added, since their documents are held out of train")
+    if of_test := int(decisions.of_test.sum()):
         done.append(f"{of_test:,} decisions about test change no training")
     sets[0] = replace(sets[0], notes=(*sets[0].notes, ", ".join(done)))
     return with_sets(data, sets)
@@ -194,68 +207,77 @@ def _applied(
     part: RetrievalData,
     first: Sequence[int],
     decisions: Decisions,
-    counts: dict[str, int],
+    counts: Counter[str],
 ) -> RetrievalData:
     """Apply decisions to one of the data sets of ``data``, whose texts begin at the rows ``first``
-    there, and count those that changed something."""
+    there, and count what they did."""
     in_part = (decisions.doc_rows >= first[1]) & (decisions.doc_rows < first[1] + len(part.corpus))
-    decisions = decisions.select(in_part | (decisions.kinds != MISSING))
-    splits, confirmed = dict(part.splits), [np.empty(0, dtype=np.int64)]
-    held_out = None if part.held_out is None else moved(part.held_out, *first)
+    wrong = decisions.select(~decisions.relevant)
+    relevant = decisions.select(decisions.relevant)
+    relevant_here = decisions.select(decisions.relevant & in_part)
+    splits = dict(part.splits)
+    qrels = {name: moved(of_split, *first) for name, of_split in splits.items()}
     for name in set(CHANGED) & splits.keys():
-        given = moved(splits[name], *first)
-        relevant = given.relevant()
-        for kind in (WRONG, CORRECT):
-            counts[kind] += int(
-                np.isin(text_keys(data, relevant), decisions.keys(data, kind)).sum()
-            )
-        changed = changed_qrels(data, given, decisions, part.lowest_grade, held_out)
-        counts[MISSING] += int((~given.relevant().contains(changed.relevant())).sum())
-        splits[name] = moved(changed, -first[0], -first[1])
-        trusted = np.isin(text_keys(data, changed), decisions.keys(data, CORRECT, MISSING))
-        confirmed.append(text_keys(part, splits[name].select_judgements(trusted)))
-    keys = np.concatenate(confirmed)
-    return replace(part, splits=splits, confirmed=keys if len(keys) else None)
+        judged, others = qrels[name], [qrels[other] for other in qrels if other != name]
+        if part.held_out is not None:
+            others.append(moved(part.held_out, *first))
+        keys, is_relevant = text_keys(data, judged), judged.grades > 0
+        is_wrong = np.isin(keys, wrong.keys(data))
+        counts["removed"] += int((is_wrong & is_relevant).sum())
+        confirmed = np.isin(keys, relevant.keys(data))
+        counts["confirmed"] += int((confirmed & is_relevant).sum())
+        missing, blocked = _missing(data, judged, others, relevant_here)
+        counts["added"] += len(missing.query_rows)
+        counts["held out"] += blocked
+        left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
+        grades = np.full(len(missing.doc_rows), part.lowest_grade, dtype=np.int32)
+        added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades)
+        splits[name] = moved(left.union(added), -first[0], -first[1])
+        asked = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
+        counts["rejected"] += int(asked.sum())
+    return replace(
+        part,
+        splits=splits,
+        confirmed=_keys_in(part, relevant, first),
+        rejected=_keys_in(part, wrong, first),
+    )
 
 
-def changed_qrels(
-    data: RetrievalData,
-    qrels: Qrels,
-    decisions: Decisions,
-    grade: int = 1,
-    held_out: Qrels | None = None,
-) -> Qrels:
-    """Take wrong pairs out of qrels, and add documents that their queries lack.
+def _missing(
+    data: RetrievalData, qrels: Qrels, others: Sequence[Qrels], relevant: Decisions
+) -> tuple[Decisions, int]:
+    """Choose the documents that queries of a split lack, by the rows that its queries have there.
 
-    Args:
-        data: the texts.
-        qrels: the judgements of a split.
-        decisions: about them, and perhaps about others.
-        grade: of what is added.
-        held_out: judgements of documents that are held out for another split, and not added.
+    A document that only other splits name stays out of the split, so that documents of tomorrow's
+    queries stay new to train; how many are left out comes second.
     """
-    keys, missing = text_keys(data, qrels), decisions.keys(data, MISSING)
-    not_relevant = np.isin(keys, missing) & (qrels.grades <= 0)
-    changed = qrels.select_judgements(~(np.isin(keys, decisions.keys(data, WRONG)) | not_relevant))
-    added = decisions.select(decisions.kinds == MISSING)
-    queries, documents = data.query_group[added.query_rows], data.document_group[added.doc_rows]
-    is_new = ~np.isin(missing, text_keys(data, changed))
-    is_new &= np.isin(queries, data.query_group[qrels.query_rows])
-    if held_out is not None:
-        is_new &= ~np.isin(documents, data.document_group[held_out.doc_rows])
-    if not is_new.any():
-        return changed
+    keys = text_keys(data, qrels.relevant())
+    groups = data.query_group[qrels.query_rows]
+    is_new = ~np.isin(relevant.keys(data), keys)
+    is_new &= np.isin(data.query_group[relevant.query_rows], groups)
+    none = np.empty(0, dtype=np.int32)
+    elsewhere = np.concatenate([none, *(other.relevant().doc_rows for other in others)])
+    only_elsewhere = np.setdiff1d(
+        data.document_group[elsewhere], data.document_group[qrels.relevant().doc_rows]
+    )
+    blocked = is_new & np.isin(data.document_group[relevant.doc_rows], only_elsewhere)
+    missing = relevant.select(is_new & ~blocked)
     # the split may hold the query under the id of a copy
-    order = np.argsort(data.query_group[qrels.query_rows], kind="stable")
-    groups = data.query_group[qrels.query_rows][order]
-    rows = qrels.query_rows[order[np.searchsorted(groups, queries[is_new])]]
-    grades = np.full(len(rows), grade, dtype=np.int32)
-    return changed.union(Qrels.from_arrays(rows, added.doc_rows[is_new], grades))
+    order = np.argsort(groups, kind="stable")
+    places = np.searchsorted(groups[order], data.query_group[missing.query_rows])
+    query_rows = qrels.query_rows[order[places]].astype(np.int64)
+    return replace(missing, query_rows=query_rows), int(blocked.sum())
 
 
-def _pair(data: RetrievalData, decisions: Decisions, place: int) -> str:
-    rows = decisions.query_rows[place : place + 1], decisions.doc_rows[place : place + 1]
-    return _named(data.queries.ids(rows[0])[0], data.corpus.ids(rows[1])[0])
+def _keys_in(
+    part: RetrievalData, decisions: Decisions, first: Sequence[int]
+) -> NDArray[np.int64] | None:
+    """The pairs of decisions in the groups of a data set; ``None`` without one."""
+    queries, documents = decisions.query_rows - first[0], decisions.doc_rows - first[1]
+    inside = (queries >= 0) & (queries < len(part.queries))
+    inside &= (documents >= 0) & (documents < len(part.corpus))
+    keys = pair_keys(part.query_group[queries[inside]], part.document_group[documents[inside]])
+    return np.unique(keys) if len(keys) else None
 
 
 def _named(query: str, document: str) -> str:

@@ -50,6 +50,7 @@ class RetrievalData:
             where there are none.
         confirmed: pairs that somebody has decided to be correct, by the groups of their texts
             (``pair_keys``): int64; ``None`` without decisions.
+        rejected: pairs that somebody has decided to be wrong, in the same way.
         notes: what was merged, dropped or drawn, in plain sentences.
         left_out: relevant pairs of a published set that name an empty text and were left out, by
             split.
@@ -70,6 +71,7 @@ class RetrievalData:
     given_negatives: GivenNegatives | None = None
     held_out: Qrels | None = None
     confirmed: NDArray[np.int64] | None = None
+    rejected: NDArray[np.int64] | None = None
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()

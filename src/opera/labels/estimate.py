@@ -140,8 +140,6 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
         alone = local_false_rate(p, share, decreasing_density(p))
         probability[members] = share
         probability[visited] = beside_siblings(pairs.pair_query[visited], p, alone)
-    if visits.confirmed is not None:
-        probability[visits.confirmed] = 0
     return probability.astype(np.float32)
 
 
@@ -157,9 +155,11 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
     classes = _classes(pairs, visits)
     if not classes:
         return None
+    confirmed = visits.is_confirmed
     sizes = np.array([np.count_nonzero(kept[members]) for members in classes])
+    all_pairs = sizes.sum() + np.count_nonzero(kept & confirmed)
     total, variance = 0.0, 0.0
-    for members, part in zip(classes, sizes / sizes.sum(), strict=True):
+    for members, part in zip(classes, sizes / all_pairs, strict=True):
         later = _later(members[visits.visited[members]], visits)
         above = _above_half(visits.p[later])
         # A ratio of sums over queries, which a class has with all their pairs.
@@ -170,6 +170,7 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
     probability = np.full(pairs.n_pairs, np.nan, np.float32)
     probability[judged] = probability_false(pairs, visits)[judged]
+    probability[confirmed & visits.visited] = 0
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
     return FalsePairs(float(total), float(low), float(high), probability, listed)
@@ -178,19 +179,21 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
 def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64]]:
     """Pairs of each data set by ⌊log₂ mq⌋, mq the documents of their query, in classes with
     :data:`FEWEST` visits or more: int64 ``[m]`` each; none of a set while it has too few.
+    Confirmed pairs are in none.
     """
     sizes = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
     classes = []
     for start, end in pairwise(visits.first_pairs.tolist()):
-        size = sizes[start:end]
-        counts = np.bincount(size[visits.visited[start:end]], minlength=int(size.max()) + 1)
+        size, is_open = sizes[start:end], ~visits.is_confirmed[start:end]
+        visited = visits.visited[start:end] & is_open
+        counts = np.bincount(size[visited], minlength=int(size.max()) + 1)
         ends = [-1]
         for last in range(len(counts)):
             if counts[ends[-1] + 1 : last + 1].sum() >= FEWEST:
                 ends.append(last)
         ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
         classes += [
-            start + np.flatnonzero((size > first) & (size <= last))
+            start + np.flatnonzero((size > first) & (size <= last) & is_open)
             for first, last in pairwise(ends)
         ]
     return classes

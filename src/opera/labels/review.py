@@ -128,11 +128,13 @@ def training_pairs(
         labelled: the training pairs.
         estimate: of them; ``None`` where too few were visited.
         visits: of them.
-        kept: bool ``[N]``, the pairs that could be drawn at all; others are not reviewed.
+        kept: bool ``[N]``, the pairs that could be drawn at all; others are not reviewed, and
+            pairs that are confirmed are not reviewed again.
         seed: of the run.
     """
     worst = np.empty(0, dtype=np.int64) if estimate is None else estimate.suspicious
-    unlisted = np.setdiff1d(np.flatnonzero(kept), worst)
+    confirmed = visits.is_confirmed
+    unlisted = np.setdiff1d(np.flatnonzero(kept & ~confirmed), worst)
     strata = {"listed": worst, "unlisted": unlisted}
     strata = {name: pairs for name, pairs in strata.items() if len(pairs)}
 
@@ -144,6 +146,7 @@ def training_pairs(
 
     return {
         "strata": {name: len(pairs) for name, pairs in strata.items()},
+        "confirmed": int((kept & confirmed).sum()),
         "estimate": None
         if estimate is None
         else {"rate": estimate.share, "low": estimate.low, "high": estimate.high},
@@ -169,6 +172,7 @@ def test_pairs(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed
     worst = shuffled[np.argsort(-best_rank[shuffled], kind="stable")]
     return {
         "strata": {"unlisted": len(everything)},
+        "confirmed": 0,
         "estimate": None,
         "pairs": [
             labelled.pair(pair, stratum, why[pair])

@@ -35,9 +35,9 @@ def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int
     pairs = list(part["pairs"])[: items - len(missing) - len(queries)]
     lists = {"pairs": pairs, "missing": missing, "changed": queries}
     return [
-        {**item, "list": name, "id": f"{name}-{number}"}
+        {**item, "list": name, "id": f"{name} {item['query_id']} {item.get('doc_id', '')}"}
         for name, members in lists.items()
-        for number, item in enumerate(members)
+        for item in members
     ]
 
 
@@ -75,11 +75,14 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         "title": title,
         "split": split,
         "strata": part["strata"],
+        "confirmed": part["confirmed"],
         "estimate": part["estimate"],
         "items": items,
     }
-    # decisions are kept under this key: of one run and one choice of items
-    values["key"] = hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+    # decisions are kept under this key: of one run, whatever the number of items
+    pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
+    identity = json.dumps([title, split, pairs, part["estimate"]])
+    values["key"] = hashlib.sha256(identity.encode()).hexdigest()[:16]
     # JSON inside a script element: no text of the data may end it
     data = json.dumps(values).replace("<", "\\u003c")
     template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")

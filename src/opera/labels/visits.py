@@ -50,6 +50,12 @@ class FirstVisits:
         """Which pairs are visited: bool ``[N]``."""
         return ~np.isnan(self.p)
 
+    @property
+    def is_confirmed(self) -> BoolArray:
+        """Which pairs somebody has decided to be correct: bool ``[N]``."""
+        none = np.zeros(len(self.p), dtype=bool)
+        return none if self.confirmed is None else self.confirmed
+
     def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
         """The number of each pair's data set: int64 like ``pair_ids``."""
         return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)

@@ -12,6 +12,7 @@ from opera.config.trainer import PRIMARY
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import RetrievalData
+from opera.data.pairs import pair_keys
 from opera.engine.train import Fit
 from opera.labels.review import SHORT, Labelled, test_pairs, training_pairs
 from opera.retrieval.encoder import Encoder
@@ -40,6 +41,9 @@ def candidates(encoder: Encoder, training_set: TrainingSet, settings: Any) -> li
         known = KnownPositives.of(one.data, rows, one.pairs)
         best = ranking.doc_rows[:, 0]
         is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
+        if one.data.rejected is not None:
+            groups = one.data.query_group[rows[queries]], one.data.document_group[best]
+            is_missing &= ~np.isin(pair_keys(*groups), one.data.rejected)
         for place in np.flatnonzero(is_missing):
             query = one.first_query + int(queries[place])
             score = float(ranking.scores[place, 0])

@@ -28,9 +28,10 @@ class ReviewedPair(Part):
 
 class ReviewedSplit(Part):
     """What may be reviewed of a split: labelled ``pairs`` in order, ``missing`` labels, the number
-    of pairs of each stratum, and OPERA's own estimate."""
+    of pairs of each stratum and of those that were confirmed before, and OPERA's own estimate."""
 
     strata: dict[str, int]
+    confirmed: int
     estimate: dict[str, float] | None
     pairs: list[ReviewedPair]
     missing: list[ReviewedPair]

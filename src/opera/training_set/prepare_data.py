@@ -123,8 +123,9 @@ def _fingerprint(data: RetrievalData) -> int:
     """A number that differs where training pairs, or which of them are confirmed, differ."""
     number = data.training_split().pairs().fingerprint
     for part in each_set(data):
-        if part.confirmed is not None:
-            number = zlib.crc32(np.sort(part.confirmed).tobytes(), number)
+        for keys in (part.confirmed, part.rejected):
+            if keys is not None:
+                number = zlib.crc32(keys.tobytes(), number)
     return number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from opera.config.trainer import PRIMARY
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
-from opera.data.decisions import CORRECT, MISSING, WRONG, read_test_decisions
+from opera.data.decisions import DecidedLabel, read_test_decisions
+from opera.data.pair_files import CUT
 from opera.data.qrels import Qrels
+from opera.data.texts import without_extra_space
 from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.changes import Change, changes_on_test
@@ -90,9 +93,9 @@ class CorrectedTest:
 def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> CorrectedTest:
     """Measure runs with their test labels as given, and as decisions correct them.
 
-    Wrong labels are removed, missing ones are added with grade 1, and queries without a relevant
-    document are left out. Neither model nor data are read: a run has the ten best documents and
-    the relevant documents of each test query.
+    Wrong labels are removed, missing ones are added with the lowest relevant grade, and queries
+    without a relevant document are left out. Neither model nor data are read: a run has the ten
+    best documents and the relevant documents of each test query.
 
     Args:
         groups: the runs, all on the same test queries.
@@ -104,33 +107,31 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
         RunFolderError: for a run without what is needed.
     """
     decisions, names = read_test_decisions(paths), ", ".join(map(str, paths))
-    labels = _labels(groups[0].runs[0])
+    reviewed = groups[0].runs[0]
+    labels = _labels(reviewed)
     for run in (run for group in groups for run in group.runs):
         if _labels(run) != labels:
-            raise DataError(f"{run.path}: its test labels differ from {groups[0].runs[0].path}'s")
-    for (query, document), kind in decisions.items():
-        if query not in labels or (kind != MISSING and document not in labels[query]):
-            what = "a test query" if kind == MISSING else "a test label"
-            raise DataError(
-                f"{names}: query {shown(query)}, document {shown(document)} is not {what} of "
-                f"{groups[0].runs[0].path}; are they decisions about another data set?"
-            )
-    corrected = {
-        query: {doc: grade for doc, grade in grades.items() if (query, doc) not in decisions}
-        for query, grades in labels.items()
-    }
-    for (query, document), kind in decisions.items():
-        if kind != WRONG:
-            corrected[query][document] = labels[query].get(document, 1)
+            raise DataError(f"{run.path}: its test labels differ from {reviewed.path}'s")
+    _check(decisions, labels, reviewed, names)
+    corrected = {query: dict(grades) for query, grades in labels.items()}
+    counts = Counter[str]()
+    for decision in decisions:
+        grades, document = corrected[decision.query_id], decision.doc_id
+        if not decision.relevant:
+            counts["removed"] += grades.pop(document, 0) > 0
+        elif document in grades:
+            counts["confirmed"] += 1
+        else:
+            counts["added"] += 1
+            grades[document] = reviewed.settings["relevant_grade"]
     corrected = {query: grades for query, grades in corrected.items() if grades}
     if not corrected:
         raise DataError(f"{names}: calls every test label wrong: nothing is left to measure by")
-    kinds = list(decisions.values())
     return CorrectedTest(
         decisions=names,
-        removed=kinds.count(WRONG),
-        added=kinds.count(MISSING),
-        confirmed=kinds.count(CORRECT),
+        removed=counts["removed"],
+        added=counts["added"],
+        confirmed=counts["confirmed"],
         queries=len(labels),
         left_out=len(labels) - len(corrected),
         figures=tuple(
@@ -139,6 +140,31 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
             for name, values in (("as given", labels), ("corrected", corrected))
         ),
     )
+
+
+def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: str) -> None:
+    """Refuse decisions about other queries, or with other texts than a run's review has."""
+    texts: dict[tuple[str, str], str] = {}
+    items = run.review()["test"]
+    for item in (*items["pairs"], *items["missing"]):
+        texts["query", item["query_id"]] = item["query"]
+        texts["document", item["doc_id"]] = item["document"]
+    for decision in decisions:
+        if decision.query_id not in labels:
+            what = f"query {shown(decision.query_id)} is not a test query of {run.path}"
+            raise DataError(f"{names}: {what}; are they decisions about another data set?")
+        listed = {
+            ("query", decision.query_id): decision.query,
+            ("document", decision.doc_id): decision.document,
+        }
+        for (kind, name), text in listed.items():
+            known = texts.get((kind, name))
+            beginning = without_extra_space(text.removesuffix(CUT))
+            if known is not None and not without_extra_space(known).startswith(beginning):
+                raise DataError(
+                    f"{names}: {kind} {shown(name)} is {shown(beginning)} there and {shown(known)} "
+                    f"in {run.path}; are they decisions about another data set?"
+                )
 
 
 def _labels(run: Run) -> dict[str, dict[str, int]]:
