@@ -37,6 +37,7 @@ COMMANDS = {
     "compare": f"data --model model --methods ft --seeds 0 {QUICK} --out grid",
     "report": "run --out report.html",
     "inspect": "data --model model",
+    "review": "run",
     "quickstart": "--help",
 }
 

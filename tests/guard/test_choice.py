@@ -105,7 +105,7 @@ def test_between_the_ends_the_weights_are_interpolated(
     assert run.measures["before"] == unguarded.measures["before"]
     assert run.measures["fine_tuned"] == unguarded.measures["after"]
     assert run.measures["after"] == opera.evaluate(beir, model=run.path, measures=list(run.measures["after"])).measures
-    assert "25% fine-tuned and 75% base weights (λ = 0.25)" in (run.model_path / "README.md").read_text()
+    assert "25% fine-tuned, 75% base weights (λ = 0.25)" in (run.model_path / "README.md").read_text()
 
 
 def test_at_share_0_the_untrained_model_is_handed_over(

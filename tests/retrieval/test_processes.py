@@ -149,7 +149,7 @@ os._exit(0)  # a process whose partner died has nobody to say goodbye to
             "raises what nobody expected",
             ["OperaError: process 1 failed (KeyError: 'surprise'); see its message", "KeyError: 'surprise'"],
         ),
-        ("the cache cannot be used", ["SettingError: OPERA_CACHE=*", "SettingError: OPERA_CACHE=*"]),
+        ("the cache cannot be used", ["StorageError: *cannot be written*", "StorageError: *cannot be written*"]),
         ("dies", ["RuntimeError: *", None]),
     ],
 )

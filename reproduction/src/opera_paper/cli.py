@@ -200,7 +200,7 @@ def theory(
     json_: JsonOption = False,
 ) -> None:
     """When does pruning help? Theorem 1 next to a simulation with OPERA's own methods."""
-    values = dict(assignment.partition("=")[::2] for assignment in set_ or [])
+    values = dict(_assignment(text) for text in set_ or [])
     for name in values.keys() & {"noise", "auc", "seed"}:
         raise opera.SettingError(f"--set {name}: use the option --{name}")
     settings = SimulationSettings.parse({**values, "seed": seed})
@@ -222,11 +222,15 @@ def _seeds(text: str) -> list[int]:
     return [int(part) for part in _listed(text)]
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def _assignment(text: str) -> tuple[str, Any]:
+    """Read ``key=value``; numbers, true, false and null are what they are in JSON."""
     name, equals, value = text.partition("=")
     if not equals:
         raise opera.SettingError(f"--set {text}: must be key=value")
-    return name, value
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _print_results(console: Console, results: reproduce.Reproduced) -> None:

@@ -65,8 +65,10 @@ def lora_options(text: str) -> LoraOptions:
 
 
 def _check_lora(value: Any) -> Any:
-    """Check the text of the options; r may stand alone."""
+    """Check the options, as a text or as a mapping; r may stand alone."""
     text = f"r={value}" if type(value) is int else value
+    if isinstance(text, Mapping):
+        text = ",".join(f"{name}={option}" for name, option in text.items())
     if not isinstance(text, str):
         raise ValueError(f"must be r alone, or {EXAMPLE}")
     try:

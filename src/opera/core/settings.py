@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
+import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -110,8 +111,11 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _path_as_text(cls, value: Any) -> Any:
-        return os.fspath(value) if isinstance(value, os.PathLike) else value
+    def _plain(cls, value: Any) -> Any:
+        """Return a path as text, and a number of NumPy as Python's."""
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        return value.item() if isinstance(value, np.generic) else value
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:

@@ -130,6 +130,10 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             session.update()
             session.run.write_skipped([part.skipped for part in each_set(checked.data)])
             yield
+        except KeyboardInterrupt:  # the seconds of this session count too
+            with suppress(OSError, OperaError):
+                session.update()
+            raise
         except Exception as error:
             log.debug("failed: %s", error)
             with suppress(OSError, OperaError):
