@@ -137,7 +137,7 @@ def announce(prepared: Prepared) -> None:
         )
     log.info(
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; what is "
-        "not given is usual for %s (docs/defaults.md)",
+        "not given is usual for %s (opera train --help-settings)",
         settings.max_steps,
         reason_for_steps(prepared.given.train, prepared.situation),
         settings.epochs,
