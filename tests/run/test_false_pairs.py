@@ -68,7 +68,8 @@ def test_a_comparison_says_it_and_names_the_list(run: opera.Run) -> None:
     print_results(Screen(file, 400), analyse_runs(run.path), Path("grid"))
     assert run.record.false_pairs is not None
     listed = f"{run.path / 'suspicious_pairs.csv'} lists {run.record.false_pairs.suspicious:,}"
-    assert f"A{run.record.false_pairs.sentence[1:]}; {listed}, the worst first.\nIf the test split" in file.getvalue()
+    sentence = run.record.false_pairs.sentence
+    assert f"{sentence[0].upper()}{sentence[1:]}; {listed}, the worst first.\nIf the test split" in file.getvalue()
 
 
 def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:

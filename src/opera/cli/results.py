@@ -76,7 +76,8 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
         advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
         advice = "" if advised else TRY
         screen.lines(f"{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}.")
-        screen.lines(TESTED.format(run.path) if estimate.low >= MANY else None)
+        noisy = estimate.low >= MANY or run.settings["decisions"] is not None
+        screen.lines(TESTED.format(run.path) if noisy else None)
 
 
 def print_cutoffs(screen: Screen, run: Run) -> None:

@@ -23,6 +23,8 @@ from opera.data.retrieval_data import RetrievalData
 
 WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
 UNDECIDED = ("", "unsure")
+KEYS = {"x": WRONG, "c": "correct", "u": "unsure"}
+"""The keys of the page, which a table may hold too."""
 CHANGED = ("train", "dev")
 """The splits that decisions change; those of test are for the figures alone."""
 CONTRADICTION = "wrong, and correct or missing; leave one of the two"
@@ -149,6 +151,7 @@ def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_
     count = len(values["query_id"])
     texts = [text.strip().lower() for text in values.get("decision", ())]
     splits = [text.strip().lower() for text in values.get("split", [""] * count)]
+    texts = [KEYS.get(text, text) for text in texts]
     kinds = np.array(texts or [WRONG] * count, dtype="<U8" if count else str)
     allowed = (*DECISIONS, *UNDECIDED)
     if other := [place for place, text in enumerate(texts) if text not in allowed]:

@@ -27,6 +27,9 @@ FORMAT: Literal[5] = 5
 
 
 GRID_FILE = "grid.json"
+MANY_VISITS = 2000
+"""With fewer visits the model has learnt little when it first ranks a pair, so correct pairs look
+wrong too."""
 
 
 class DataRecord(Part):
@@ -102,7 +105,8 @@ class FalsePairsRecord(Part):
         pruned = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
         never = f"; {self.unvisited:,} were never drawn and are not judged"
         rest = pruned + (never if self.unvisited else "")
-        return f"about {self.share:.0%} of the training pairs look wrong ({interval}){rest}"
+        least = "about" if self.visited >= MANY_VISITS else "up to about"
+        return f"{least} {self.share:.0%} of the training pairs look wrong ({interval}){rest}"
 
 
 class TrainingRecord(Part):

@@ -158,9 +158,12 @@ def load_and_check(
             f"matryoshka={sizes[0]}: the embeddings have {own_size} dimensions; give smaller "
             "numbers"
         )
-    # with all of train, so that a run has the same defaults with the guard and without it
+    # with all of train, so that a run has the same defaults with the guard and without it, and with
+    # decisions about labels and without them
+    undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
+    all_labels = prepare_data(data, undecided) if settings.decisions else run_data
     situation = Situation(
-        queries=run_data.before_dev.training_split().n_queries,
+        queries=all_labels.before_dev.training_split().n_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,
