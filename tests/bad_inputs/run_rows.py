@@ -167,11 +167,9 @@ DECISIONS = [
     for message, rows in (
         ("decisions.csv: holds no decision about test; opera review RUN --split test makes a page to decide",
          "test0,d0,unsure,test\ntrain0,d0,wrong,train\n"),
-        ("decisions.csv: query 'q', document 'd0' is not a test query of run; are they decisions about another data "
-         "set?", "q,d0,missing,test\n"),
-        ("decisions.csv: query 'test0', document 'nothing' is not a test label of run; are they decisions about "
-         "another data set?", "test0,nothing,wrong,test\n"),
-        ("decisions.csv: query 'test0', document 'd0' is wrong and missing; leave one of the two",
+        ("decisions.csv: query 'q' is not a test query of run; are they decisions about another data set?",
+         "q,d0,missing,test\n"),
+        ("decisions.csv: query 'test0', document 'd0' is wrong, and correct or missing; leave one of the two",
          "test0,d0,wrong,test\ntest0,d0,missing,test\n"),
     )
 ] + [

@@ -189,7 +189,7 @@ def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: P
     assert [document.text for document in found] == data.corpus.texts(ranking.doc_rows[0])
     scores = [document.score for document in found]
     assert scores == pytest.approx(ranking.scores[0].tolist(), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side
-    assert list(asdict(found[0])) == ["rank", "id", "score", "text"]
+    assert list(asdict(found[0])) == ["rank", "id", "score", "text", "good_enough"]
     assert len(opera.search(beir, "t1w1 t1w2", model=static_model)) == 5
     small = opera.RetrievalData.from_dicts("mine", corpus={"a": "t1w1", "b": "t2w1"}, queries={}, qrels={})
     assert [document.id for document in opera.search(small, "t2w1", model=static_model)] == ["b", "a"]

@@ -62,6 +62,7 @@ class CorrectedTest:
         removed: labels that are wrong.
         added: labels that were missing.
         confirmed: labels that are correct.
+        unlabelled: documents without a label that stay without one.
         queries: test queries.
         left_out: test queries without a relevant document once the wrong labels are removed.
         figures: with the labels as given and with the corrected ones, of each method.
@@ -71,6 +72,7 @@ class CorrectedTest:
     removed: int
     added: int
     confirmed: int
+    unlabelled: int
     queries: int
     left_out: int
     figures: tuple[LabelFigures, ...]
@@ -82,6 +84,8 @@ class CorrectedTest:
             f"{counted(self.removed, 'test label')} removed, {self.added:,} added, "
             f"{self.confirmed:,} confirmed by {self.decisions}"
         )
+        if self.unlabelled:
+            text += f"; {counted(self.unlabelled, 'wrong document')} had no label"
         if self.left_out:
             text += (
                 f"; {self.left_out:,} of {self.queries:,} test queries are left out, since no "
@@ -118,7 +122,7 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
     for decision in decisions:
         grades, document = corrected[decision.query_id], decision.doc_id
         if not decision.relevant:
-            counts["removed"] += grades.pop(document, 0) > 0
+            counts["removed" if grades.pop(document, 0) else "unlabelled"] += 1
         elif document in grades:
             counts["confirmed"] += 1
         else:
@@ -132,6 +136,7 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
         removed=counts["removed"],
         added=counts["added"],
         confirmed=counts["confirmed"],
+        unlabelled=counts["unlabelled"],
         queries=len(labels),
         left_out=len(labels) - len(corrected),
         figures=tuple(
