@@ -221,3 +221,25 @@ def test_denoise_draws_false_pairs_less_and_queries_without_a_true_pair() -> Non
     drawn = np.concatenate([method.draw(step).pair_ids for step in range(10, 20)])
     assert false[drawn].mean() < 0.2  # some false pairs rank first, and some queries have no true one
     assert method.schedule(20)["probability_false"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_pairs_that_a_review_removed_do_not_lower_the_share_of_the_others() -> None:
+    """The removed ones ranked low, so those that are left rank high more often than low."""
+    rng, count = np.random.default_rng(0), 6000
+    wrong = rng.random(count) < 0.3
+    p = np.where(wrong, rng.random(count), rng.beta(0.3, 6, count)).astype(np.float32)
+    by_rank = np.argsort(-p)
+    removed = by_rank[wrong[by_rank]][:700]
+    left = np.setdiff1d(np.arange(count), removed)
+    numbers = np.arange(len(left))
+    shares = {}
+    for excess in (0, int((p[removed] > 0.5).sum() - (p[removed] < 0.5).sum())):
+        visits = FirstVisits(p[left], numbers.astype(np.int32))
+        visits.removed_excess = [excess]
+        pairs = TrainingPairs.from_arrays(numbers, numbers)
+        result = estimate(pairs, visits, np.ones(len(left), dtype=bool))
+        assert result is not None
+        shares[excess] = result.share
+    true = wrong[left].mean()
+    assert shares[0] < true - 0.1
+    assert abs(shares[700] - true) < 0.03

@@ -139,6 +139,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
         held_out=_joined_qrels([data.held_out for data in sets], firsts),
         confirmed=None,
         rejected=None,
+        removed_excess=0,
         given_negatives=_joined_negatives(sets, firsts) if any(negatives) else None,
         teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,

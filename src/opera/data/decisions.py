@@ -22,6 +22,7 @@ from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
 WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
+COLUMNS = ("query", "document", "decision", "split", "first_rank")
 UNDECIDED = ("", "unsure")
 KEYS = {"x": WRONG, "c": "correct", "u": "unsure"}
 """The keys of the page, which a table may hold too."""
@@ -41,6 +42,8 @@ class Decisions:
         relevant: bool ``[m]``, whether the document is relevant to the query: false for wrong
             pairs, true for correct ones and for those whose label is missing.
         of_test: bool ``[m]``, whether it is about the test split.
+        first_rank: float32 ``[m]``, the share of documents that ranked above the pair's when it was
+            first trained; .5 if it is not known.
         paths: the files, for messages.
     """
 
@@ -48,13 +51,14 @@ class Decisions:
     doc_rows: NDArray[np.int64]
     relevant: BoolArray
     of_test: BoolArray
+    first_rank: NDArray[np.float32]
     paths: str
 
     def select(self, chosen: BoolArray) -> Decisions:
         """Keep some of the pairs."""
         return Decisions(
             self.query_rows[chosen], self.doc_rows[chosen], self.relevant[chosen],
-            self.of_test[chosen], self.paths,
+            self.of_test[chosen], self.first_rank[chosen], self.paths,
         )  # fmt: skip
 
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
@@ -77,10 +81,7 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
             that contradict each other.
     """
     files = [Path(path) for path in paths]
-    lists = [
-        read_pairs(path, data, OTHER_DATA, (), ("query", "document", "decision", "split"))
-        for path in files
-    ]
+    lists = [read_pairs(path, data, OTHER_DATA, (), COLUMNS) for path in files]
     decided = [_kinds(path, pairs.values) for path, pairs in zip(files, lists, strict=True)]
     kinds = np.concatenate([kinds for kinds, _ in decided])
     every = Decisions(
@@ -88,6 +89,7 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         np.concatenate([pairs.doc_rows for pairs in lists]),
         kinds != WRONG,
         np.concatenate([of_test for _, of_test in decided]),
+        np.concatenate([_first_ranks(pairs.values) for pairs in lists]),
         ", ".join(map(str, files)),
     ).select(kinds != "")
     decisions: dict[tuple[int, bool], int] = {}
@@ -166,6 +168,11 @@ def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_
     return kinds, np.array([split == "test" for split in splits], dtype=bool)
 
 
+def _first_ranks(values: Mapping[str, list[str]]) -> NDArray[np.float32]:
+    texts = values.get("first_rank", ["0.5"] * len(values["query_id"]))
+    return np.array(texts, dtype=np.float32)
+
+
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:
     """Return the data with the decisions of files applied to train and dev; a note counts them.
 
@@ -218,7 +225,7 @@ def _applied(
     wrong = decisions.select(~decisions.relevant)
     relevant = decisions.select(decisions.relevant)
     relevant_here = decisions.select(decisions.relevant & in_part)
-    splits = dict(part.splits)
+    splits, excess = dict(part.splits), 0
     qrels = {name: moved(of_split, *first) for name, of_split in splits.items()}
     for name in set(CHANGED) & splits.keys():
         judged, others = qrels[name], [qrels[other] for other in qrels if other != name]
@@ -237,12 +244,16 @@ def _applied(
         added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades)
         splits[name] = moved(left.union(added), -first[0], -first[1])
         asked = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
+        if name == "train":
+            above = wrong.first_rank[np.isin(wrong.keys(data), keys[is_wrong & is_relevant])]
+            excess = int((above > 0.5).sum() - (above < 0.5).sum())
         counts["rejected"] += int(asked.sum())
     return replace(
         part,
         splits=splits,
         confirmed=_keys_in(part, relevant, first),
         rejected=_keys_in(part, wrong, first),
+        removed_excess=excess,
     )
 
 

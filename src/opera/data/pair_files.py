@@ -28,7 +28,7 @@ IDS = ("query_id", "doc_id")
 TEXTS = ("query", "document")
 CUT = "…"
 """What ends a text of a list that is longer in the data."""
-ROLES = {"doc_id": "document_id", "decision": "title"}
+ROLES = {"doc_id": "document_id", "decision": "title", "first_rank": "weight"}
 """The columns of the relation that hold those of a list, where they have other names."""
 SIMILARITY = "similarity"
 """What the column of scores is called where an embedding model wrote it."""

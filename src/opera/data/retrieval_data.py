@@ -51,6 +51,8 @@ class RetrievalData:
         confirmed: pairs that somebody has decided to be correct, by the groups of their texts
             (``pair_keys``): int64; ``None`` without decisions.
         rejected: pairs that somebody has decided to be wrong, in the same way.
+        removed_excess: of the pairs that left train as wrong, how many more had at least half of
+            the documents above theirs when they were first trained than had fewer.
         notes: what was merged, dropped or drawn, in plain sentences.
         left_out: relevant pairs of a published set that name an empty text and were left out, by
             split.
@@ -72,6 +74,7 @@ class RetrievalData:
     held_out: Qrels | None = None
     confirmed: NDArray[np.int64] | None = None
     rejected: NDArray[np.int64] | None = None
+    removed_excess: int = 0
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()

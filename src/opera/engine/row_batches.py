@@ -32,10 +32,10 @@ class LabelledRows(Labelled):
 
     rows: PairRows
 
-    def pair(self, pair_id: int, stratum: str | None, why: str) -> Item:
+    def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
         """Describe a pair; its ids are its row."""
         row = str(self.rows.rows(np.array([pair_id]))[0])
-        return {**super().pair(pair_id, stratum, why), "query_id": row, "doc_id": row}
+        return {**super().pair(pair_id, stratum, why, rank), "query_id": row, "doc_id": row}
 
 
 class RowBatches:

@@ -61,6 +61,7 @@ class RunPruning(Pruning):
             world_size=processes,
             pair_weights=training_set.labelled.loss_weights,
             confirmed=training_set.labelled.confirmed,
+            removed_excess=[one.data.removed_excess for one in training_set.sets],
         )
         self.samplers = [self.sampler]
         self.dataset, self.collator = make_dataset(model, training_set, self.settings)

@@ -149,6 +149,7 @@ class PairSampler:
         pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's
             weight; ``None``: 1.
         confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None``: none.
+        removed_excess: of each set, see :class:`opera.labels.visits.FirstVisits`.
 
     Attributes:
         trained_steps: how many steps are trained.
@@ -173,6 +174,7 @@ class PairSampler:
         world_size: int = 1,
         pair_weights: FloatArray | None = None,
         confirmed: BoolArray | None = None,
+        removed_excess: Sequence[int] | None = None,
     ) -> None:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
@@ -185,6 +187,8 @@ class PairSampler:
         self.mean_loss = math.nan
         sizes = [draws.method.pairs.n_pairs for draws in sets]
         self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]), confirmed)
+        if removed_excess is not None:
+            self.visits.removed_excess = list(removed_excess)
         for number, draws in enumerate(sets):
             draws.method.visits = self.visits.part(number)
         self._untrained: dict[int, Batch] = {}

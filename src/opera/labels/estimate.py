@@ -136,7 +136,7 @@ def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.f
     for members in _classes(pairs, visits):
         visited = members[visits.visited[members]]
         p = visits.p[visited]
-        share = false_share(visits.p[_later(visited, visits)])
+        share = _share(visited, visits)
         alone = local_false_rate(p, share, decreasing_density(p))
         probability[members] = share
         probability[visited] = beside_siblings(pairs.pair_query[visited], p, alone)
@@ -164,7 +164,7 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
         above = _above_half(visits.p[later])
         # A ratio of sums over queries, which a class has with all their pairs.
         residuals = np.bincount(pairs.pair_query[later], above - above.mean())
-        total += part * false_share(visits.p[later])
+        total += part * _share(members[visits.visited[members]], visits)
         variance += (part / len(later)) ** 2 * (residuals**2).sum()
     low, high = np.clip(total + np.sqrt(variance) * norm.ppf([0.025, 0.975]), 0, 1)
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
@@ -174,6 +174,19 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
     return FalsePairs(float(total), float(low), float(high), probability, listed)
+
+
+def _share(visited: IntArray, visits: FirstVisits) -> float:
+    """π₀ of visited pairs of one data set, by the later ones.
+
+    Wrong pairs that were removed mostly ranked low. Without them the wrong pairs that are left are
+    more often above the middle than below, so the share gets the excess of the removed ones back.
+    """
+    number = int(visits.set_of(visited[:1])[0])
+    first, end = visits.first_pairs[number : number + 2]
+    in_set = int((visits.visited & ~visits.is_confirmed)[first:end].sum())
+    share = false_share(visits.p[_later(visited, visits)])
+    return float(np.clip(share + visits.removed_excess[number] / in_set, 0, 1))
 
 
 def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64]]:

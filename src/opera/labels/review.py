@@ -21,6 +21,8 @@ from opera.labels.visits import FirstVisits
 
 LONG, SHORT = 2000, 300
 """Characters of a text to decide on, and of one beside it."""
+NOT_KNOWN = 0.5
+"""The rank of a pair that was not trained on: neither high nor low."""
 OTHERS = 2
 """Other labelled documents of the query that an item shows."""
 BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
@@ -53,10 +55,16 @@ class Labelled:
     query_rows: NDArray[np.int32]
     pairs: TrainingPairs
 
-    def pair(self, pair_id: int, stratum: str | None, why: str) -> Item:
-        """Describe a labelled pair; ``stratum`` is what it is a random one of, if it is one."""
+    def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
+        """Describe a labelled pair; ``stratum`` is what it is a random one of, if it is one, and
+        ``rank`` the share of documents that ranked above it when it was first trained."""
         query, doc_row = int(self.pairs.pair_query[pair_id]), int(self.pairs.pair_doc[pair_id])
-        return {**self._item(query, doc_row, why), "stratum": stratum}
+        item = {**self._item(query, doc_row, why), "stratum": stratum}
+        return (
+            item
+            if rank is None or np.isnan(rank)
+            else {**item, "first_rank": round(float(rank), 3)}
+        )
 
     def missing(self, query: int, doc_row: int, why: str) -> Item:
         """Describe a document without a label."""
@@ -70,6 +78,7 @@ class Labelled:
             "query_id": self.data.queries.ids(self.query_rows[query : query + 1])[0],
             "query": cut(self.data.queries.texts(self.query_rows[query : query + 1])[0], LONG),
             **self.document(doc_row, LONG),
+            "first_rank": NOT_KNOWN,
             "others": [self.document(row, SHORT) for row in others],
             "why": why,
         }
@@ -151,7 +160,7 @@ def training_pairs(
         if estimate is None
         else {"rate": estimate.share, "low": estimate.low, "high": estimate.high},
         "pairs": [
-            labelled.pair(pair, stratum, why(pair))
+            labelled.pair(pair, stratum, why(pair), visits.p[pair])
             for pair, stratum in in_order(seed, worst, strata)
         ],
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 from opera.core.files import replace_file
 
-COLUMNS = ("query_id", "doc_id", "decision", "split", "list", "query", "document")
+COLUMNS = ("query_id", "doc_id", "decision", "split", "first_rank", "list", "query", "document")
 SUFFIXES = (".html", ".csv")
 MISSING_SHARE, CHANGED_SHARE = 0.2, 0.1
 """Of the items of a page."""

@@ -40,7 +40,11 @@ def visit_columns(estimate: FalsePairs | None, visits: FirstVisits) -> dict[str,
 
 
 def suspicious_columns(
-    data: RetrievalData, query_rows: IntArray, pairs: TrainingPairs, estimate: FalsePairs
+    data: RetrievalData,
+    query_rows: IntArray,
+    pairs: TrainingPairs,
+    estimate: FalsePairs,
+    visits: FirstVisits,
 ) -> dict[str, list[Any]]:
     """List the suspicious pairs with their texts, the worst first, for ``suspicious_pairs.csv``.
 
@@ -49,11 +53,13 @@ def suspicious_columns(
         query_rows: int ``[n]``, the query table's row of each training query.
         pairs: the training pairs.
         estimate: of them.
+        visits: of them.
     """
     listed = estimate.suspicious
     queries, documents = query_rows[pairs.pair_query[listed]], pairs.pair_doc[listed]
     return {
         "probability_false": np.round(estimate.probability[listed].astype(float), 3).tolist(),
+        "first_rank": np.round(visits.p[listed].astype(float), 3).tolist(),
         "query_id": data.queries.ids(queries),
         "doc_id": data.corpus.ids(documents),
         "query": data.queries.texts(queries),

@@ -22,6 +22,8 @@ class FirstVisits:
             ends; each set is judged by itself.
         confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None`` without
             decisions.
+        removed_excess: of each set, how many more of the pairs that were removed as wrong had p
+            above ½ than below: wrong pairs are as many above as below only with these.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class FirstVisits:
     ) -> None:
         self.p, self.step, self.confirmed = p, step, confirmed
         self.first_pairs = np.array([0, len(p)]) if first_pairs is None else first_pairs
+        self.removed_excess = [0] * (len(self.first_pairs) - 1)
 
     @classmethod
     def none(
@@ -64,7 +67,9 @@ class FirstVisits:
         """A view of the pairs of a data set: what either sees, both know."""
         rows = slice(*self.first_pairs[number : number + 2].tolist())
         confirmed = None if self.confirmed is None else self.confirmed[rows]
-        return FirstVisits(self.p[rows], self.step[rows], confirmed=confirmed)
+        part = FirstVisits(self.p[rows], self.step[rows], confirmed=confirmed)
+        part.removed_excess = self.removed_excess[number : number + 1]
+        return part
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
@@ -84,7 +89,9 @@ class FirstVisits:
 
     def copy(self) -> FirstVisits:
         """Return a copy that later visits do not change."""
-        return FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs, self.confirmed)
+        copy = FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs, self.confirmed)
+        copy.removed_excess = self.removed_excess
+        return copy
 
     def state_dict(self) -> dict[str, Any]:
         """Return what resuming needs."""

@@ -216,7 +216,7 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
         false, doubted = fit.false_pairs, None
         if false is not None:
             made = fit.training_set
-            listed = suspicious_columns(made.data, made.query_rows, made.pairs, false)
+            listed = suspicious_columns(made.data, made.query_rows, made.pairs, false, fit.visits)
             run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
             doubted = FalsePairsRecord(**counts_of(false, fit.visits, fit.kept))
         seed = session.prepared.settings.seed

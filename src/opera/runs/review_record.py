@@ -24,6 +24,7 @@ class ReviewedPair(Part):
     others: list[ReviewedDocument]
     why: str
     stratum: str | None = None
+    first_rank: float
 
 
 class ReviewedSplit(Part):
