@@ -64,7 +64,7 @@ def train(run: Row, decisions: list[Path] | None = None) -> tuple[Row, pd.DataFr
             data, model=STATIC_MODEL, out=Path(folder) / "run", method=run["method"], seed=run["seed"],
             decisions=decisions, **SETTINGS,
         )  # fmt: skip
-        queries, pairs = trained.per_query(), trained.pairs().to_pandas()[["query_id", "doc_id"]]
+        queries, pairs = trained.per_query(), trained.pairs().to_pandas()[["query_id", "doc_id", "first_rank"]]
         listed = pd.read_csv(trained.path / "suspicious_pairs.csv", dtype=str)
     places = {pair: place for place, pair in enumerate(zip(listed.query_id, listed.doc_id, strict=True))}
     pairs["place"] = [places.get(pair, len(places)) for pair in zip(pairs.query_id, pairs.doc_id, strict=True)]
@@ -87,7 +87,8 @@ def in_review_order(pairs: pd.DataFrame, order: str, seed: int) -> pd.DataFrame:
 def write_decisions(path: Path, pairs: pd.DataFrame) -> None:
     """Write the truth about pairs as ``opera review`` saves decisions."""
     decision = np.where(pairs.is_wrong, "wrong", "correct")
-    pairs[["query_id", "doc_id"]].assign(decision=decision).to_csv(path, index=False)
+    rank = pairs["first_rank"].fillna(0.5)
+    pairs[["query_id", "doc_id"]].assign(decision=decision, first_rank=rank).to_csv(path, index=False)
 
 
 def gains_of(results: Results) -> pd.DataFrame:
