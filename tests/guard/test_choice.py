@@ -231,7 +231,7 @@ def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
     options = ("--steps", "4", "--lr", "0.001", *OPTIONS, "save_steps=2")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
     count = changes(whole.run().log)
-    assert count > 80
+    assert count > 60
     for moment in range(1, count + 1, 10):
         killed = Killable(beir, static_model, tmp_path / str(moment), options)
         assert killed.run(moment).wait() == -signal.SIGKILL
