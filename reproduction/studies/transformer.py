@@ -201,7 +201,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     pruning = RunPruning(model, training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
-        found = measured(encoder_of(model, prepared.settings, show_progress=False, kept={}), data)
+        found = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)
         model.train()
         return found
 

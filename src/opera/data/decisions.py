@@ -28,6 +28,8 @@ KEYS = {"x": WRONG, "c": "correct", "u": "unsure"}
 """The keys of the page, which a table may hold too."""
 CHANGED = ("train", "dev")
 """The splits that decisions change; those of test are for the figures alone."""
+NOT_KNOWN = 0.5
+"""The first rank of a pair that was not trained on: neither high nor low."""
 CONTRADICTION = "wrong, and correct or missing; leave one of the two"
 OTHER_DATA = "are they decisions about another data set?"
 
@@ -169,8 +171,8 @@ def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_
 
 
 def _first_ranks(values: Mapping[str, list[str]]) -> NDArray[np.float32]:
-    texts = values.get("first_rank", ["0.5"] * len(values["query_id"]))
-    return np.array(texts, dtype=np.float32)
+    none = [NOT_KNOWN] * len(values["query_id"])
+    return np.array(values.get("first_rank", none), dtype=np.float32)
 
 
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:

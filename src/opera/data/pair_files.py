@@ -22,12 +22,24 @@ from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.table_files import open_pairs
 from opera.data.text_files import ALWAYS_UTF8
-from opera.data.texts import TextTable
+from opera.data.texts import TextTable, without_extra_space
 
 IDS = ("query_id", "doc_id")
 TEXTS = ("query", "document")
 CUT = "…"
 """What ends a text of a list that is longer in the data."""
+
+
+def cut(text: str, length: int) -> str:
+    """Return a text, or its first characters and :data:`CUT`."""
+    return text if len(text) <= length else text[:length] + CUT
+
+
+def begins(text: str, beginning: str) -> bool:
+    """Whether a text begins as a list says; white space and :data:`CUT` make no difference."""
+    return without_extra_space(text).startswith(without_extra_space(beginning.removesuffix(CUT)))
+
+
 ROLES = {"doc_id": "document_id", "decision": "title", "first_rank": "weight"}
 """The columns of the relation that hold those of a list, where they have other names."""
 SIMILARITY = "similarity"
@@ -158,9 +170,9 @@ def _check_texts(
 ) -> None:
     """Refuse a list whose texts are not those that the data have under the same ids."""
     there = np.flatnonzero(rows >= 0)
-    texts = [" ".join(text.split()) for text in table.texts(rows[there])]
-    said = [" ".join(listed[place].removesuffix(CUT).split()) for place in there]
-    other = [place for place, text in enumerate(said) if not texts[place].startswith(text)]
+    texts = table.texts(rows[there])
+    said = [listed[place] for place in there]
+    other = [place for place, text in enumerate(said) if not begins(texts[place], text)]
     if other:
         first = other[0]
         raise DataError(

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import RetrievalData
-from opera.data.pair_files import CUT
+from opera.data.decisions import NOT_KNOWN
+from opera.data.pair_files import cut
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import FalsePairs
 from opera.labels.visits import FirstVisits
 
 LONG, SHORT = 2000, 300
 """Characters of a text to decide on, and of one beside it."""
-NOT_KNOWN = 0.5
-"""The rank of a pair that was not trained on: neither high nor low."""
 OTHERS = 2
 """Other labelled documents of the query that an item shows."""
 BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
@@ -34,11 +33,6 @@ MOST_PAIRS = 700
 """Pairs that are written for a review."""
 
 Item = dict[str, Any]
-
-
-def cut(text: str, length: int) -> str:
-    """Return a text, or its beginning."""
-    return text if len(text) <= length else text[:length] + CUT
 
 
 @dataclass(frozen=True)

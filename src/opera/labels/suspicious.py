@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from opera.core.arrays import BoolArray, IntArray
 from opera.data import RetrievalData
-from opera.data.pair_files import CUT
+from opera.data.pair_files import cut
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import FalsePairs
 from opera.labels.visits import FirstVisits
@@ -63,8 +63,5 @@ def suspicious_columns(
         "query_id": data.queries.ids(queries),
         "doc_id": data.corpus.ids(documents),
         "query": data.queries.texts(queries),
-        "document": [
-            text if len(text) <= TEXT else text[:TEXT] + CUT
-            for text in data.corpus.texts(documents)
-        ],
+        "document": [cut(text, TEXT) for text in data.corpus.texts(documents)],
     }

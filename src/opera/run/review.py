@@ -21,23 +21,27 @@ from opera.retrieval.search import search_corpus
 from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
-MOST_QUERIES, DEPTH = 2000, 10
-"""Training queries whose best documents are looked at, and how many."""
+MOST_QUERIES = 2000
+"""Training queries whose best document is looked at."""
+FIRST_RANKS = 10
+"""Ranks that a review names; of a lower one it says only that it is lower."""
 MOST_MISSING, MOST_CHANGED, SHOWN = 200, 50, 5
 """Documents without a label, queries that lost and that gained, and documents of each of these."""
 Candidate = tuple[int, int, float]
 """A training query, a corpus row and its score."""
 
 
-def candidates(encoder: Encoder, training_set: TrainingSet, settings: Any) -> list[Candidate]:
+def missing_candidates(
+    encoder: Encoder, training_set: TrainingSet, settings: Any
+) -> list[Candidate]:
     """Find the best document of each training query, if it has no label and every labelled one
     ranks below it; the highest scores first. All processes call this."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for one in training_set.sets:
         rng = generator(settings.seed, "review.queries")
         queries = np.sort(rng.permutation(one.pairs.n_queries)[:MOST_QUERIES])
         rows = one.train.query_rows
-        ranking = search_corpus(encoder, one.data, rows[queries], DEPTH, settings.corpus_text)
+        ranking = search_corpus(encoder, one.data, rows[queries], 1, settings.corpus_text)
         known = KnownPositives.of(one.data, rows, one.pairs)
         best = ranking.doc_rows[:, 0]
         is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
@@ -47,8 +51,8 @@ def candidates(encoder: Encoder, training_set: TrainingSet, settings: Any) -> li
         for place in np.flatnonzero(is_missing):
             query = one.first_query + int(queries[place])
             score = float(ranking.scores[place, 0])
-            found.append((query, one.first_document + int(best[place]), score))
-    return sorted(found, key=lambda candidate: -candidate[2])[:MOST_MISSING]
+            candidates.append((query, one.first_document + int(best[place]), score))
+    return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 
 def review_items(
@@ -58,20 +62,20 @@ def review_items(
 
     Args:
         fit: the training of the final model.
-        missing: what :func:`candidates` found.
+        missing: what :func:`missing_candidates` returns.
         base: the base model on test.
         after: the final model on test.
         seed: of the run.
     """
-    made = fit.training_set
-    labelled = Labelled(made.data, made.query_rows, made.pairs)
+    training_set = fit.training_set
+    labelled = Labelled(training_set.data, training_set.query_rows, training_set.pairs)
     train = training_pairs(labelled, fit.false_pairs, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.missing(query, row, why) for query, row, _ in missing]
     return {
         "train": train,
-        "test": _test_items(made.data, base, after, seed),
-        "changed": _changed(made.data, base, after),
+        "test": _test_items(training_set.data, base, after, seed),
+        "changed": _changed(training_set.data, base, after),
     }
 
 
@@ -90,18 +94,17 @@ def _test_items(
     items: dict[str, Any] = test_pairs(labelled, best, why, seed)
     known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
     queries = np.arange(len(qrels.query_rows))
-    missing: dict[tuple[int, int], tuple[float, str]] = {}
+    missing: dict[tuple[int, int], str] = {}
     for name, evaluation in (("final", after), ("base", base)):
         rows = evaluation.ranking.doc_rows[:, 0]
         unlabelled = (rows >= 0) & ~known.contains(queries, np.maximum(rows, 0))
         for query in np.flatnonzero(unlabelled):
-            score = float(evaluation.ranking.scores[query, 0])
-            missing.setdefault((int(query), int(rows[query])), (score, name))
+            missing.setdefault((int(query), int(rows[query])), name)
     order = generator(seed, "review.test.missing").permutation(len(missing))
-    chosen = [list(missing.items())[place] for place in order[:MOST_MISSING]]
+    first_documents = list(missing.items())
     items["missing"] = [
         labelled.missing(query, row, f"the {name} model ranks it first")
-        for (query, row), (_, name) in chosen
+        for (query, row), name in (first_documents[place] for place in order[:MOST_MISSING])
     ]
     return items
 
@@ -118,7 +121,7 @@ def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
 
 
 def _in_words(rank: int) -> str:
-    return f"rank {rank}" if rank <= DEPTH else f"rank above {DEPTH}"
+    return f"rank {rank}" if rank <= FIRST_RANKS else f"rank above {FIRST_RANKS}"
 
 
 def _changed(data: RetrievalData, base: Evaluation, after: Evaluation) -> dict[str, Any]:

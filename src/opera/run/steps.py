@@ -41,7 +41,7 @@ from opera.run.adapt import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
-from opera.run.review import candidates, review_items
+from opera.run.review import missing_candidates, review_items
 from opera.runs.changes import changes_on_test
 from opera.runs.cutoffs import fit_cutoffs
 from opera.runs.folder import (
@@ -203,7 +203,7 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
     share = 1.0 if guard is None else guard.share
     fine_tuned, after, encoder = _save_and_measure(session, trained, share)
     with session.phase("review", "looking for labels that are missing"):
-        missing = candidates(encoder, fit.training_set, session.prepared.settings)
+        missing = missing_candidates(encoder, fit.training_set, session.prepared.settings)
     if run.writes:
         moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
         measures = {when: result.measures for when, result in moments.items()}

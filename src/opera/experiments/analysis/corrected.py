@@ -15,9 +15,8 @@ from opera.config.trainer import PRIMARY
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.decisions import DecidedLabel, read_test_decisions
-from opera.data.pair_files import CUT
+from opera.data.pair_files import begins
 from opera.data.qrels import Qrels
-from opera.data.texts import without_extra_space
 from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.changes import Change, changes_on_test
@@ -164,10 +163,9 @@ def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: s
         }
         for (kind, name), text in listed.items():
             known = texts.get((kind, name))
-            beginning = without_extra_space(text.removesuffix(CUT))
-            if known is not None and not without_extra_space(known).startswith(beginning):
+            if known is not None and not begins(known, text):
                 raise DataError(
-                    f"{names}: {kind} {shown(name)} is {shown(beginning)} there and {shown(known)} "
+                    f"{names}: {kind} {shown(name)} is {shown(text)} there and {shown(known)} "
                     f"in {run.path}; are they decisions about another data set?"
                 )
 
