@@ -49,7 +49,7 @@ environments: install ## install the wheel into empty environments, newest and o
 fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a failure prints how to repeat it
 	$(RUN)python -m pytest tests/fuzz --hypothesis-profile=nightly --hypothesis-show-statistics --timeout=36000
 
-chaos: install ## kill, stop and starve every command at random, and compare its end (25 minutes); fills docs/reliability.md
+chaos: install ## kill, stop and starve every command at random, and compare its end (25 minutes); fills docs/security.md
 	OMP_NUM_THREADS=1 $(RUN)python tests/chaos/chaos.py
 
 check: install ## lint and type-check
@@ -62,25 +62,25 @@ bench: bench-encoder bench-profile bench-search bench-load bench-startup bench-s
 bench-quick: install ## whether the benchmark of training and encoding works (3 minutes); writes nothing
 	$(RUN)python benchmarks/encoder --quick
 
-bench-encoder: install ## training and encoding beside sentence-transformers and FlagEmbedding (20 minutes); fills docs/performance.md
+bench-encoder: install ## training and encoding beside sentence-transformers and FlagEmbedding (20 minutes); fills docs/benchmarks.md
 	$(RUN)python benchmarks/encoder
 
 bench-profile: install ## which operations a training step of OPERA and its encoding spend their time in (1 minute)
 	$(RUN)python benchmarks/encoder --profile
 
-bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/performance.md
+bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/benchmarks.md
 	$(RUN)python benchmarks/search.py
 
 bench-load: install ## loading 300,000 pairs beside DuckDB, which reads and groups them (1 minute); writes nothing
 	$(RUN)python benchmarks/load.py
 
-bench-startup: install ## what starting a command costs; fills docs/performance.md
+bench-startup: install ## what starting a command costs; fills docs/benchmarks.md
 	$(RUN)python benchmarks/startup.py
 
 bench-sampler-quick: install ## the sampler's steps up to 741,436 pairs (1 minute); writes nothing
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py --most 741436 --rounds 0
 
-bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); fills docs/performance.md
+bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); fills docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py
 
 audit: install ## known vulnerabilities of the pinned packages: by PyPI, or by OSV_DATABASE=all.zip without a network

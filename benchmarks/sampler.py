@@ -9,7 +9,7 @@ buckets: the direct way is the oracle. Then OPERA's way continues alone, first w
 other work fills between steps.
 
 Then the share of a real training step, measured in real runs on NFCorpus (if ``../shared`` exists). Writes
-benchmarks/sampler.json and the tables of docs/performance.md.
+benchmarks/sampler.json and the tables of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def main() -> None:
     about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
     text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
     (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")
-    fill(ROOT / "docs" / "performance.md", tables)
+    fill(ROOT / "docs" / "benchmarks.md", tables)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Each setting is a process of its own that has MiniLM loaded and trains steps (8 
 tokens, in the precision of this processor) when asked to. They take turns, alone and beside one and two endless loops.
 A turn begins when nothing else runs, or after ``--patience`` seconds; what else ran meanwhile is measured, and turns
 beside other work do not count where there are calm ones. Writes benchmarks/shared_cores.json and the table of
-docs/performance.md.
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def write(turns: dict[str, dict[int, list[Turn]]]) -> None:
         for name, by in figures.items()
     ]  # fmt: skip
     heads = ["threads wait", "no loop, s", "1 loop, s", "2 loops, s", "other programs, cores"]
-    fill(ROOT / "docs" / "performance.md", {"shared cores": table_lines(heads, rows)})
+    fill(ROOT / "docs" / "benchmarks.md", {"shared cores": table_lines(heads, rows)})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ LAYERS = [
     "engine", "guard", "run", "deployment", "experiments", "diagnostics", "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
-PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 
 def name_of(path: Path) -> str:

@@ -19,8 +19,8 @@ from documents import ROOT
 from guides import blocks_of, run_page
 from tiny_world import write_letter_model
 
-GUIDES = ("start.md", "coming-from-sentence-transformers.md", "coming-from-flagembedding.md", "errors.md")
-LONGER = ("data.md", "training.md", "report.md", "deploy.md")
+GUIDES = ("start.md", "coming-from-sentence-transformers.md", "coming-from-flagembedding.md", "troubleshooting.md")
+LONGER = ("data.md", "training.md", "compare.md", "deploy.md")
 """Guides whose blocks run where the slow tests do, CI among them."""
 NEEDS = {
     "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),

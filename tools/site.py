@@ -13,7 +13,12 @@ from typing import Any
 from audit import licences
 
 ROOT = Path(__file__).parents[1]
-FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+FROM_ROOT = {
+    "reproduction/README.md": "reproduce.md",
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 """Files of the project that are pages of the site, and what they are called there."""
 SEARCH = '<label class="search-box" for="__search">Search the documentation</label>'
 """Opens the theme's search, of which a phone shows an icon alone."""
@@ -51,7 +56,7 @@ def first_screen(text: str) -> str:
 
 def site_links(text: str) -> str:
     """Rewrite links to README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ as the site has them."""
-    text = re.sub(r"\]\(docs/", "](", text)
+    text = re.sub(r"\]\((?:\.\./)?docs/", "](", text)
     for name, page in FROM_ROOT.items():
         text = re.sub(rf"\]\((?:\.\./)?{re.escape(name)}", f"]({page}", text)
     return text
@@ -72,7 +77,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         "`--set NAME=VALUE` on the command line, `NAME: VALUE` in a recipe, `opera.adapt(..., NAME=VALUE)` in Python.",
-        "`opera train --help-settings` prints the same. `auto` is a value that [depends on the data](defaults.md).",
+        "`opera train --help-settings` prints the same. `auto` is a value that [depends on the data](training.md).",
     ]
     for group, docs in docs_by_group().items():
         lines += ["", f"## {group}", "", "| name | kind | default | what it does | source of the default |"]

@@ -6,7 +6,7 @@ Every library works in a process of its own. They take turns, step by step, over
 the same lengths, precision, batches, temperature, AdamW and threads; another process measures the machine's
 matrix-product peak in between. Figures are medians over the rounds, ratios medians of the ratios of each round. A cell
 that is done is kept in ``.benchmark/`` until a source file changes, so a stopped benchmark continues; ``--fresh``
-measures everything again. Writes benchmarks/encoder.json and tables of docs/performance.md, with ``--quick`` neither.
+measures everything again. Writes benchmarks/encoder.json and tables of docs/benchmarks.md, with ``--quick`` neither.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def main() -> None:
         print(text)
     if not given.quick and not given.only:
         (ROOT / "benchmarks" / "encoder.json").write_text(json.dumps(summary, indent=2) + "\n")
-        fill(ROOT / "docs" / "performance.md", filled)
+        fill(ROOT / "docs" / "benchmarks.md", filled)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From turns to figures: medians, ratios, shares of the peak, and the tables of docs/performance.md."""
+"""From turns to figures: medians, ratios, shares of the peak, and the tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py             # trains what is missing; hours
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --model minilm --noises clean,random:0.3 \
         --sets entailmentbank,scifact                                          # all-MiniLM-L6-v2: 10 minutes a run
-    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/false-labels.md, README.md
+    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/noisy-labels.md, README.md
 
 Wrong pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the fraction of all pairs
 that ``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations.
@@ -37,7 +37,7 @@ SETS = ("scifact", "entailmentbank", "toollens", "nfcorpus")
 NOISES = ("clean", "random:0.1", "random:0.3", "random:0.5", "hard:0.3", "clicks:0.3", "neighbour:0.3")
 METHODS = ("ft", "denoise", "sp", "sp+dp", "dp", "infobatch")
 RESULTS = {"static": STORED / "false_labels.csv", "minilm": STORED / "false_labels_minilm.csv"}
-PAGE = ROOT / "docs" / "false-labels.md"
+PAGE = ROOT / "docs" / "noisy-labels.md"
 RUN = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
 

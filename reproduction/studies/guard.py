@@ -6,7 +6,7 @@
 Each setting is trained three times: with ``--future like-test``, the default, which reads one number of test; with the
 true ``--future``, which reads nothing of test; and with ``--future both``. Every run has the base model, the fine-tuned
 model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
-Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/when-fine-tuning-hurts.md. Reads
+Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md. Reads
 ``../shared``. Finished runs are not repeated, so the study can be stopped at any time.
 """
 
@@ -24,7 +24,7 @@ from opera.core.intervals import mean_interval, signed
 from opera.runs.folder import Run, holds_run
 from study import ROOT, STATIC_MODEL, STORED, Results, fill, load_setting, need, table_lines, words
 
-PAGE, FIGURE = ROOT / "docs" / "when-fine-tuning-hurts.md", ROOT / "docs" / "never-worse.svg"
+PAGE, FIGURE = ROOT / "docs" / "did-it-help.md", ROOT / "docs" / "never-worse.svg"
 RUNS = Path("runs/guard")
 KEY = ("model", "setting", "future", "seed")
 SETS = ("entailmentbank", "scifact", "nfcorpus", "toollens")

@@ -1,7 +1,7 @@
 """What is a decision about a label worth, and does a review's interval hold the true rate of wrong labels?
 
     OMP_NUM_THREADS=1 nice python reproduction/studies/review.py               # trains what is missing; hours
-    OMP_NUM_THREADS=1 python reproduction/studies/review.py --tables           # fills docs/false-labels.md
+    OMP_NUM_THREADS=1 python reproduction/studies/review.py --tables           # fills docs/noisy-labels.md
 
 Wrong pairs are added to train and dev as in false_labels.py. A run with all defaults but the guard is followed by
 runs that get the true answer about 25 to 400 of its training pairs with ``--decisions``: ``suspicious`` pairs in the
@@ -41,7 +41,7 @@ RUN = ("set", "noise", "method", "seed", "order", "decisions")
 SETTINGS: Row = {"precision": "fp32", "guard": False, "trainer": {"save_steps": 1000}}
 """Checkpoints take time and are not read."""
 FIRST: Row = {"order": "none", "decisions": 0}
-PAGE = ROOT / "docs" / "false-labels.md"
+PAGE = ROOT / "docs" / "noisy-labels.md"
 FEWER = (1, 20)
 """The simulations divide the number of wrong pairs by these: most data sets have fewer than 30%."""
 Z, FEW = 1.959963984540054, (0, 0.0513, 0.3554, 0.8177)

@@ -1,4 +1,4 @@
-"""docs/paper.md and the recipes: what it names exists, defaults are those of the code, no item is left out."""
+"""reproduction/README.md and the recipes: what it names exists, defaults are those of the code, no item is left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from opera.retrieval.measures import parse_measures
 from opera.runs.folder import RUN_NAMES
 from opera_paper.cli import app
 
-PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "reproduction" / "README.md").read_text(encoding="utf-8")
 TOKENS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)) - {"--"})  # the page speaks of commands that begin so
 HOME = Path(opera_paper.__file__).parent / "recipes"
 RECIPES = {name: path for name, path in recipes_by_name().items() if path.parent == HOME}

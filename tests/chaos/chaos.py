@@ -1,6 +1,6 @@
 """Disturb every command, let the same command finish, and compare with one that nobody disturbed.
 
-    make chaos                      # a record in tests/chaos/chaos.csv, and the table of docs/reliability.md
+    make chaos                      # a record in tests/chaos/chaos.csv, and the table of docs/security.md
     python tests/chaos/chaos.py --only "train dp" --out chaos.csv
 
 A trial draws its moments from its name, so it is the same trial every time. One that the record has is not repeated: a
@@ -27,7 +27,7 @@ from killable import changes
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 from page import ROOT, fill, table_lines
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "security.md"
 RESULTS = Path(__file__).with_name("chaos.csv")
 REFUSED = 2
 

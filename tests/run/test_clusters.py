@@ -1,4 +1,4 @@
-"""The cluster configurations of docs/distributed.md, as far as one machine without a scheduler can try them."""
+"""The cluster configurations of docs/scale.md, as far as one machine without a scheduler can try them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from documents import parse
 from opera.runs.folder import Run
 from processes import DEADLINE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 STAND_INS = {
     # One launcher per node, and the job fails if one of them does.
     "srun": """for node in $(seq $SLURM_NNODES); do "$@" & launchers="$launchers $!"; done

@@ -124,7 +124,7 @@ def _check(kind: str, share: float | None, model: str | Path | None, grade: int 
 
 
 def _generator(seed: int, kind: str, split: str) -> np.random.Generator:
-    """Return the generator of the draws; docs/false-labels.md has figures of these very draws."""
+    """Return the generator of the draws; docs/noisy-labels.md has figures of these very draws."""
     purpose = f"study.false_labels.{kind}.{split}"
     return np.random.default_rng([seed, zlib.crc32(purpose.encode()), 0])
 

@@ -204,7 +204,7 @@ class Reproduction:
         of_data = {key: value for key, value in opera.recipe(name).items() if key in OF_DATA}
         if self.preset == "release" and "range" in of_data:
             low, _, high = str(of_data["range"]).partition(":")
-            of_data["range"] = f"{int(low) + 1}:{high}"  # a Python slice (docs/paper.md, row 13)
+            of_data["range"] = f"{int(low) + 1}:{high}"  # a Python slice (erratum 13)
         user = self.given_settings or {}
         if user.get("negatives", "hard") != "hard":
             of_data.pop("range", None)

@@ -2,7 +2,7 @@
 
 ``figures/`` has one CSV file per table: the columns of :data:`KEYS` that the table has, then its
 measures under the paper's names. The numbers are the paper's own, digit by digit. Where two of its
-tables disagree, both are kept and a note says so (paper.md, notes A to L).
+tables disagree, both are kept and a note says so (errata, notes A to L).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ TABLES = (
 
 
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
-"""Our names of the paper's measures; its NDCG is not trec_eval's (docs/paper.md, row 8)."""
+"""Our names of the paper's measures; its NDCG is not trec_eval's (erratum 8)."""
 
 
 def find_table(name: str) -> PaperTable:

@@ -86,8 +86,7 @@ def pruning_beats_finetuning(precision: float, true_share: float) -> bool:
 
 
 def static_beats_dynamic(precision: float, true_share: float) -> bool:
-    """Theorem 1, second part (Equation 8), with the condition that its proof needs (paper.md, row
-    9).
+    """Theorem 1, second part (Equation 8), with the condition that its proof needs (erratum 9).
 
     At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m. If the scores are worse than
     chance, DP is better, because it follows them only in part.

@@ -2,7 +2,7 @@
 the device.
 
 A setting that is ``None`` is automatic. :func:`resolve` turns it into a number before anything else
-reads it; explicit values stay. docs/defaults.md has the study that chose the numbers.
+reads it; explicit values stay. docs/training.md has the study that chose the numbers.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class EncodingSettings(Settings):
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text",
         "what of a document is encoded; the release encodes the text alone",
-        "paper.md, row 11",
+        "erratum 11",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto",

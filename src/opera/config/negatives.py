@@ -94,7 +94,7 @@ class NegativeSettings(Settings):
         "ranks LO:HI of the pretrained ranking that hard negatives come from, 1 for the best, both "
         "ends included; the "
         "release's 100-1100 is 101:1100; auto: 10:100",
-        "Table 9; paper.md, row 13",
+        "Table 9; erratum 13",
         flag="--range",
     )
     mining_relative_margin: float | None = setting(
@@ -112,7 +112,7 @@ class NegativeSettings(Settings):
         "pruned positive may "
         "become a negative of its query, and mask_known_positives does not leave it out; true as "
         "in the release",
-        "paper.md, row 12",
+        "erratum 12",
     )
 
     @model_validator(mode="after")
@@ -157,7 +157,7 @@ class LabelSettings(Settings):
         None,
         "tables of query_id, doc_id and decision (wrong, correct, missing), as opera review saves "
         "them; without the last column, as in suspicious_pairs.csv, all are wrong",
-        "docs/false-labels.md",
+        "docs/noisy-labels.md",
         flag="--decisions",
     )
 

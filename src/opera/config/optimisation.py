@@ -55,7 +55,7 @@ class OptimisationSettings(Settings):
     epochs: float | None = setting(
         None,
         "passes over the training queries, instead of max_steps; auto: from the data and the model",
-        "docs/defaults.md",
+        "docs/training.md",
         gt=0,
         le=1_000_000,
         flag="--epochs",
@@ -63,7 +63,7 @@ class OptimisationSettings(Settings):
     max_steps: int | None = setting(
         None,
         "optimizer steps; auto: those of the epochs, within limits",
-        "docs/defaults.md",
+        "docs/training.md",
         ge=1,
         le=MOST,
         flag="--steps",
@@ -73,7 +73,7 @@ class OptimisationSettings(Settings):
         "peak learning rate; auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
         "transformer below "
         "50M parameters, 2e-5 above, ten times as much with lora",
-        "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
+        "docs/training.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
         le=1,
         flag="--lr",
@@ -81,7 +81,7 @@ class OptimisationSettings(Settings):
     warmup_ratio: float | None = setting(
         None,
         "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
-        "docs/defaults.md (the paper: 0)",
+        "docs/training.md (the paper: 0)",
         ge=0,
         lt=1,
     )
@@ -89,7 +89,7 @@ class OptimisationSettings(Settings):
         None,
         "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, "
         "0.05 for others",
-        "docs/defaults.md (the paper: 0.02)",
+        "docs/training.md (the paper: 0.02)",
         ge=0.0001,
         le=100,
     )
@@ -215,7 +215,7 @@ class BatchingSettings(OptimisationSettings):
         "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, "
         "and no more than "
         "there are training queries",
-        "docs/defaults.md (the paper: 8 on each of 8 devices)",
+        "docs/training.md (the paper: 8 on each of 8 devices)",
         ge=1,
         le=MOST_AT_ONCE,
         flag="--batch-size",

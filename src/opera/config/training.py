@@ -151,7 +151,7 @@ class GuardSettings(Settings):
         "new-documents, none of them; both, then no half may lose; like-test, as new as those of "
         "the test split; auto: like-test where the data has a test split, else by how often train "
         "queries share documents",
-        "docs/when-fine-tuning-hurts.md",
+        "docs/did-it-help.md",
         flag="--future",
     )
     guard: bool = setting(
@@ -159,7 +159,7 @@ class GuardSettings(Settings):
         "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev "
         "split; "
         "false hands over the fine-tuned weights as they are",
-        "docs/when-fine-tuning-hurts.md",
+        "docs/did-it-help.md",
     )
     refit: bool | None = setting(
         None,
@@ -167,7 +167,7 @@ class GuardSettings(Settings):
         "training chose; "
         "auto: if dev took more than 5% of the train queries or pairs, for static models, adapters "
         "and trainings of at most 200 steps, and eval_steps is not set",
-        "docs/when-fine-tuning-hurts.md",
+        "docs/did-it-help.md",
     )
 
 

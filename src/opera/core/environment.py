@@ -3,12 +3,12 @@ which kernels.
 
 GNU OpenMP's threads wait for each other by spinning. On cores of their own that saves a wake-up;
 beside other work the thread that spins uses up the time slice of the thread it waits for, at each
-of thousands of barriers per step (docs/performance.md has the figures). And torch starts a thread
+of thousands of barriers per step (docs/benchmarks.md has the figures). And torch starts a thread
 per core of the host, also in a container that may use two of them.
 
 These libraries hold several versions of their kernels, choose by processor, and add numbers in
 another order in each. ``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all
-processors since 2015 have (docs/determinism.md).
+processors since 2015 have (docs/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FEW_QUERIES = 50
 """Below so many queries a mean says little: a difference of several points is chance."""
 LEAST_QUERIES = 20
 """With fewer dev queries no verdict is given: intervals of so few hold less than they say (the
-simulation in docs/when-fine-tuning-hurts.md)."""
+simulation in docs/did-it-help.md)."""
 MEASURE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 """The bounds of a measure, and of the difference of two."""
 OF_ONE_QUERY = DIFFERENCE

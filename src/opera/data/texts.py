@@ -33,7 +33,7 @@ LONGEST_TEXT = 2**28
 
 
 def join_title(title: str, text: str) -> str:
-    """Join title and text with a space: the BEIR convention (paper.md, row 11)."""
+    """Join title and text with a space: the BEIR convention (erratum 11)."""
     return f"{title} {text}".strip() if title else text
 
 

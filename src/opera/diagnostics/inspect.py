@@ -162,7 +162,7 @@ def inspect(
             model's own.
         document_prompt: text before each document, likewise.
         train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
-            pairs that look wrong to it (docs/false-labels.md).
+            pairs that look wrong to it (docs/noisy-labels.md).
         overwrite: replace that file.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: of tables, as for :func:`opera.load_data`.

@@ -41,7 +41,7 @@ def gather_embeddings(embeddings: Tensor) -> Tensor:
     order.
 
     The gradient flows back to the process that an embedding came from, so W processes with a batch
-    of B/W each have the gradient of one process with B (docs/paper.md, row 10).
+    of B/W each have the gradient of one process with B (erratum 10).
     """
     return all_gather_with_grad(embeddings) if process_count() > 1 else embeddings
 

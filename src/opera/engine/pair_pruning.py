@@ -156,7 +156,7 @@ class PairPruning(Pruning):
         return self._watch(loss, ONLY)
 
     def false_pairs(self, name: str = ONLY) -> FalsePairs | None:
-        """Say which rows look wrong by their first visits so far (docs/false-labels.md), whatever
+        """Say which rows look wrong by their first visits so far (docs/noisy-labels.md), whatever
         the method.
 
         Args:
@@ -174,7 +174,7 @@ class PairPruning(Pruning):
 
     def review(self, path: str | Path, *, name: str = ONLY, items: int = 200) -> Path:
         """Write a page to review rows that look wrong and a random sample of the others
-        (docs/false-labels.md).
+        (docs/noisy-labels.md).
 
         Args:
             path: the page, or a table if it ends in ``.csv``; ``query_id`` and ``doc_id`` of the

@@ -25,7 +25,7 @@ If tomorrow has queries of two kinds (``future=both``), the sums of both are add
 stands only if it harms neither.
 
 The constants were chosen in worlds of four open data sets, with a static model but for the
-transformer's anchor. docs/when-fine-tuning-hurts.md has the figures, and what the rule does on each
+transformer's anchor. docs/did-it-help.md has the figures, and what the rule does on each
 data set with constants that the others chose.
 """
 
@@ -52,10 +52,10 @@ in between."""
 STATIC_ANCHOR = (0.25, 0.6, 1.0)
 """a(s) of a static model: tokens that training does not meet stay where they are, so new documents
 fall behind. Adapters have it too: in six trainings with new documents the best share was .2 on
-average (docs/adapter.md)."""
+average (docs/adapters.md)."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0)
 """a(s) of a transformer, which carries over more to new documents: midway between the last two
-shares tried, so that dev alone decides between these (study: docs/when-fine-tuning-hurts.md)."""
+shares tried, so that dev alone decides between these (study: docs/did-it-help.md)."""
 GAIN = 0.1
 """G: what the measure is expected to gain per unit of λ towards the anchor, and to lose beyond
 it."""

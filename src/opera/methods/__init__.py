@@ -46,7 +46,7 @@ users add.
 
 AUTO, DEFAULT_METHOD = "auto", "denoise"
 """What ``method`` is by default, and the method that it stands for. ``denoise`` is ``ft`` until
-labels look wrong (docs/false-labels.md).
+labels look wrong (docs/noisy-labels.md).
 """
 
 M = TypeVar("M", bound=type[Method[Any]])

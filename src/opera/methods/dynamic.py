@@ -43,7 +43,7 @@ def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
     1.
 
     ``strength`` is the *smaller* end of the range of α, so that the reversed schedule keeps r in
-    (0, 1) (paper.md, row 3). In the paper's forward schedule that is α_s.
+    (0, 1) (erratum 3). In the paper's forward schedule that is α_s.
     """
     return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
 
@@ -51,8 +51,7 @@ def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
 def top_ratio(strength: float, pool_size: float, n: int) -> float:
     """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of high-quality queries.
 
-    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (paper.md, row
-    3).
+    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (erratum 3).
     """
     return (strength * pool_size - n) / ((strength - 1) * n)
 
@@ -60,7 +59,7 @@ def top_ratio(strength: float, pool_size: float, n: int) -> float:
 def query_scores(
     scores: PairScores, kind: QueryScore, queries: IntArray | None = None
 ) -> NDArray[np.float64]:
-    """**q** of Algorithm 1, a score per query; the highest are "high quality" (paper.md, row 4).
+    """**q** of Algorithm 1, a score per query; the highest are "high quality" (erratum 4).
 
     Args:
         scores: the latest scores of each pair.
@@ -81,7 +80,7 @@ def query_scores(
 
 def document_threshold(similarities: Counts, cutoff: float) -> int:
     """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release;
-    paper.md, row 5).
+    erratum 5).
 
     T is the (1 - v) quantile of the similarities, and p > T is high quality. As a similarity is
     either at most the one at rank ⌊(1 - v)·(N - 1)⌋ or beyond the quantile, T is returned as the
@@ -91,7 +90,7 @@ def document_threshold(similarities: Counts, cutoff: float) -> int:
 
 
 def own_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
-    """T over the pairs of each query (paper.md, row 5): the (1 - v) quantile, linearly
+    """T over the pairs of each query (erratum 5): the (1 - v) quantile, linearly
     interpolated.
 
     Args:
@@ -136,7 +135,7 @@ def document_probabilities(
 
 
 def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[np.float64]:
-    """Equation 5, left, corrected to sum to one (paper.md, row 1): float64 ``[n]``.
+    """Equation 5, left, corrected to sum to one (erratum 1): float64 ``[n]``.
 
     A top query is always one of the n₀ in the pool: P = 1/n₀. The n - K other queries share the
     other n₀ - K places: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is
@@ -180,18 +179,18 @@ class DynamicSettings(Settings):
     query_score: QueryScore = setting(
         "negative_loss",
         "what ranks queries: its mean over their pairs, highest first",
-        "paper.md, row 4",
+        "erratum 4",
     )
     threshold: Literal["global", "per_query"] = setting(
         "global",
         "document threshold T over all pairs, or over the pairs of each query",
-        "the release; paper.md, row 5",
+        "the release; erratum 5",
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
         "I_u: steps between rankings of the queries, of several data sets the steps that draw from "
         "the set; epoch: once per n₀ queries",
-        "Table 5; paper.md, row 6",
+        "Table 5; erratum 6",
     )
     levels: Literal["both", "query", "document"] = setting(
         "both", "which level DP acts on", "Table 4"
@@ -202,7 +201,7 @@ class DynamicSettings(Settings):
 
 
 class DynamicPruning(Method[DynamicSettings]):
-    """Algorithm 1, with the corrections of docs/paper.md.
+    """Algorithm 1, with the corrections of reproduction/README.md.
 
     Every ``update_interval`` steps the top queries and the threshold T are found again, and the
     queries of the whole interval are drawn from the pool. Documents are drawn at every step, from
@@ -223,7 +222,7 @@ class DynamicPruning(Method[DynamicSettings]):
     def start(self) -> None:
         """Count the base model's scores; nothing is ranked yet."""
         settings, n = self.settings, self.pairs.n_queries
-        smaller = min(settings.alpha_start, settings.alpha_end)  # paper.md, row 3
+        smaller = min(settings.alpha_start, settings.alpha_end)  # erratum 3
         self.pool_size = virtual_dataset_size(n, smaller, settings.r_start)
         self._count()
         # What the last refresh found, and the queries it drew that are not used yet.

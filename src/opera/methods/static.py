@@ -30,7 +30,7 @@ def static_probabilities(
 ) -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
-    With ``query_weighting="uniform"`` (the authors' release; paper.md, row 7), P(q) is one over the
+    With ``query_weighting="uniform"`` (the authors' release; erratum 7), P(q) is one over the
     number of queries with a pair kept.
     """
     per_query = pairs.sum_by_query(kept)
@@ -47,7 +47,7 @@ class KeptPassesSettings(RetentionSettings):
         "pairs",
         "P(q) over the kept pairs: proportional to them (the paper) or uniform over queries (the "
         "release)",
-        "Equation 3; paper.md, row 7",
+        "Equation 3; erratum 7",
     )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
-"""Retrieved documents that the paper's nDCG considers (paper.md, row 8)."""
+"""Retrieved documents that the paper's nDCG considers (erratum 8)."""
 WHOLE_RANKING_DEPTH = 1000
 """How many documents a measure without a cutoff sees, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
@@ -168,7 +168,7 @@ def per_query(
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
     """The paper's NDCG@k, whose ideal ranking holds relevant documents *among the 100 retrieved*.
 
-    It rewards lost recall and must never be reported as nDCG (paper.md, row 8). Zero if nothing
+    It rewards lost recall and must never be reported as nDCG (erratum 8). Zero if nothing
     relevant was retrieved.
 
     Args:

@@ -78,7 +78,7 @@ class NegativesRecord(Part):
 
 
 class FalsePairsRecord(Part):
-    """How many training pairs look wrong by their first visits (docs/false-labels.md).
+    """How many training pairs look wrong by their first visits (docs/noisy-labels.md).
 
     Attributes:
         share: of the pairs, estimated.

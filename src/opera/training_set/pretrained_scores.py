@@ -122,8 +122,7 @@ def pretrained_losses(
     known: KnownPositives | None,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
-    """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md,
-    row 4).
+    """Cross-entropy of each pair against one random set of documents as large as a batch.
 
     It stands in for the contrastive loss until the pair is first drawn.
 
