@@ -2,7 +2,7 @@
 
     import opera
     run = opera.adapt("path/to/beir", model="minilm", out="run")
-    print(run.measures["after"]["nDCG@10"], run.model_path)
+    print(run.measures["final"]["nDCG@10"], run.model_path)
 
 ``opera.api`` lists the public names.
 """

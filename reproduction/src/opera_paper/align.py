@@ -191,12 +191,12 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
         return (100 * (1 / ratio - 1 if name == SPEED_DIFFERENCE else ratio - 1),)
     measure = our_measure(name)
     # of the models as trained: the paper knows no guard
-    when = "before" if row.method == PRETRAINED else "fine_tuned"
+    when = "base" if row.method == PRETRAINED else "fine_tuned"
     if measure and row.part not in BUCKETS:
         if any(measure not in run.measures[when] for run in group.runs):
             return NOT_MEASURED
         values = tuple(run.measures[when][measure] for run in group.runs)
-        return values[:1] if when == "before" and len(set(values)) == 1 else values
+        return values[:1] if when == "base" and len(set(values)) == 1 else values
     values_by_run = []
     for table in (run.per_query() for run in group.runs):
         mask = np.ones(table.num_rows, dtype=np.bool_)
@@ -204,7 +204,7 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
             if "similarity" not in table.column_names:
                 return NOT_RECORDED
             mask = thirds(table["similarity"].to_numpy()) == BUCKETS.index(row.part)
-        columns = [f"{model} {measure}" for model in ("fine_tuned", "after")]
+        columns = [f"{model} {measure}" for model in ("fine_tuned", "final")]
         column = next((name for name in columns if name in table.column_names), None)
         if measure and column is None:
             return NOT_MEASURED

@@ -97,7 +97,7 @@ def compare(
     negatives: Annotated[str | None, setting_option("negatives")] = None,
     range: Annotated[str | None, setting_option("range")] = None,
     mix: Annotated[str | None, setting_option("mix")] = None,
-    future: Annotated[str | None, setting_option("future")] = None,
+    expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -145,7 +145,7 @@ def compare(
             negatives=negatives,
             range=range,
             mix=mix,
-            future=future,
+            expected_documents=expected_documents,
         ),
         None if methods is None else listed(methods),
         numbers("seeds", seeds),
@@ -234,7 +234,7 @@ def print_plan(screen: Screen, status: Status) -> None:
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     """Print the tables per data set and number of steps, convergence, ranks and the verdict."""
-    from opera.experiments.analysis import PRIMARY, UNTRAINED, format_settings
+    from opera.experiments.analysis import BASE, PRIMARY, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
 
@@ -252,8 +252,8 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         screen.heading(f"\n{conclusion.title}\n{conclusion.conclusion}.")
         screen.lines(*(f"- {bullet}" for bullet in conclusion.bullets))
         best = results.best(PRIMARY)
-        run = comparison.first_run(results, results.rows[0].method if best == UNTRAINED else best)
-        screen.lines(f"- Model: {run.model_path}" if best != UNTRAINED else None)
+        run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
+        screen.lines(f"- Model: {run.model_path}" if best != BASE else None)
         print_labels(screen, run, compared=True)
     if comparison.missing:
         cells = f"{comparison.missing} of the grid's {comparison.planned} cells"

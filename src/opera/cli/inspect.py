@@ -120,9 +120,9 @@ def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None
         share = f"{pair.closer_random_share:.0%}".rjust(4)
         screen.cut(f"{share}  {flat(pair.query_id)}: {flat(pair.query)}")
         screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
-    if inspection.false_pairs is not None:
+    if inspection.noisy_labels is not None:
         screen.heading("\nAfter training")
-        screen.lines(labels_sentence(inspection.false_pairs, str(listed)))
+        screen.lines(labels_sentence(inspection.noisy_labels, str(listed)))
     elif listed is not None:
         screen.lines("\nAfter training: too few pairs to say which look wrong; nothing is listed")
     screen.lines(
@@ -149,7 +149,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
             yield f"{name}: {_duplicates_in_words(duplicates)}"
     yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
     if not inspection.leaks:
-        yield "only train is given: opera train draws test and dev from it, as --future says."
+        yield "The data has only train; opera train draws test and dev from it (--expected-documents)."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
         yield few.removeprefix("warning: ")
 

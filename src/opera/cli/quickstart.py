@@ -65,9 +65,9 @@ def _print_searches(screen: Screen, run: Run) -> None:
     from opera.data import load_data
 
     data, table = load_data(run.record.data.source), run.per_query()
-    before, after = (table[f"{when} {PRIMARY}"].to_numpy() for when in ("before", "after"))
-    ranked = {when: table[f"{when} documents"].to_pylist() for when in ("before", "after")}
-    kinds = {"gained": after > before, "lost": after < before, "unchanged": after == before}
+    base, final = (table[f"{when} {PRIMARY}"].to_numpy() for when in ("base", "final"))
+    ranked = {when: table[f"{when} documents"].to_pylist() for when in ("base", "final")}
+    kinds = {"gained": final > base, "lost": final < base, "unchanged": final == base}
     counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, chosen in kinds.items())
     screen.heading(f"\n{table.num_rows:,} held-out queries by {PRIMARY}: {counts}. One of each:")
     rng = generator(run.settings["seed"], "quickstart.shown")
@@ -77,7 +77,7 @@ def _print_searches(screen: Screen, run: Run) -> None:
         row = int(rng.choice(np.flatnonzero(chosen)))
         query, relevant = (table[name][row].as_py() for name in ("query_id", "relevant"))
         text = data.queries.texts(data.queries.find_rows([query]))[0]
-        change = f"{100 * before[row]:.1f} -> {100 * after[row]:.1f}"
+        change = f"{100 * base[row]:.1f} -> {100 * final[row]:.1f}"
         screen.heading(f"\n{kind}: “{text}” ({PRIMARY} {change})")
         for when, documents in ranked.items():
             ids = documents[row][:SHOWN]

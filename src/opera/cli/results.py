@@ -13,7 +13,7 @@ from opera.core.terminal import place
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
-    from opera.runs.record import FalsePairsRecord
+    from opera.runs.record import NoisyLabelsRecord
 
 MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
 """From this share of false pairs on the method against them is named."""
@@ -31,21 +31,21 @@ def print_before_after(screen: Screen, run: Run) -> None:
     """
     from opera.retrieval.measures import DEFAULT_MEASURES
     from opera.runs.changes import changes_on_test
-    from opera.runs.verdict import change_sentence, share_sentence, verdict_sentence, warnings_of
+    from opera.runs.verdict import change_sentence, verdict_sentence, warnings_of, weight_sentence
 
     measures, per_query, guard = run.measures, run.per_query(), run.record.guard
     names = list(DEFAULT_MEASURES)
     if guard is None:
-        before, after = (measures[when][PRIMARY] for when in ("before", "after"))
-        screen.heading(f"{change_sentence(PRIMARY, before, after, per_query.num_rows)}.")
+        base, final = (measures[when][PRIMARY] for when in ("base", "final"))
+        screen.heading(f"{change_sentence(PRIMARY, base, final, per_query.num_rows)}.")
         screen.lines("The final model: the fine-tuned weights; the guard is off.")
     else:
         names = list(dict.fromkeys([*names, guard.measure]))
         screen.heading(f"{verdict_sentence(guard)}.")
-        screen.lines(f"{share_sentence(guard)}.", *warnings_of(guard))
+        screen.lines(f"{weight_sentence(guard)}.", *warnings_of(guard))
     print_labels(screen, run)
-    shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
-    if measures["fine_tuned"] == measures["after"]:
+    shown = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
+    if measures["fine_tuned"] == measures["final"]:
         del shown["fine_tuned"]
     changes = changes_on_test(per_query, names)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
@@ -57,7 +57,7 @@ def print_before_after(screen: Screen, run: Run) -> None:
             (
                 name,
                 *(f"{measures[when][name]:.4f}" for when in shown),
-                points(measures["after"][name] - measures["before"][name]),
+                points(measures["final"][name] - measures["base"][name]),
                 changes[name].interval_in_points() if name in changes else "",
             )
             for name in names
@@ -72,7 +72,7 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
     """
     from opera.runs.folder import SUSPICIOUS_FILE
 
-    if (estimate := run.record.false_pairs) is not None:
+    if (estimate := run.record.noisy_labels) is not None:
         advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
         advice = "" if advised else TRY
         screen.lines(f"{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}.")
@@ -89,7 +89,7 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
         screen.lines(f"\n{cutoff.sentence}")
 
 
-def labels_sentence(estimate: FalsePairsRecord, listed: str) -> str:
+def labels_sentence(estimate: NoisyLabelsRecord, listed: str) -> str:
     """Say how many training pairs look wrong, and which file lists them."""
     sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
     return f"{sentence}; {listed} lists {estimate.suspicious:,}, the worst first"
@@ -102,10 +102,10 @@ def print_parts(screen: Screen, run: Run) -> None:
     from opera.runs.record import mean_of_sets
 
     if sizes := run.record.matryoshka:
-        by_size = {str(s.size): {"before": s.before, "after": s.after} for s in sizes}
+        by_size = {str(s.size): {"base": s.base, "final": s.final} for s in sizes}
         screen.heading(f"\n{PRIMARY} of the first dimensions alone")
         screen.table(
-            ("dimensions", "before", "after", "points"),
+            ("dimensions", "base", "final", "points"),
             [(size, *_change(test)) for size, test in {"all": run.measures, **by_size}.items()],
             words=0,
         )
@@ -120,7 +120,7 @@ def print_parts(screen: Screen, run: Run) -> None:
             for part in sets
         ]
         rows.append(("mean of the sets", "", "", *_change(mean_of_sets(sets))))
-        heads = ("data set", "drawn", "test queries", "before", "after", "points")
+        heads = ("data set", "drawn", "test queries", "base", "final", "points")
         screen.heading(f"\n{PRIMARY} on the test queries of each data set")
         screen.table(heads, rows)
 
@@ -129,8 +129,8 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
     """Write the main measure before and after, and its change in points, as cells."""
     if test is None:
         return ("", "", "")
-    before, after = test["before"][PRIMARY], test["after"][PRIMARY]
-    return f"{before:.4f}", f"{after:.4f}", points(after - before)
+    base, final = test["base"][PRIMARY], test["final"][PRIMARY]
+    return f"{base:.4f}", f"{final:.4f}", points(final - base)
 
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:

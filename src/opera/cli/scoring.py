@@ -246,4 +246,4 @@ def pairs(
         f"{origin['counts']:,} {origin['values']}" for origin in origins.value_counts().to_pylist()
     ]
     say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
-    say(f"opera train {quote(place(out))} --future same-documents --model minilm --out run")
+    say(f"opera train {quote(place(out))} --expected-documents known --model minilm --out run")

@@ -111,7 +111,7 @@ def train(
     negatives: Annotated[str | None, setting_option("negatives")] = None,
     range: Annotated[str | None, setting_option("range")] = None,
     mix: Annotated[str | None, setting_option("mix")] = None,
-    future: Annotated[str | None, setting_option("future")] = None,
+    expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -177,7 +177,7 @@ def train(
         negatives=negatives,
         range=range,
         mix=mix,
-        future=future,
+        expected_documents=expected_documents,
     )
     _refuse_label(method)
     if require_gain and not make_recipe(values).train.guard:
@@ -227,7 +227,7 @@ def _print_run(screen: Screen, run: Run) -> None:
     print_before_after(screen, run)
     print_parts(screen, run)
     print_cutoffs(screen, run)
-    if run.record.guard is None and measures["after"][PRIMARY] < measures["before"][PRIMARY]:
+    if run.record.guard is None and measures["final"][PRIMARY] < measures["base"][PRIMARY]:
         advice = "leave guard=false out, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")
     screen.lines(f"\n{how_to_use(run)}")
@@ -238,15 +238,15 @@ def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.changes import changes_on_test
     from opera.runs.verdict import verdict_words
 
-    guard, false, measures = run.record.guard, run.record.false_pairs, run.measures
+    guard, false, measures = run.record.guard, run.record.noisy_labels, run.measures
     cutoffs = run.record.cutoffs
-    changes = changes_on_test(run.per_query(), measures["after"])
+    changes = changes_on_test(run.per_query(), measures["final"])
     parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
     return {
         "run": str(run.path),
         "guard": None if guard is None else guard.model_dump(),
         "verdict": None if guard is None else verdict_words(guard),
-        "false_pairs": None if false is None else false.model_dump(),
+        "noisy_labels": None if false is None else false.model_dump(),
         "measures": measures,
         "changes": {name: vars(change) for name, change in changes.items()},
         "cutoffs": None if cutoffs is None else cutoffs.model_dump(),

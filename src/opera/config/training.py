@@ -143,27 +143,26 @@ class AdapterSettings(Settings):
 
 
 class GuardSettings(Settings):
-    """How what is handed over is chosen on the dev split."""
+    """How the final model is chosen on the dev split."""
 
-    future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
+    expected_documents: Literal["known", "new", "both", "like-test"] | None = setting(
         None,
-        "what tomorrow's queries ask about: same-documents, those of the training pairs; "
-        "new-documents, none of them; both, then no half may lose; like-test, as new as those of "
-        "the test split; auto: like-test where the data has a test split, else by how often train "
+        "documents that future queries will ask about: known (documents of the training pairs), "
+        "new (other documents), both (neither kind may lose), or like-test (as new as those of the "
+        "test split); auto: like-test if the data has a test split, else by how often train "
         "queries share documents",
         "docs/did-it-help.md",
-        flag="--future",
+        flag="--expected-documents",
     )
     guard: bool = setting(
         True,
-        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev "
-        "split; "
-        "false hands over the fine-tuned weights as they are",
+        "mix the weights of the base and the fine-tuned model, with the mixing weight λ chosen on "
+        "the dev split; false: the final model has the fine-tuned weights",
         "docs/did-it-help.md",
     )
     refit: bool | None = setting(
         None,
-        "train once more with the drawn dev split back in train, and the share that the first "
+        "train again with the drawn dev split back in train, and with the λ that the first "
         "training chose; "
         "auto: if dev took more than 5% of the train queries or pairs, for static models, adapters "
         "and trainings of at most 200 steps, and eval_steps is not set",

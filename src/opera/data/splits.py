@@ -1,10 +1,10 @@
 """Draw the splits that a data set lacks from train; apply one data set's splits to another.
 
 A split that stands for tomorrow's queries must be as new as they are, and only the user knows how
-new that is: the setting ``future`` says it.
+new that is: the setting ``expected_documents`` says it.
 
-- ``same-documents``: any queries, drawn at random; train goes on naming the documents it names.
-- ``new-documents``: queries whose documents train does not name: whole connected components of the
+- ``known``: any queries, drawn at random; train goes on naming the documents it names.
+- ``new``: queries whose documents train does not name: whole connected components of the
   graph of queries and documents; or, where it is one piece, documents held out with every pair that
   names them.
 - ``both``: half of each.
@@ -105,7 +105,7 @@ def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
     return np.asarray(labels[: pairs.n_queries], dtype=np.int32)
 
 
-Future = Literal["same-documents", "new-documents", "both", "like-test"]
+ExpectedDocuments = Literal["known", "new", "both", "like-test"]
 
 TEST_FRACTION = 0.1
 """Share of the train queries that becomes test if the data has no such split."""
@@ -126,7 +126,7 @@ def draw_missing_splits(
     test_fraction: float = TEST_FRACTION,
     needs_dev: bool = False,
     dev_fraction: float | None = None,
-    future: Future | None = None,
+    expected_documents: ExpectedDocuments | None = None,
 ) -> RetrievalData:
     """Draw a test split from train if there is none, then a dev split if one is needed.
 
@@ -137,22 +137,24 @@ def draw_missing_splits(
         needs_dev: whether a dev split is needed.
         dev_fraction: share of the remaining train queries that go to dev; ``None``:
             :func:`dev_count` decides.
-        future: what tomorrow's queries ask about; ``None``: :func:`assumed_future`.
+        future: what tomorrow's queries ask about; ``None``: :func:`assumed_documents`.
 
     Raises:
         DataError: if train has too few queries, or if dev is to be like a test split that is
             missing, or without a relevant document.
     """
 
-    futures = {part.name: future or assumed_future(part) for part in each_set(data)}
+    futures = {part.name: expected_documents or assumed_documents(part) for part in each_set(data)}
 
     def draw_test(part: RetrievalData) -> RetrievalData:
         if "test" in part.splits:
             return part
         chosen = futures[part.name]
         if chosen == "like-test":
-            raise DataError(f"{part.title}: has no split 'test' to be like; pass another --future")
-        if future is None:
+            raise DataError(
+                f"{part.title}: has no split 'test' to be like; pass another --expected-documents"
+            )
+        if expected_documents is None:
             part = replace(part, notes=(*part.notes, _assumption(part, chosen)))
         return hold_out(part, "test", test_fraction, seed, chosen)
 
@@ -209,7 +211,7 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
     return with_sets(data, [hold_out_copies(part, n) for n, part in enumerate(data.sets)])
 
 
-def assumed_future(data: RetrievalData) -> Future:
+def assumed_documents(data: RetrievalData) -> ExpectedDocuments:
     """Say what tomorrow's queries are taken to ask about where the user does not say it.
 
     As new documents as the test split, where one is given; else what train alone suggests: the same
@@ -217,11 +219,7 @@ def assumed_future(data: RetrievalData) -> Future:
     """
     if "test" in data.splits:
         return "like-test"
-    return (
-        "same-documents"
-        if recurring_share(data, data.training_split()) >= MOSTLY_RECURRING
-        else "new-documents"
-    )
+    return "known" if recurring_share(data, data.training_split()) >= MOSTLY_RECURRING else "new"
 
 
 def dev_count(n_queries: int, fraction: float | None = None) -> int:
@@ -237,7 +235,7 @@ def hold_out(
     split: str,
     fraction: float | None,
     seed: int,
-    future: Future = "same-documents",
+    expected_documents: ExpectedDocuments = "known",
 ) -> RetrievalData:
     """Move some of the train queries to a new split, and add a note.
 
@@ -257,7 +255,7 @@ def hold_out(
         raise DataError(f"{data.title}: has no split '{split}', and {few}{advice}")
     count = dev_count(relevant.n_queries, fraction)
     rng = generator(seed, f"data.{split}")
-    new, documents, known = _drawn(data, relevant, count, future, rng)
+    new, documents, known = _drawn(data, relevant, count, expected_documents, rng)
     queries = np.union1d(new, known)
     query_group, document_group = data.query_group, data.document_group
     drawn = np.isin(query_group[train.query_rows], relevant.query_rows[queries])
@@ -273,13 +271,13 @@ def hold_out(
     data = replace(data, splits={**data.splits, "train": left, split: moved})
     data = data.hold_out_pairs(held_out)
     counts = moved.relevant().n_queries, full_train.relevant().n_queries
-    note = f"drew {counts[0]} of the {counts[1]} train queries as {split} ({future}, "
+    note = f"drew {counts[0]} of the {counts[1]} train queries as {split} ({expected_documents}, "
     note += (
         f"seed {seed}); {(seen := seen_share(data, split)):.0%} of their documents stay in train"
     )
-    if future == "like-test":
+    if expected_documents == "like-test":
         note += f", which had {named_share(data, data.split('test'), full_train):.0%} of test's"
-    elif future == "same-documents" and seen < 1:
+    elif expected_documents == "known" and seen < 1:
         note += ": no query left in train asks about the rest"
     if gone.any():
         note += f"; {gone.sum()} pairs that name held-out documents left train"
@@ -307,23 +305,27 @@ Rows = NDArray[np.int64]
 
 
 def _drawn(
-    data: RetrievalData, relevant: Qrels, count: int, future: Future, rng: np.random.Generator
+    data: RetrievalData,
+    relevant: Qrels,
+    count: int,
+    expected_documents: ExpectedDocuments,
+    rng: np.random.Generator,
 ) -> tuple[Rows, Rows, Rows]:
-    """Mix queries about new documents with random ones, as ``future`` says.
+    """Mix queries about new documents with random ones, as ``expected_documents`` says.
 
     Returns:
         Queries about new documents; the corpus rows that are held out for them; and other queries.
     """
     none = np.empty(0, dtype=np.int64)
-    if future == "new-documents":
+    if expected_documents == "new":
         return *_new(relevant, count, rng), none
     random, known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
-    if future == "like-test":
+    if expected_documents == "like-test":
         drawn = np.isin(np.arange(relevant.n_queries), random)
         natural = named_share(data, relevant.select_queries(drawn), relevant.select_queries(~drawn))
         wanted = seen_share(data, "test")
         known = count if wanted > natural - ALIKE else round(wanted / natural * count)
-    if future == "same-documents" or known == count:
+    if expected_documents == "known" or known == count:
         return none, none, random
     new, documents = _new(relevant, max(1, count - known), rng)
     return new, documents, np.setdiff1d(rng.permutation(random)[:known], new)
@@ -414,14 +416,14 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[
     return np.sort(np.array(taken, dtype=np.int64)), documents[held].astype(np.int64)
 
 
-def _assumption(data: RetrievalData, future: Future) -> str:
+def _assumption(data: RetrievalData, expected_documents: ExpectedDocuments) -> str:
     """Say what is assumed of tomorrow's queries without a test split, why, and how to change it."""
-    same, shared = future == "same-documents", recurring_share(data, data.training_split())
+    same, shared = expected_documents == "known", recurring_share(data, data.training_split())
     assumed, other = ("these", "new") if same else ("new", "these")
     return (
         f"no test split is given: assumed that tomorrow's queries ask about {assumed} documents, "
         "since "
         f"{shared:.0%} of the train pairs name one that another query names too; "
         "if they ask about "
-        f"{other} documents, pass --future {'new-documents' if same else 'same-documents'}"
+        f"{other} documents, pass --expected-documents {'new' if same else 'known'}"
     )

@@ -40,7 +40,7 @@ from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 from opera.run.adapt import adapt
 from opera.runs.folder import SUSPICIOUS_FILE
-from opera.runs.record import FalsePairsRecord
+from opera.runs.record import NoisyLabelsRecord
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 
@@ -101,7 +101,7 @@ class Inspection:
         seen: for each split but train, the share of its relevant pairs whose document train names.
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
-        false_pairs: how many training pairs look wrong to a model that trains on them; ``None``
+        noisy_labels: how many training pairs look wrong to a model that trains on them; ``None``
             without ``train``.
         skipped: rows of tables that were left out: file, line, reason and text.
     """
@@ -119,7 +119,7 @@ class Inspection:
     seen: dict[str, float]
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
-    false_pairs: FalsePairsRecord | None = None
+    noisy_labels: NoisyLabelsRecord | None = None
     skipped: Sequence[Mapping[str, Any]] = ()
 
     def __repr__(self) -> str:
@@ -130,8 +130,8 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
-        false = None if self.false_pairs is None else self.false_pairs.model_dump()
-        return {**asdict(self), "false_pairs": false}
+        false = None if self.noisy_labels is None else self.noisy_labels.model_dump()
+        return {**asdict(self), "noisy_labels": false}
 
 
 def inspect(
@@ -222,7 +222,7 @@ def inspect(
             for name, qrels in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
-        false_pairs=None
+        noisy_labels=None
         if listed is None
         else _trained(
             original,
@@ -239,11 +239,11 @@ def inspect(
 
 def _trained(
     data: RetrievalData, model: str | Path, listed: Path, **settings: Any
-) -> FalsePairsRecord | None:
+) -> NoisyLabelsRecord | None:
     """Train a model that nobody keeps, and write the list of the pairs that look wrong to it."""
     with TemporaryDirectory() as folder:
         run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
-        if (estimate := run.record.false_pairs) is not None:
+        if (estimate := run.record.noisy_labels) is not None:
             replace_file(listed, partial(shutil.copyfile, run.path / SUSPICIOUS_FILE))
         return estimate
 

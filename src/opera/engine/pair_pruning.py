@@ -40,7 +40,7 @@ from opera.engine.pruned_loss import (
 from opera.engine.pruning import Pruning
 from opera.engine.row_batches import AGAIN, RowBatches
 from opera.engine.sampler import PairSampler, SetDraws
-from opera.labels.estimate import FalsePairs
+from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.runs.folder import SAMPLER_FILE
@@ -155,7 +155,7 @@ class PairPruning(Pruning):
             return {name: self._watch(one, name) for name, one in loss.items()}
         return self._watch(loss, ONLY)
 
-    def false_pairs(self, name: str = ONLY) -> FalsePairs | None:
+    def noisy_labels(self, name: str = ONLY) -> NoisyLabels | None:
         """Say which rows look wrong by their first visits so far (docs/noisy-labels.md), whatever
         the method.
 
@@ -170,7 +170,7 @@ class PairPruning(Pruning):
         Raises:
             SettingError: before training, or for an unknown name.
         """
-        return self._trained_batches(name, "false_pairs").false_pairs()
+        return self._trained_batches(name, "noisy_labels").noisy_labels()
 
     def review(self, path: str | Path, *, name: str = ONLY, items: int = 200) -> Path:
         """Write a page to review rows that look wrong and a random sample of the others

@@ -15,7 +15,7 @@ from opera.core.errors import SettingError
 from opera.encoder.embeddings import Vectors
 from opera.engine.pair_rows import PairRows
 from opera.engine.sampler import PairSampler
-from opera.labels.estimate import FalsePairs, estimate
+from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_pairs
 from opera.training_set.documents import KnownPositives
@@ -111,12 +111,12 @@ class RowBatches:
         of_pairs = estimate(rows.pairs, visits, kept)
         return training_pairs(labelled, of_pairs, visits, kept, seed)
 
-    def false_pairs(self) -> FalsePairs | None:
-        """Return what first visits say of the rows; NaN for one without."""
+    def noisy_labels(self) -> NoisyLabels | None:
+        """Return the estimate by row of the dataset; NaN for a row without a pair."""
         of_pairs = estimate(self.rows.pairs, self.sampler.all_visits(), self.sampler.kept)
         if of_pairs is None:
             return None
         rows = self.rows.row_of_pair
-        by_row = np.full(len(self.rows.dataset), np.nan, dtype=of_pairs.probability.dtype)
-        by_row[rows] = of_pairs.probability
-        return replace(of_pairs, probability=by_row, suspicious=rows[of_pairs.suspicious])
+        by_row = np.full(len(self.rows.dataset), np.nan, dtype=of_pairs.probability_wrong.dtype)
+        by_row[rows] = of_pairs.probability_wrong
+        return replace(of_pairs, probability_wrong=by_row, suspicious=rows[of_pairs.suspicious])

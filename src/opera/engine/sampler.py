@@ -191,7 +191,7 @@ class PairSampler:
             self.visits.removed_excess = list(removed_excess)
         for number, draws in enumerate(sets):
             draws.method.visits = self.visits.part(number)
-        self._untrained: dict[int, Batch] = {}
+        self._pending: dict[int, Batch] = {}
         self._observed: dict[int, list[NDArray[Any]]] = {}
 
     @property
@@ -221,7 +221,7 @@ class PairSampler:
         Without an ``end`` to stop before they go on, with the schedule's last values after
         ``max_steps``.
         """
-        yield from (step for step in sorted(self._untrained) if step < end)
+        yield from (step for step in sorted(self._pending) if step < end)
         while (step := len(self.drawn)) < end:
             self.draw_step(step)
             yield step
@@ -250,7 +250,7 @@ class PairSampler:
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
         batch = self._batch(step, pair_ids, doc_rows, factors, self._schedule())
-        self._untrained[step] = batch
+        self._pending[step] = batch
         self.drawn.append(pair_ids.astype(np.int32))
         return batch
 
@@ -281,7 +281,7 @@ class PairSampler:
         self._observed[step] = seen
         if len(seen[0]) == self.plan.batch_size:
             self.mean_loss = float(seen[2].mean(dtype=np.float64))
-            batch = self._untrained.pop(step)
+            batch = self._pending.pop(step)
             self.schedule = batch.schedule
             self.trained[batch.pair_ids] = True
             self.trained_steps += 1
@@ -311,9 +311,9 @@ class PairSampler:
             "sets": {str(number): draws.state_dict() for number, draws in enumerate(self.sets)},
             "visits": self.visits.state_dict(),
             "schedule": self.schedule,
-            "untrained": {
+            "pending": {
                 str(step): {name: getattr(batch, name) for name in DRAWN}
-                for step, batch in self._untrained.items()
+                for step, batch in self._pending.items()
             },
             "observed": {
                 str(step): dict(zip(OBSERVED, seen, strict=True))
@@ -342,7 +342,7 @@ class PairSampler:
         for number, draws in enumerate(self.sets):
             draws.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
-        self._untrained = {
+        self._pending = {
             int(step): self._batch(
                 int(step),
                 parts["pair_ids"],
@@ -350,7 +350,7 @@ class PairSampler:
                 parts["weights"],
                 _numbers(parts.get("schedule", {})),
             )
-            for step, parts in state.get("untrained", {}).items()
+            for step, parts in state.get("pending", {}).items()
         }
         self._observed = {
             int(step): [parts[name] for name in OBSERVED]
@@ -370,7 +370,7 @@ class PairSampler:
 
     def _part(self, step: int, start: int, end: int) -> Batch:
         """Return some rows of a step that is not trained."""
-        batch, rows = self._untrained[step], slice(start, end)
+        batch, rows = self._pending[step], slice(start, end)
         arrays = ("pair_ids", "doc_rows", "weights", "queries", "sets")
         return replace(batch, **{name: getattr(batch, name)[rows] for name in arrays})
 
@@ -390,8 +390,8 @@ class PairSampler:
     def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
         """Return the first step that is not trained and holds a batch of one process, ``[m]``, and
         the place of the batch in it: ``offset`` after what is observed, or strides more."""
-        for step in sorted(self._untrained):
-            drawn, first = self._untrained[step].pair_ids, self._count_observed(step)
+        for step in sorted(self._pending):
+            drawn, first = self._pending[step].pair_ids, self._count_observed(step)
             for start in range(first + offset, len(drawn), stride):
                 if np.array_equal(drawn[start : start + len(pair_ids)], pair_ids):
                     return step, start

@@ -34,7 +34,7 @@ from opera.engine.run_pruning import RunPruning
 from opera.engine.sampler import ADVICE, NotFiniteError
 from opera.engine.session import Session, listed_counts
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
-from opera.labels.estimate import FalsePairs, estimate
+from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.suspicious import visit_columns
 from opera.labels.visits import FirstVisits
 from opera.methods import Method
@@ -75,12 +75,12 @@ class Fit:
     visits: FirstVisits
 
     @cached_property
-    def false_pairs(self) -> FalsePairs | None:
+    def noisy_labels(self) -> NoisyLabels | None:
         """What first visits say of the labels; ``None`` where too few pairs were visited."""
-        false_pairs = estimate(self.training_set.pairs, self.visits, self.kept)
-        if false_pairs is None:
+        noisy_labels = estimate(self.training_set.pairs, self.visits, self.kept)
+        if noisy_labels is None:
             log.info("note: too few pairs were trained to say how many look wrong")
-        return false_pairs
+        return noisy_labels
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Fit:
             "grade": labelled.grades,
             "times_drawn": self.times_drawn,
             "kept": self.kept,
-            **visit_columns(self.false_pairs, self.visits),
+            **visit_columns(self.noisy_labels, self.visits),
             **{name: values for name, values in optional.items() if values is not None},
         }
 

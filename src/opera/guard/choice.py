@@ -21,22 +21,22 @@ from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
     DevCorpus,
     Values,
+    base_values,
     best_documents,
     dev_corpus,
     dev_values,
     ranks_all,
-    untrained_values,
 )
 from opera.guard.rule import (
     Kind,
-    choose_share,
+    choose_mixing_weight,
     cross_fitted,
     guarded_measure,
     mean_variance,
-    shares_to_try,
+    mixing_weights_to_try,
     verdict_of,
 )
-from opera.runs.record import GuardRecord, SecondTraining, ShareMean
+from opera.runs.record import CurvePoint, GuardRecord, SecondTraining
 from opera.training_set.prepare import Prepared
 from opera.training_set.prepare_model import encoder_of
 
@@ -76,7 +76,7 @@ class Weights:
                 state[name].copy_(tensor)
 
 
-def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
+def mix(base: Weights, fine_tuned: Weights, mixing_weight: float) -> Weights:
     """Interpolate: ``share`` is λ. 0 and 1 give the given weights, byte for byte.
 
     Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of
@@ -85,11 +85,11 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
     Raises:
         TrainingError: if a parameter was frozen before training and is not afterwards.
     """
-    if share == 0:
-        return untrained
-    if share == 1:
+    if mixing_weight == 0:
+        return base
+    if mixing_weight == 1:
         return fine_tuned
-    if unknown := fine_tuned.tensors.keys() - untrained.tensors.keys():
+    if unknown := fine_tuned.tensors.keys() - base.tensors.keys():
         raise TrainingError(
             f"{sorted(unknown)[0]} was frozen when training began and is not now, so its untrained "
             "values are not "
@@ -97,9 +97,9 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
         )
     mixed = {}
     for name, after in fine_tuned.tensors.items():
-        before = untrained.tensors[name]
+        before = base.tensors[name]
         unmixed = not after.is_floating_point() or ("lora_" in name and before.any())
-        mixed[name] = after if unmixed else (1 - share) * before + share * after
+        mixed[name] = after if unmixed else (1 - mixing_weight) * before + mixing_weight * after
     return Weights(mixed)
 
 
@@ -113,7 +113,7 @@ class Guard:
 
     def __init__(self, session: Session) -> None:
         prepared, self.session = session.prepared, session
-        self.untrained = Weights.of(prepared.model.trained)
+        self.base = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
             dev = DevCorpus(data)
@@ -129,15 +129,15 @@ class Guard:
         """Choose λ on dev; all processes share the measuring, and the main one's choice counts."""
         prepared = self.session.prepared
         what = "measuring mixtures of untrained and fine-tuned weights on dev"
-        with self.session.phase("choose_share", what):
+        with self.session.phase("choose_mixing_weight", what):
             dev = self._dev_corpus(tuned)
             documents = len(dev.data.corpus) if self._best else None
-            for share in shares_to_try(prepared.is_static)[1:]:
-                self.measured(tuned, share)
+            for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
+                self.measured(tuned, mixing_weight)
             tuned.put_into(prepared.model.trained)
             return from_main(decide(self._values, prepared, documents))
 
-    def compare(self, first: Weights, second: Weights, share: float) -> SecondTraining:
+    def compare(self, first: Weights, second: Weights, mixing_weight: float) -> SecondTraining:
         """Compare two trainings by dev at λ; the model holds the weights of the second.
 
         The second has seen the dev queries, so its values are too high: they only show a training
@@ -146,8 +146,8 @@ class Guard:
         """
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             self._dev_corpus(first)
-            trial = self.measured(first, share)
-            values = self._measure(second, share)
+            trial = self.measured(first, mixing_weight)
+            values = self._measure(second, mixing_weight)
             second.put_into(self.session.prepared.model.trained)
         difference = values - trial
         error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
@@ -170,25 +170,25 @@ class Guard:
             fine_tuned = best_documents(encoder_of(model, settings), data, settings)
             best = [np.concatenate(rows) for rows in zip(self._best, fine_tuned, strict=True)]
             self._dev = dev_corpus(data, best, settings)
-            self.untrained.put_into(model)
+            self.base.put_into(model)
             served = prepared.model.served
-            self._values[0.0] = untrained_values(served, data, self._dev, settings)
+            self._values[0.0] = base_values(served, data, self._dev, settings)
             among = f"{len(self._dev.data.corpus):,} of {len(data.corpus):,}"
             log.info("dev queries are ranked among %s documents", among)
         return self._dev
 
-    def measured(self, tuned: Weights, share: float) -> Values:
+    def measured(self, tuned: Weights, mixing_weight: float) -> Values:
         """Return the deciding measure of each dev query for the first training at λ: float64
         ``[n]``."""
-        if share not in self._values:
-            self._values[share] = self._measure(tuned, share)
-        return self._values[share]
+        if mixing_weight not in self._values:
+            self._values[mixing_weight] = self._measure(tuned, mixing_weight)
+        return self._values[mixing_weight]
 
-    def _measure(self, tuned: Weights, share: float) -> Values:
+    def _measure(self, tuned: Weights, mixing_weight: float) -> Values:
         """Put a mixture into the model, and measure it on dev."""
         assert self._dev is not None, "made before anything is measured on it"
         prepared, model = self.session.prepared, self.session.prepared.model.trained
-        mix(self.untrained, tuned, share).put_into(model)
+        mix(self.base, tuned, mixing_weight).put_into(model)
         encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
         return dev_values(encoder, self._dev, prepared.settings)
 
@@ -205,29 +205,32 @@ def decide(
     """
     settings, named, static = prepared.settings, _kinds_of(prepared), prepared.is_static
     kinds = list(named.values())
-    share = choose_share(per_query, kinds, static)
+    mixing_weight = choose_mixing_weight(per_query, kinds, static)
     honest = cross_fitted(per_query, kinds, static, settings.seed)
-    dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
+    dev = guarded_measure(
+        per_query[0.0], per_query[1.0], honest if mixing_weight > 0 else per_query[0.0]
+    )
     parts = {name: kind.rows for name, kind in named.items()}
     if len(parts) == 1:
         parts = _rows_of_sets(prepared.data.drawn)
-    moments = {"before": 0.0, "fine_tuned": 1.0, "after": share}
+    moments = {"before": 0.0, "fine_tuned": 1.0, "after": mixing_weight}
     return GuardRecord(
-        share=share,
-        verdict=verdict_of(share, dev, len(honest)),
+        mixing_weight=mixing_weight,
+        verdict=verdict_of(mixing_weight, dev, len(honest)),
         measure=settings.metric_for_best_model,
-        future=str(prepared.data.future),
-        future_given=settings.future is not None,
+        expected_documents=str(prepared.data.expected_documents),
+        expected_documents_given=settings.expected_documents is not None,
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(honest),
         dev_documents=documents,
         dev_seen=seen_share(prepared.data.drawn, "dev"),
         test_seen=named["like test"].seen if "like test" in named else None,
         curve=[
-            ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()
+            CurvePoint(mixing_weight=tried, mean=float(values.mean()))
+            for tried, values in per_query.items()
         ],
         dev=dev,
-        refit=prepared.refits and share > 0,
+        refit=prepared.refits and mixing_weight > 0,
         dev_parts={
             name: {
                 "queries": int(rows.sum()),
@@ -241,16 +244,18 @@ def decide(
 
 
 def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
-    """What the dev queries stand for, by the setting ``future``; of test one number is read, for
-    ``like-test`` alone."""
-    data, future = prepared.data.drawn, prepared.data.future
+    """Which kinds of future queries the dev queries represent, by ``expected_documents``.
+
+    Only ``like-test`` reads one number of the test split.
+    """
+    data, expected_documents = prepared.data.drawn, prepared.data.expected_documents
     dev = data.judged_qrels("dev")
     every = np.ones(dev.n_queries, dtype=bool)
-    if future == "same-documents":
+    if expected_documents == "known":
         return {"same documents": Kind(every, 1.0)}
-    if future == "new-documents":
+    if expected_documents == "new":
         return {"new documents": Kind(every, 0.0)}
-    if future == "both":
+    if expected_documents == "both":
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
     return {"like test": Kind(every, seen_share(prepared.data.before_dev, "test"))}

@@ -118,7 +118,7 @@ def reduced_corpus(
     return DevCorpus(reduced, rows)
 
 
-def untrained_values(
+def base_values(
     encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
 ) -> Values:
     """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus

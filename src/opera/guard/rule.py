@@ -21,8 +21,8 @@ than two samples of known ones.
 Whatever is expected, a share stands only if its mean on dev is above the base model's: on a tie the
 base model is kept.
 
-If tomorrow has queries of two kinds (``future=both``), the sums of both are added, and a share
-stands only if it harms neither.
+With ``expected_documents=both`` there are two kinds of future queries. The rule adds their sums and
+accepts a λ only if it harms neither.
 
 The constants were chosen in worlds of four open data sets, with a static model but for the
 transformer's anchor. docs/did-it-help.md has the figures, and what the rule does on each
@@ -83,12 +83,12 @@ class Kind:
     seen: float
 
 
-def shares_to_try(static: bool) -> tuple[float, ...]:
+def mixing_weights_to_try(static: bool) -> tuple[float, ...]:
     """Return the shares to measure on dev: finer for a static model, which encodes in no time."""
     return FINE if static else COARSE
 
 
-def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True) -> float:
+def choose_mixing_weight(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True) -> float:
     """Choose λ, one of the keys of ``per_query``.
 
     Args:
@@ -96,13 +96,18 @@ def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True
         kinds: what the dev queries stand for.
         static: whether the model is a static embedding table, or an adapter.
     """
-    shares = sorted(per_query)
+    mixing_weights = sorted(per_query)
     expected = np.array([expected_gains(per_query, kind, static) for kind in kinds])
-    standing = [share == 0 or stands(per_query[share] - per_query[0.0], kinds) for share in shares]
+    standing = [
+        mixing_weight == 0 or stands(per_query[mixing_weight] - per_query[0.0], kinds)
+        for mixing_weight in mixing_weights
+    ]
     harmless = np.array(standing) & (expected >= 0).all(axis=0)
     # Kinds without dev queries may limit λ, not favour one.
     measured = [bool(kind.rows.any()) for kind in kinds]
-    return shares[int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))]
+    return mixing_weights[
+        int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))
+    ]
 
 
 def cross_fitted(
@@ -126,10 +131,10 @@ def cross_fitted(
     values = per_query[0.0].copy()
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
     for part in (half, ~half):
-        share = choose_share(
+        mixing_weight = choose_mixing_weight(
             per_query, [replace(kind, rows=kind.rows & ~part) for kind in kinds], static
         )
-        values[part] = per_query[share][part]
+        values[part] = per_query[mixing_weight][part]
     return values
 
 
@@ -190,25 +195,25 @@ def mean_variance(differences: NDArray[np.float64]) -> float:
 
 
 def guarded_measure(
-    before: NDArray[np.float64], fine_tuned: NDArray[np.float64], after: NDArray[np.float64]
+    base: NDArray[np.float64], fine_tuned: NDArray[np.float64], final: NDArray[np.float64]
 ) -> GuardedMeasure:
     """Compare a measure per query, each float64 ``[n]``: untrained, fine-tuned (λ = 1) and handed
     over."""
-    low, high = mean_interval(after - before, bounds=DIFFERENCE)
+    low, high = mean_interval(final - base, bounds=DIFFERENCE)
     return GuardedMeasure(
-        queries=len(before),
-        before=float(before.mean()),
+        queries=len(base),
+        base=float(base.mean()),
         fine_tuned=float(fine_tuned.mean()),
-        after=float(after.mean()),
-        difference=float((after - before).mean()),
+        final=float(final.mean()),
+        difference=float((final - base).mean()),
         low=low,
         high=high,
     )
 
 
-def verdict_of(share: float, dev: GuardedMeasure, queries: int) -> Verdict:
+def verdict_of(mixing_weight: float, dev: GuardedMeasure, queries: int) -> Verdict:
     """``kept`` for λ = 0; ``better`` where the interval on dev lies above 0, with queries enough;
     else ``same``."""
-    if share == 0:
+    if mixing_weight == 0:
         return "kept"
     return "better" if dev.low > 0 and queries >= LEAST_QUERIES else "same"

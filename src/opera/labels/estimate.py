@@ -1,11 +1,11 @@
-"""Which pairs look wrong: the rank of each pair's document when the pair is first visited.
+"""Estimate which pairs are wrong from the rank of each document when its pair is first visited.
 
-At that moment the model has learnt the domain from other pairs and has not seen this one, so the
-rank is a held-out test of the label, and the batch has it for free. Where the document is a random
-one of its data set, its rank among others of the set is uniform, whatever the model can do:
-p-values above ½ give the share of false pairs (Storey 2002), and the density of all of them each
-pair's probability to be false, the local false discovery rate (Efron 2001). The other pairs of its
-query say more: where they look true, a doubtful one is more often false.
+At that moment the model has learnt the domain from other pairs, but it has never seen this pair.
+So the rank is a held-out test of the label, and the batch gives it for free. A document that was
+labelled at random has a uniform rank among the documents of its data set, for any model. So the
+ranks are p-values. Those above ½ give the noise rate (Storey 2002). Their density gives the
+probability of each pair to be wrong, the local false discovery rate (Efron 2001). The other pairs
+of the query help: if they look correct, a doubtful pair is more often wrong.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 
 EDGES = np.concatenate([[0.0], np.geomspace(0.002, 1, 25)])
-"""Bins of p-values: fine where true pairs are."""
+"""Bins of p-values. They are narrow near 0, where the correct pairs are."""
 FEWEST = 300
-"""Visits from which a share is estimated; a class of queries with fewer is joined to the next."""
+"""A class of queries needs so many visits; smaller classes join the next one."""
 LATER = 2000
-"""The share is of the later half of the visits, by a better model, but of this many at least."""
+"""The noise rate uses the later half of the visits, from a better model, but at least so many."""
 BLOCK, BLOCK_QUERIES = 100, 20
-"""Visits, and queries, from which a share is estimated beside like siblings."""
+"""Visits, and queries, in a block of pairs whose siblings look alike."""
 SUSPICIOUS = 0.5
-"""A pair that is more probably false than this is listed."""
+"""The list holds the pairs whose probability to be wrong is higher."""
 
 
-def false_share(p: FloatArray) -> float:
-    """π₀ (Storey 2002, at ½): the false pairs are as many below ½ as above, the true ones below."""
+def noise_rate(p: FloatArray) -> float:
+    """π₀ (Storey 2002, at ½): half of the wrong pairs lie above ½, and no correct pair does."""
     return min(1.0, float(_above_half(p).mean()))
 
 
 def _above_half(p: FloatArray) -> NDArray[np.float64]:
-    """Twice the indicator of p > ½, and 1 at ½ itself: of mean 1 for uniform ranks."""
+    """Twice the indicator of p > ½, and 1 for p = ½. Its mean is 1 for uniform ranks."""
     return np.asarray(2.0 * (p > 0.5) + (p == 0.5), dtype=np.float64)
 
 
 def decreasing_density(p: FloatArray) -> NDArray[np.float64]:
-    """The density of p-values ``[m]`` in each bin of :data:`EDGES`, made decreasing (isotonic
-    regression): a document that ranks lower is never more probably true.
+    """The density of p-values ``[m]`` in each bin of :data:`EDGES`, decreasing by isotonic
+    regression: a document that ranks lower is never more likely to be correct.
     """
     width = np.diff(EDGES)
     counts = np.histogram(p, EDGES)[0]
@@ -55,36 +55,35 @@ def decreasing_density(p: FloatArray) -> NDArray[np.float64]:
     return np.asarray(fitted.x, dtype=np.float64)
 
 
-def local_false_rate(p: FloatArray, share: float, density: FloatArray) -> NDArray[np.float64]:
-    """π₀·f₀/f (Efron 2001) at p-values ``[m]``, where f₀ is the uniform density of false pairs."""
+def local_false_rate(p: FloatArray, rate: float, density: FloatArray) -> NDArray[np.float64]:
+    """π₀·f₀/f (Efron 2001) at p-values ``[m]``, where f₀ is the uniform density of wrong pairs."""
     densities = density[np.clip(np.searchsorted(EDGES, p, side="right") - 1, 0, len(density) - 1)]
-    return np.minimum(1, share / np.maximum(densities, np.finfo(np.float64).tiny))
+    return np.minimum(1, rate / np.maximum(densities, np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)
-class FalsePairs:
-    """What first visits say of all pairs.
+class NoisyLabels:
+    """What the first visits say about all pairs.
 
     Attributes:
-        share: of the pairs that are false, of those that are not pruned.
+        noise_rate: fraction of the pairs that are wrong, among those that are not pruned.
         low: lower end of its 95% interval, by the standard error over queries.
         high: upper end.
-        probability: float32 ``[N]``, that a pair is false; NaN for one not visited, or of a data
-            set with too few visits.
-        suspicious: int64 ``[m]``, the pairs more probably false than not, the worst first.
+        probability_wrong: float32 ``[N]``; NaN for a pair that was not visited, or whose data set
+            has too few visits.
+        suspicious: int64 ``[m]``, the pairs that are more likely wrong than correct, worst first.
     """
 
-    share: float
+    noise_rate: float
     low: float
     high: float
-    probability: NDArray[np.float32] = field(repr=False)
+    probability_wrong: NDArray[np.float32] = field(repr=False)
     suspicious: NDArray[np.int64] = field(repr=False)
 
 
-def increasing_share(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.float64]:
-    """π₀ of p-values ``[m]`` at each of ``x`` ``[m]``, made increasing (isotonic regression over
-    ``blocks`` as large as each other). It needs no more than that a false pair's p does not follow
-    x.
+def increasing_rate(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.float64]:
+    """π₀ of p-values ``[m]`` as an increasing function of ``x`` ``[m]``: isotonic regression over
+    ``blocks`` of equal size. It assumes only that the p of a wrong pair does not depend on x.
     """
     edges = np.quantile(x, np.linspace(0, 1, max(1, blocks) + 1)[1:-1], method="lower")
     _, block = np.unique(np.searchsorted(edges, x, side="right"), return_inverse=True)
@@ -95,62 +94,64 @@ def increasing_share(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.fl
 
 
 def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArray[np.float64]:
-    """The probability of visited pairs ``[m]`` to be false, given the other pairs of their queries.
+    """The probability of visited pairs ``[m]`` to be wrong, given the other pairs of their queries.
 
-    The share, which is what is known before the rank, gives way to that of pairs whose siblings
-    look as true in the mean: the odds change as the odds of both shares, each of all visits
-    (Bayes' rule). It may grow with them, and not fall: that a query's pairs all rank low says that
-    it is hard for the model, not that they are false. Pairs without a sibling have a share of their
-    own. Each block has :data:`BLOCK_QUERIES` queries or so too: among the pairs of one, those with
-    the best siblings are the worst themselves.
+    The prior is the noise rate of all pairs. It is replaced by the noise rate of the pairs whose
+    siblings (the other pairs of the query) look correct as often. The odds change by the ratio of
+    both priors' odds (Bayes' rule). The prior may rise with the siblings but not fall: if all pairs
+    of a query rank low, the query is hard for the model, and its pairs need not be wrong. Pairs
+    without a sibling have their own prior. A block spans about :data:`BLOCK_QUERIES` queries,
+    because within one query the pairs with the best siblings are the worst pairs.
 
     Args:
         query: int ``[m]``.
         p: float ``[m]``, all of one class of queries.
-        alone: float ``[m]``, the probability by a pair's own p.
+        alone: float ``[m]``, the probability from the pair's p alone.
     """
     counts = np.bincount(query)
     siblings = counts[query] - 1
-    true = (np.bincount(query, 1 - alone)[query] - (1 - alone)) / np.maximum(1, siblings)
-    share = np.full(len(p), false_share(p))
-    odds = logit(alone) - _log_odds(share)
+    correct = (np.bincount(query, 1 - alone)[query] - (1 - alone)) / np.maximum(1, siblings)
+    prior = np.full(len(p), noise_rate(p))
+    odds = logit(alone) - _log_odds(prior)
     for alike in (siblings == 0, siblings > 0):
         if (visits := int(alike.sum())) >= BLOCK:
             blocks = min(visits // BLOCK, int((counts > 0).sum()) // BLOCK_QUERIES)
-            share[alike] = increasing_share(true[alike], p[alike], blocks)
-    return np.asarray(expit(odds + _log_odds(share)), dtype=np.float64)
+            prior[alike] = increasing_rate(correct[alike], p[alike], blocks)
+    return np.asarray(expit(odds + _log_odds(prior)), dtype=np.float64)
 
 
-def _log_odds(share: FloatArray) -> NDArray[np.float64]:
-    """The logit of a share of some :data:`BLOCK` pairs, which is never quite 0 or 1."""
-    return np.asarray(logit(np.clip(share, 1 / BLOCK, 1 - 1 / BLOCK)), dtype=np.float64)
+def _log_odds(rate: FloatArray) -> NDArray[np.float64]:
+    """The logit of a rate among about :data:`BLOCK` pairs, clipped so that it stays finite."""
+    return np.asarray(logit(np.clip(rate, 1 / BLOCK, 1 - 1 / BLOCK)), dtype=np.float64)
 
 
-def probability_false(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
-    """The probability of each pair to be false, float32 ``[N]``; 0 while too few are visited.
+def probability_wrong(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
+    """The probability of each pair to be wrong, float32 ``[N]``; 0 while too few are visited.
 
-    Queries with many documents often have more false ones: shares and densities are of queries with
-    about as many. A pair that is not visited has its class's share, and a confirmed one 0.
+    Queries with many documents often have more wrong ones, so rates and densities are those of
+    queries with about as many documents. A pair that was not visited has the rate of its class. A
+    confirmed pair has 0.
     """
     probability = np.zeros(pairs.n_pairs)
     for members in _classes(pairs, visits):
         visited = members[visits.visited[members]]
         p = visits.p[visited]
-        share = _share(visited, visits)
-        alone = local_false_rate(p, share, decreasing_density(p))
-        probability[members] = share
+        rate = _class_rate(visited, visits)
+        alone = local_false_rate(p, rate, decreasing_density(p))
+        probability[members] = rate
         probability[visited] = beside_siblings(pairs.pair_query[visited], p, alone)
     return probability.astype(np.float32)
 
 
-def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> FalsePairs | None:
-    """The share of false pairs with its interval, and each pair's probability; ``None`` while fewer
-    than :data:`FEWEST` pairs are visited.
+def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> NoisyLabels | None:
+    """Estimate the noise rate with its interval, and each pair's probability to be wrong.
+
+    ``None`` while fewer than :data:`FEWEST` pairs are visited.
 
     Args:
         pairs: the training pairs.
-        visits: of them.
-        kept: bool ``[N]``, the pairs that can be drawn at all; of others nothing is known.
+        visits: their first visits.
+        kept: bool ``[N]``, the pairs that the method does not prune.
     """
     classes = _classes(pairs, visits)
     if not classes:
@@ -162,37 +163,38 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Fals
     for members, part in zip(classes, sizes / all_pairs, strict=True):
         later = _later(members[visits.visited[members]], visits)
         above = _above_half(visits.p[later])
-        # A ratio of sums over queries, which a class has with all their pairs.
+        # The rate is a ratio of sums over queries; a class holds all pairs of its queries.
         residuals = np.bincount(pairs.pair_query[later], above - above.mean())
-        total += part * _share(members[visits.visited[members]], visits)
+        total += part * _class_rate(members[visits.visited[members]], visits)
         variance += (part / len(later)) ** 2 * (residuals**2).sum()
     low, high = np.clip(total + np.sqrt(variance) * norm.ppf([0.025, 0.975]), 0, 1)
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
     probability = np.full(pairs.n_pairs, np.nan, np.float32)
-    probability[judged] = probability_false(pairs, visits)[judged]
+    probability[judged] = probability_wrong(pairs, visits)[judged]
     probability[confirmed & visits.visited] = 0
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
-    return FalsePairs(float(total), float(low), float(high), probability, listed)
+    return NoisyLabels(float(total), float(low), float(high), probability, listed)
 
 
-def _share(visited: IntArray, visits: FirstVisits) -> float:
-    """π₀ of visited pairs of one data set, by the later ones.
+def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
+    """π₀ of visited pairs of one class, from the later visits.
 
-    Wrong pairs that were removed mostly ranked low. Without them the wrong pairs that are left are
-    more often above the middle than below, so the share gets the excess of the removed ones back.
+    Decisions remove mostly wrong pairs with a low rank. Without them, the ranks of the remaining
+    wrong pairs are no longer uniform. So the rate counts the excess of the removed pairs again.
     """
     number = int(visits.set_of(visited[:1])[0])
     first, end = visits.first_pairs[number : number + 2]
     in_set = int((visits.visited & ~visits.is_confirmed)[first:end].sum())
-    share = false_share(visits.p[_later(visited, visits)])
-    return float(np.clip(share + visits.removed_excess[number] / in_set, 0, 1))
+    rate = noise_rate(visits.p[_later(visited, visits)])
+    return float(np.clip(rate + visits.removed_excess[number] / in_set, 0, 1))
 
 
 def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64]]:
-    """Pairs of each data set by ⌊log₂ mq⌋, mq the documents of their query, in classes with
-    :data:`FEWEST` visits or more: int64 ``[m]`` each; none of a set while it has too few.
-    Confirmed pairs are in none.
+    """Group the pairs of each data set by ⌊log₂ mq⌋, where mq counts the documents of their query.
+
+    Every class, int64 ``[m]``, has at least :data:`FEWEST` visits. A data set with fewer visits has
+    no class. Confirmed pairs belong to none.
     """
     sizes = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
     classes = []
@@ -213,6 +215,6 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
 
 
 def _later(ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:
-    """The later half of visited pairs, of :data:`LATER` at least where there are as many."""
+    """The later half of the visited pairs, but at least :data:`LATER` if there are so many."""
     order = ids[np.argsort(-visits.step[ids], kind="stable")]
     return np.sort(order[: max(LATER, len(ids) // 2)])

@@ -8,23 +8,21 @@ from torch import Tensor
 from opera.core.arrays import BoolArray
 
 LEAST_RANKED = 1 / 8
-"""The part of a batch that a document is ranked among, at least: among one or two others it is
-seldom the best."""
+"""A document is ranked among at least this part of a batch; a rank among one or two says little."""
 
 
 def p_values(similarity: Tensor, left_out: Tensor | None, first: int = 0) -> Tensor:
     """Rank each pair's document among the batch's: uniform in (0, 1) for a random document.
 
-    It is (a + ½)/(b + 1) where a of b other documents score higher, one that scores the same
-    counting half.
+    It is (a + ½)/(b + 1), where a of b other documents score higher. An equal score counts half.
 
     Args:
         similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
-        left_out: bool ``[m, M]``, what a document is not ranked among, such as known positives.
+        left_out: bool ``[m, M]``, the documents to leave out, such as known positives.
         first: column of the first row's positive.
 
     Returns:
-        float32 ``[m]``; NaN where no document is left to compare with.
+        float32 ``[m]``; NaN if no document is left to compare with.
     """
     rows = torch.arange(len(similarity), device=similarity.device)
     others = torch.ones_like(similarity, dtype=torch.bool) if left_out is None else ~left_out
@@ -38,14 +36,14 @@ def p_values(similarity: Tensor, left_out: Tensor | None, first: int = 0) -> Ten
 def not_comparable(known: BoolArray, trained: BoolArray) -> BoolArray:
     """Mark the positives of a batch that each pair's document is not ranked among: bool ``[m, m]``.
 
-    They are the known positives of its query, and documents that were trained before if its own was
-    not, or the reverse. Each training as a negative lowers a document everywhere, so a wrong
-    document that was never trained would rank above those that were. If fewer than
-    :data:`LEAST_RANKED` of the batch are left, all are marked.
+    These are the known positives of the query, and the documents whose history differs: one of the
+    two was a positive in an earlier step and the other was not. Every use as a negative lowers a
+    document's scores, so a wrong document that was never trained would rank above the others. If
+    fewer than :data:`LEAST_RANKED` of the batch are left, all are marked.
 
     Args:
         known: bool ``[m, m]``, the known positives.
-        trained: bool ``[m]``, whether each pair's document was trained as a positive before.
+        trained: bool ``[m]``, whether each pair's document was a positive in an earlier step.
     """
     marked: BoolArray = known | (trained[:, None] != trained)
     marked[(~marked).sum(1) < LEAST_RANKED * len(trained)] = True

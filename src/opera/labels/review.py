@@ -17,7 +17,7 @@ from opera.data import RetrievalData
 from opera.data.decisions import NOT_KNOWN
 from opera.data.pair_files import cut
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import FalsePairs
+from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits
 
 LONG, SHORT = 2000, 300
@@ -123,7 +123,7 @@ def in_order(
 
 
 def training_pairs(
-    labelled: Labelled, estimate: FalsePairs | None, visits: FirstVisits, kept: Any, seed: int
+    labelled: Labelled, estimate: NoisyLabels | None, visits: FirstVisits, kept: Any, seed: int
 ) -> dict[str, Any]:
     """Describe the training pairs to review, and count those of each stratum.
 
@@ -145,14 +145,14 @@ def training_pairs(
         if estimate is None or not visits.visited[pair]:
             return "a random label, which was not trained on"
         rank = f"when first trained, {visits.p[pair]:.0%} of the other documents ranked above it"
-        return f"wrong with a probability of {estimate.probability[pair]:.0%}: {rank}"
+        return f"wrong with a probability of {estimate.probability_wrong[pair]:.0%}: {rank}"
 
     return {
         "strata": {name: len(pairs) for name, pairs in strata.items()},
         "confirmed": int((kept & confirmed).sum()),
         "estimate": None
         if estimate is None
-        else {"rate": estimate.share, "low": estimate.low, "high": estimate.high},
+        else {"rate": estimate.noise_rate, "low": estimate.low, "high": estimate.high},
         "pairs": [
             labelled.pair(pair, stratum, why(pair), visits.p[pair])
             for pair, stratum in in_order(seed, worst, strata)

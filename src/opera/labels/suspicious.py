@@ -1,4 +1,4 @@
-"""What the first visits of a run say of its labels, in the columns and fields of its files."""
+"""Columns and fields of a run's files that describe its labels."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from opera.core.arrays import BoolArray, IntArray
 from opera.data import RetrievalData
 from opera.data.pair_files import cut
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import FalsePairs
+from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits
 
 TEXT = 2000
 """Characters of a document that the list shows."""
 
 
-def counts_of(estimate: FalsePairs, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
-    """Return the fields of :class:`opera.runs.record.FalsePairsRecord`."""
+def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
+    """Return the fields of :class:`opera.runs.record.NoisyLabelsRecord`."""
     return {
-        "share": estimate.share,
+        "noise_rate": estimate.noise_rate,
         "low": estimate.low,
         "high": estimate.high,
         "visited": int(visits.visited.sum()),
@@ -31,11 +31,11 @@ def counts_of(estimate: FalsePairs, visits: FirstVisits, kept: BoolArray) -> dic
     }
 
 
-def visit_columns(estimate: FalsePairs | None, visits: FirstVisits) -> dict[str, Any]:
-    """Describe each pair's first visit, for ``pairs.parquet``; null for a pair without."""
+def visit_columns(estimate: NoisyLabels | None, visits: FirstVisits) -> dict[str, Any]:
+    """Describe each pair's first visit for ``pairs.parquet``; null if there was none."""
     columns = {"first_rank": visits.p, "first_step": visits.step}
     if estimate is not None:
-        columns["probability_false"] = estimate.probability
+        columns["probability_wrong"] = estimate.probability_wrong
     return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
 
 
@@ -43,7 +43,7 @@ def suspicious_columns(
     data: RetrievalData,
     query_rows: IntArray,
     pairs: TrainingPairs,
-    estimate: FalsePairs,
+    estimate: NoisyLabels,
     visits: FirstVisits,
 ) -> dict[str, list[Any]]:
     """List the suspicious pairs with their texts, the worst first, for ``suspicious_pairs.csv``.
@@ -52,13 +52,13 @@ def suspicious_columns(
         data: the texts.
         query_rows: int ``[n]``, the query table's row of each training query.
         pairs: the training pairs.
-        estimate: of them.
-        visits: of them.
+        estimate: the estimate for these pairs.
+        visits: their first visits.
     """
     listed = estimate.suspicious
     queries, documents = query_rows[pairs.pair_query[listed]], pairs.pair_doc[listed]
     return {
-        "probability_false": np.round(estimate.probability[listed].astype(float), 3).tolist(),
+        "probability_wrong": np.round(estimate.probability_wrong[listed].astype(float), 3).tolist(),
         "first_rank": np.round(visits.p[listed].astype(float), 3).tolist(),
         "query_id": data.queries.ids(queries),
         "doc_id": data.corpus.ids(documents),

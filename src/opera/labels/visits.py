@@ -12,18 +12,18 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 
 
 class FirstVisits:
-    """What the first visit of each pair found.
+    """The result of the first visit of each pair.
 
     Attributes:
         p: float32 ``[N]``, (a + ½)/(b + 1) where a of b other documents of the batch and the data
             set rank above the pair's, uniform for a random one; NaN before the first visit.
         step: int32 ``[N]``, the step of that visit; -1 before it.
-        first_pairs: int ``[sets + 1]``, where the pairs of each data set begin, and where the last
-            ends; each set is judged by itself.
-        confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None`` without
+        first_pairs: int ``[sets + 1]``, the first pair of each data set, and the end of the last
+            one. Each data set has its own estimate.
+        confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct; ``None`` without
             decisions.
-        removed_excess: of each set, how many more of the pairs that were removed as wrong had p
-            above ½ than below: wrong pairs are as many above as below only with these.
+        removed_excess: for each data set, among the pairs that were removed as wrong, the number
+            with p above ½ minus the number below. With these pairs the wrong ones are uniform.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FirstVisits:
 
     @property
     def is_confirmed(self) -> BoolArray:
-        """Which pairs somebody has decided to be correct: bool ``[N]``."""
+        """Which pairs a reviewer decided to be correct: bool ``[N]``."""
         none = np.zeros(len(self.p), dtype=bool)
         return none if self.confirmed is None else self.confirmed
 
@@ -64,7 +64,7 @@ class FirstVisits:
         return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
 
     def part(self, number: int) -> FirstVisits:
-        """A view of the pairs of a data set: what either sees, both know."""
+        """A view of one data set's pairs. It shares its arrays with this object."""
         rows = slice(*self.first_pairs[number : number + 2].tolist())
         confirmed = None if self.confirmed is None else self.confirmed[rows]
         part = FirstVisits(self.p[rows], self.step[rows], confirmed=confirmed)
@@ -72,29 +72,29 @@ class FirstVisits:
         return part
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
-        """Keep what ``step`` found of pairs ``[B]`` that are new; of one drawn twice, the first."""
+        """Record the p of the pairs ``[B]`` of a step that are new; a repeated pair counts once."""
         new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
         self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
 
     def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
-        """Take over what an earlier training found of the same pairs: they are visited already.
+        """Copy the visits of the same pairs from an earlier training.
 
         Args:
             keys: int ``[N]``, one number per pair.
             earlier: the visits of the earlier training.
-            earlier_keys: the same of its pairs.
+            earlier_keys: its numbers.
         """
         _, pairs, same = np.intersect1d(keys, earlier_keys, return_indices=True)
         self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
 
     def copy(self) -> FirstVisits:
-        """Return a copy that later visits do not change."""
+        """Return a copy that later visits leave unchanged."""
         copy = FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs, self.confirmed)
         copy.removed_excess = self.removed_excess
         return copy
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what resuming needs."""
+        """Return the state that resuming needs."""
         return {"p": self.p.copy(), "step": self.step.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

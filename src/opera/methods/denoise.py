@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import probability_false
+from opera.labels.estimate import probability_wrong
 from opera.methods.base import Draw, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_weighted_documents
 from opera.methods.finetuning import FineTuning
@@ -42,7 +42,7 @@ class Denoise(FineTuning):
     a batch is almost as large as the data, queries are drawn more evenly than
     :meth:`probabilities` says.
 
-    The probabilities come from :func:`opera.labels.estimate.probability_false`. They are computed
+    The probabilities come from :func:`opera.labels.estimate.probability_wrong`. They are computed
     ten times in a run, and need no base model and no setting.
     """
 
@@ -78,7 +78,7 @@ class Denoise(FineTuning):
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return the mean probability of a pair to be false."""
-        return {"probability_false": float(1 - self._true.mean(dtype=np.float64))}
+        return {"probability_wrong": float(1 - self._true.mean(dtype=np.float64))}
 
     def _taken(self, rng: np.random.Generator, held: IntArray, count: int) -> NDArray[np.int64]:
         """Return ``count`` queries of the other passes, each taken with its probability: none that
@@ -105,5 +105,5 @@ class Denoise(FineTuning):
         number = step * UPDATES // self.plan.max_steps
         if number != self._updated:
             self._updated = number
-            false = probability_false(self.pairs, self.visits)
+            false = probability_wrong(self.pairs, self.visits)
             self._true = np.maximum(LEAST, 1 - false).astype(np.float32)

@@ -74,7 +74,7 @@ class Evaluation:
         return means(self.per_query)
 
     def columns(self, prefix: str) -> dict[str, Any]:
-        """Name the per-query values for a table, such as ``before nDCG@10``."""
+        """Name the per-query values for a table, such as ``base nDCG@10``."""
         values: dict[str, Any] = {
             f"{prefix} {name}": array for name, array in self.per_query.items()
         }

@@ -25,7 +25,7 @@ log = logging.getLogger("opera")
 MINILM = "minilm"
 SPLIT_SETTINGS = (
     "seed",
-    "future",
+    "expected_documents",
     "relevant_grade",
     "guard",
     "trainer",
@@ -162,7 +162,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         data.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
         needs_dev=settings.needs_dev,
-        future=settings.future,
+        expected_documents=settings.expected_documents,
     )
 
 

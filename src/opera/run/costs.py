@@ -22,7 +22,7 @@ from opera.engine.run_pruning import RunPruning
 from opera.engine.train import train
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
-from opera.guard.rule import shares_to_try
+from opera.guard.rule import mixing_weights_to_try
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
 from opera.training_set.build import build_training_set
@@ -130,7 +130,7 @@ def documents_encoded(prepared: Prepared, steps: int) -> int:
     static = is_static(prepared.model.trained)
     ranked = corpus if static else min(corpus, GUARD_DOCUMENTS)
     on_test = 1 if ranked == corpus and not static else 3  # the guard's embeddings serve for test
-    on_dev = len(shares_to_try(static)) - 1 + 2 * prepared.refits
+    on_dev = len(mixing_weights_to_try(static)) - 1 + 2 * prepared.refits
     return corpus * (on_test + evaluations) + ranked * on_dev
 
 

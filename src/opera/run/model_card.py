@@ -26,7 +26,7 @@ from opera.runs.changes import Change
 from opera.runs.folder import CARD_FILE, RECIPE_FILE
 from opera.runs.names import hub_key
 from opera.runs.record import RunRecord, mean_of_sets
-from opera.runs.verdict import share_sentence, verdict_sentence
+from opera.runs.verdict import verdict_sentence, weight_sentence
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -115,7 +115,7 @@ def write_model_card(
     Args:
         folder: the model's folder.
         record: the run, with how training went.
-        measures: ``before``, ``fine_tuned`` and ``after``, as in ``measures.json``.
+        measures: ``base``, ``fine_tuned`` and ``final``, as in ``measures.json``.
         changes: the change of each measure, with its interval.
         queries: how many test queries there are.
     """
@@ -130,7 +130,7 @@ def write_model_card(
         "queries": settings["query_prompt"] or "",
         "documents": settings["document_prompt"] or "",
     }
-    header = metadata(record, {name: measures["after"][name] for name in DEFAULT_MEASURES})
+    header = metadata(record, {name: measures["final"][name] for name in DEFAULT_MEASURES})
     counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()]
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
         metadata=header.to_yaml().strip(),
@@ -145,7 +145,7 @@ def write_model_card(
         note="  # normalised only" if settings["adapter"] != "both" else "",
         masked=json.dumps(settings["mask_known_positives"]),
         lengths=lengths,
-        stored=STORED[record.guard is not None and record.guard.share == 0],
+        stored=STORED[record.guard is not None and record.guard.mixing_weight == 0],
         prompts=" and ".join(f"{what} with `{json.dumps(text)}`" for what, text in prompts.items()),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
@@ -154,8 +154,8 @@ def write_model_card(
     write_recipe(folder, record)
 
 
-def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
-    """Describe a run's model for the hub, with its measures ``after`` on test."""
+def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
+    """Describe a run's model for the hub, with its measures ``final`` on test."""
     data = _short_data(record)
     dataset = data.removeprefix("hf:").partition("@")[0] if data.startswith("hf:") else ""
     known = dataset if HUB_ID.fullmatch(dataset) else None
@@ -170,7 +170,7 @@ def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
             metric_name=name,
             metric_value=round(value, 5),
         )
-        for name, value in after.items()
+        for name, value in final.items()
     ]
     return ModelCardData(
         base_model=hub_id(record.model.source),
@@ -254,7 +254,7 @@ def _figures(
 ) -> str:
     """Measures on test with the interval of their change, the verdict, and a table of sets and
     sizes."""
-    guard, main, moments = record.guard, DEFAULT_MEASURES[0], ("before", "fine_tuned", "after")
+    guard, main, moments = record.guard, DEFAULT_MEASURES[0], ("base", "fine_tuned", "final")
     warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
     change = "change in points (95% interval)"
     head = f"test split, {queries:,} queries | base | fine-tuned | final | {change}"
@@ -266,7 +266,7 @@ def _figures(
         _table(head, rows),
         "The intervals are Student's t over the test queries; they hold for this model, not for "
         "other seeds." + (f" {warning}." if warning else ""),
-        f"Verdict: {verdict_sentence(guard)}. {share_sentence(guard)}"
+        f"Verdict: {verdict_sentence(guard)}. {weight_sentence(guard)}"
         if guard
         else "The weights are the fine-tuned ones.",
     ]
@@ -274,7 +274,7 @@ def _figures(
     if tests and (mean := mean_of_sets(record.sets or [])):
         tests.append(("mean of the sets", mean))
     tests += [
-        (f"`truncate_dim={part.size}`", {"before": part.before, "after": part.after})
+        (f"`truncate_dim={part.size}`", {"base": part.base, "final": part.final})
         for part in record.matryoshka or ()
     ]
     if tests:

@@ -52,14 +52,14 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     if record is None:
         record = guard.choose(tuned)
         session.update(guard=record)
-    curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in record.curve)
-    log.debug("λ = %g chosen on dev: %s %s", record.share, record.measure, curve)
+    curve = ", ".join(f"{point.mean:.4f} at {point.mixing_weight:g}" for point in record.curve)
+    log.debug("λ = %g chosen on dev: %s %s", record.mixing_weight, record.measure, curve)
     if record.refit:
-        guard.untrained.put_into(model)
+        guard.base.put_into(model)
         what = "training again, with the dev split back in train"
         second = fit(session, session.prepared.data.again, run, "train", what, first)
         if record.second is None:
-            comparison = guard.compare(tuned, Weights.of(model), record.share)
+            comparison = guard.compare(tuned, Weights.of(model), record.mixing_weight)
             record = record.model_copy(update={"second": comparison, "refit": comparison.kept})
             session.update(guard=record)
         if record.refit:

@@ -56,7 +56,7 @@ def missing_candidates(
 
 
 def review_items(
-    fit: Fit, missing: list[Candidate], base: Evaluation, after: Evaluation, seed: int
+    fit: Fit, missing: list[Candidate], base: Evaluation, final: Evaluation, seed: int
 ) -> dict[str, Any]:
     """Describe all that may be reviewed: ``train``, ``test`` and ``changed``.
 
@@ -64,28 +64,28 @@ def review_items(
         fit: the training of the final model.
         missing: what :func:`missing_candidates` returns.
         base: the base model on test.
-        after: the final model on test.
+        final: the final model on test.
         seed: of the run.
     """
     training_set = fit.training_set
     labelled = Labelled(training_set.data, training_set.query_rows, training_set.pairs)
-    train = training_pairs(labelled, fit.false_pairs, fit.visits, fit.kept, seed)
+    train = training_pairs(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.missing(query, row, why) for query, row, _ in missing]
     return {
         "train": train,
-        "test": _test_items(training_set.data, base, after, seed),
-        "changed": _changed(training_set.data, base, after),
+        "test": _test_items(training_set.data, base, final, seed),
+        "changed": _changed(training_set.data, base, final),
     }
 
 
 def _test_items(
-    data: RetrievalData, base: Evaluation, after: Evaluation, seed: int
+    data: RetrievalData, base: Evaluation, final: Evaluation, seed: int
 ) -> dict[str, Any]:
     """Describe test labels that no model ranks well, and documents that either ranks first."""
     qrels = data.judged_qrels("test").relevant()
     labelled = Labelled(data, qrels.query_rows, qrels.pairs())
-    ranks = {"base": _ranks(labelled, base), "final": _ranks(labelled, after)}
+    ranks = {"base": _ranks(labelled, base), "final": _ranks(labelled, final)}
     why = [
         f"{_in_words(of_base)} with the base model, {_in_words(of_final)} with the final model"
         for of_base, of_final in zip(ranks["base"], ranks["final"], strict=True)
@@ -95,7 +95,7 @@ def _test_items(
     known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
     queries = np.arange(len(qrels.query_rows))
     missing: dict[tuple[int, int], str] = {}
-    for name, evaluation in (("final", after), ("base", base)):
+    for name, evaluation in (("final", final), ("base", base)):
         rows = evaluation.ranking.doc_rows[:, 0]
         unlabelled = (rows >= 0) & ~known.contains(queries, np.maximum(rows, 0))
         for query in np.flatnonzero(unlabelled):
@@ -124,12 +124,12 @@ def _in_words(rank: int) -> str:
     return f"rank {rank}" if rank <= FIRST_RANKS else f"rank above {FIRST_RANKS}"
 
 
-def _changed(data: RetrievalData, base: Evaluation, after: Evaluation) -> dict[str, Any]:
+def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[str, Any]:
     """Describe the test queries that lost most, and those that gained most."""
     qrels = data.judged_qrels("test")
     relevant = qrels.relevant()
     labelled = Labelled(data, relevant.query_rows, relevant.pairs())
-    before_values, after_values = base.per_query[PRIMARY], after.per_query[PRIMARY]
+    before_values, after_values = base.per_query[PRIMARY], final.per_query[PRIMARY]
     change = after_values - before_values
     order = np.argsort(change, kind="stable")
 
@@ -141,15 +141,15 @@ def _changed(data: RetrievalData, base: Evaluation, after: Evaluation) -> dict[s
             yield {
                 "query_id": data.queries.ids(rows)[0],
                 "query": data.queries.texts(rows)[0],
-                "before": round(float(before_values[query]), 4),
-                "after": round(float(after_values[query]), 4),
+                "base": round(float(before_values[query]), 4),
+                "final": round(float(after_values[query]), 4),
                 **{
                     name: [
                         {**labelled.document(row, SHORT), "labelled": row in positives}
                         for row in evaluation.ranking.doc_rows[query, :SHOWN].tolist()
                         if row >= 0
                     ]
-                    for name, evaluation in (("base", base), ("final", after))
+                    for name, evaluation in (("base_documents", base), ("final_documents", final))
                 },
             }
 

@@ -63,7 +63,7 @@ from opera.runs.housekeeping import (
 )
 from opera.runs.log import logged_to
 from opera.runs.names import column
-from opera.runs.record import FalsePairsRecord, GuardRecord, SetRecord, SizeRecord
+from opera.runs.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.runs.verdict import dev_sentence
 from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_model import encoder_of
@@ -199,28 +199,28 @@ def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]
 
 def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | None) -> None:
     """Save the final model, measure it as the user will load it, and write all evidence."""
-    run, before = session.run, trained.base
-    share = 1.0 if guard is None else guard.share
-    fine_tuned, after, encoder = _save_and_measure(session, trained, share)
+    run, base = session.run, trained.base
+    mixing_weight = 1.0 if guard is None else guard.mixing_weight
+    fine_tuned, final, encoder = _save_and_measure(session, trained, mixing_weight)
     with session.phase("review", "looking for labels that are missing"):
         missing = missing_candidates(encoder, fit.training_set, session.prepared.settings)
     if run.writes:
-        moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
+        moments = {"base": base, "fine_tuned": fine_tuned, "final": final}
         measures = {when: result.measures for when, result in moments.items()}
         columns = dict(trained.columns)
         for when, result in moments.items():
             columns |= {column(when, name): values for name, values in result.per_query.items()}
-        for when in ("before", "after"):
+        for when in ("base", "final"):
             columns[column(when, "documents")] = moments[when].top_documents
         run.write_table(PAIRS_FILE, fit.pair_columns())
-        false, doubted = fit.false_pairs, None
+        false, doubted = fit.noisy_labels, None
         if false is not None:
             made = fit.training_set
             listed = suspicious_columns(made.data, made.query_rows, made.pairs, false, fit.visits)
             run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
-            doubted = FalsePairsRecord(**counts_of(false, fit.visits, fit.kept))
+            doubted = NoisyLabelsRecord(**counts_of(false, fit.visits, fit.kept))
         seed = session.prepared.settings.seed
-        run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, before, after, seed))
+        run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, seed))
         run.write_json(MEASURES_FILE, measures)
         run.write_table(PER_QUERY_FILE, columns)
         if guard is not None:
@@ -231,50 +231,50 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
             SizeRecord(
                 size=size, **{when: result.by_size[size] for when, result in moments.items()}
             )
-            for size in before.by_size
+            for size in base.by_size
         ]
         finished = {
             "status": "finished",
             "training": fit.record,
-            "false_pairs": doubted,
+            "noisy_labels": doubted,
             "guard": guard,
             "matryoshka": sizes or None,
             "sets": _by_set(session, fit, moments),
-            "cutoffs": fit_cutoffs(after.ranking.scores[:, 0], after.per_query["Success@1"] > 0),
+            "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
         }
-        changes = changes_on_test(Run(run.path).per_query(), measures["after"])
+        changes = changes_on_test(Run(run.path).per_query(), measures["final"])
         record = session.record.model_copy(update=finished)
-        write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
+        write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
         session.update(**finished)
     PartialState().wait_for_everyone()
 
 
 def _save_and_measure(
-    session: Session, trained: Trained, share: float
+    session: Session, trained: Trained, mixing_weight: float
 ) -> tuple[Evaluation, Evaluation, Encoder]:
-    """Save the model that is handed over, as the share of the guard makes it.
+    """Save the final model, with the mixing weight that the guard chose.
 
     Returns:
         The fine-tuned model on test; the final model, loaded as the user will load it, on test;
         and its encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
-    if trained.guard is not None and share < 1:
+    if trained.guard is not None and mixing_weight < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
-        mix(trained.guard.untrained, Weights.of(model), share).put_into(model)
+        mix(trained.guard.base, Weights.of(model), mixing_weight).put_into(model)
     # what fails in the main process fails everywhere, and all may read it from then on
-    save = partial(prepared.save_model, keeps_base=share == 0)
+    save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
-    after, final = trained.base, prepared.model.served
-    if share > 0:
+    final, served = trained.base, prepared.model.served
+    if mixing_weight > 0:
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
-            final = encoder_of(model, prepared.settings, embeddings=session.embeddings)
-            after = _on_test(final, prepared)
-    return fine_tuned or after, after, final
+            served = encoder_of(model, prepared.settings, embeddings=session.embeddings)
+            final = _on_test(served, prepared)
+    return fine_tuned or final, final, served
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
@@ -300,7 +300,7 @@ def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[
                 "test": {
                     when: result.sets[record.name].measures for when, result in moments.items()
                 }
-                if record.name in moments["before"].sets
+                if record.name in moments["base"].sets
                 else None,
             }
         )

@@ -48,9 +48,9 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
     """
     changes = {}
     for name in measures:
-        before, after = column("before", name), column("after", name)
-        if {before, after} <= set(per_query.column_names) and per_query.num_rows:
-            differences = per_query[after].to_numpy() - per_query[before].to_numpy()
+        base, final = column("base", name), column("final", name)
+        if {base, final} <= set(per_query.column_names) and per_query.num_rows:
+            differences = per_query[final].to_numpy() - per_query[base].to_numpy()
             low, high = mean_interval(differences, bounds=DIFFERENCE)
             changes[name] = Change(float(differences.mean()), low, high)
     return changes

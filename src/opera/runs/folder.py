@@ -3,7 +3,7 @@
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       run.log             what the run said, with details that the screen leaves out
-      measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
+      measures.json       {"base": {...}, "fine_tuned": {...}, "final": {...}} on the test split
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn
       suspicious_pairs.csv  the training pairs that look wrong, the worst first
@@ -117,11 +117,11 @@ class Run:
         try:
             if not self.finished:
                 return f"Run({str(self.path)!r}, {self.record.status})"
-            before, after = (self.measures[when][PRIMARY] for when in ("before", "after"))
+            base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
             verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
         except (RunFolderError, KeyError):
             return f"Run({str(self.path)!r}, cannot be read)"
-        change = f"{PRIMARY} {before:.3f} to {after:.3f} on test{verdict}"
+        change = f"{PRIMARY} {base:.3f} to {final:.3f} on test{verdict}"
         return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
 
     def _repr_html_(self) -> str | None:
@@ -164,9 +164,9 @@ class Run:
 
     @cached_property
     def measures(self) -> dict[str, dict[str, float]]:
-        """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
+        """``{"base": {measure: mean}, "fine_tuned": {...}, "final": {...}}`` on the test split.
 
-        ``fine_tuned`` is the model as trained, ``after`` the final model.
+        ``fine_tuned`` is the model as trained, ``final`` the final model.
 
         Raises:
             RunFolderError: if ``measures.json`` is missing or holds anything else.
@@ -199,8 +199,8 @@ class Run:
         """A row per test query.
 
         Its columns are ``query_id``, the ids of its ``relevant`` documents and their ``grades``,
-        the base model's mean ``similarity`` to them, each measure ``before`` training,
-        ``fine_tuned`` and ``after``, and the best ``documents`` before and
+        the base model's mean ``similarity`` to them, each measure ``base`` training,
+        ``fine_tuned`` and ``final``, and the best ``documents`` before and
         after.
 
         Raises:
@@ -216,7 +216,7 @@ class Run:
         (not pruned before training), and the untrained ``similarity`` and ``cbs`` where the method
         needed them. With ``pair_weights=scores``, ``start_score`` stood in place of the similarity.
         ``first_rank`` is the share of the batch's other documents that ranked above the pair's when
-        it was first visited, at ``first_step``; null if it never was. ``probability_false``
+        it was first visited, at ``first_step``; null if it never was. ``probability_wrong``
         is made of it.
         """
         return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})

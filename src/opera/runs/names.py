@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def column(moment: str, measure: str) -> str:
-    """Return the name of a column of ``per_query.parquet``: ``before nDCG@10``."""
+    """Return the name of a column of ``per_query.parquet``: ``base nDCG@10``."""
     return f"{moment} {measure}"
 
 

@@ -22,7 +22,7 @@ from opera.core.terminal import shown
 from opera.runs.cutoffs import CutoffRecord
 from opera.runs.reading import Part, read_model, read_object
 
-FORMAT: Literal[5] = 5
+FORMAT: Literal[6] = 6
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
 
 
@@ -77,20 +77,20 @@ class NegativesRecord(Part):
     listed: int | None = None
 
 
-class FalsePairsRecord(Part):
+class NoisyLabelsRecord(Part):
     """How many training pairs look wrong by their first visits (docs/noisy-labels.md).
 
     Attributes:
-        share: of the pairs, estimated.
+        noise_rate: estimated fraction of the pairs that are wrong.
         low: lower end of its 95% interval, by the standard error over queries.
         high: upper end.
-        visited: how many pairs were visited; the share is of the later half of them.
+        visited: how many pairs were visited; the rate is that of the later half of them.
         suspicious: how many of them ``suspicious_pairs.csv`` lists.
         pruned: how many pairs were pruned before training, of which nothing is known.
-        unvisited: how many others were never drawn; the share is of them too, the list is not.
+        unvisited: how many others were never drawn; the rate includes them, the list does not.
     """
 
-    share: float
+    noise_rate: float
     low: float
     high: float
     visited: int
@@ -106,7 +106,7 @@ class FalsePairsRecord(Part):
         never = f"; {self.unvisited:,} were never drawn and are not judged"
         rest = pruned + (never if self.unvisited else "")
         least = "about" if self.visited >= MANY_VISITS else "up to about"
-        return f"{least} {self.share:.0%} of the training pairs look wrong ({interval}){rest}"
+        return f"{least} {self.noise_rate:.0%} of the training pairs look wrong ({interval}){rest}"
 
 
 class TrainingRecord(Part):
@@ -131,15 +131,15 @@ class TrainingRecord(Part):
     measure: str | None = None
 
 
-class ShareMean(Part):
+class CurvePoint(Part):
     """A point of the dev curve.
 
     Attributes:
-        share: λ, the share of the fine-tuned weights.
+        mixing_weight: λ, the weight of the fine-tuned parameters.
         mean: mean of the measure over the dev queries.
     """
 
-    share: float
+    mixing_weight: float
     mean: float
 
 
@@ -147,19 +147,19 @@ class GuardedMeasure(Part):
     """The measure of a split, before training and after it.
 
     Attributes:
-        before: mean of the base model.
+        base: mean of the base model.
         fine_tuned: mean of the fine-tuned model, λ = 1.
-        after: mean of the final model.
-        difference: ``after`` minus ``before``.
+        final: mean of the final model.
+        difference: ``final`` minus ``base``.
         low: lower end of the difference's 95% interval, Student's t over the queries.
         high: upper end of the interval.
         queries: how many there are.
     """
 
     queries: int
-    before: float
+    base: float
     fine_tuned: float
-    after: float
+    final: float
     difference: float
     low: float
     high: float
@@ -186,42 +186,41 @@ class GuardRecord(Part):
     """What the guard chose, and why.
 
     Attributes:
-        share: λ, the share of the fine-tuned weights in the final model.
+        mixing_weight: λ, the weight of the fine-tuned parameters in the final model.
         verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ
             is 0, so the base model is handed over; ``same``: neither.
         measure: the measure that decides.
         future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and
             how λ is chosen.
-        future_given: whether the user said so.
+        expected_documents_given: whether the user said so.
         dev_given: whether the dev split came with the data; else it was drawn from train.
         dev_queries: how many queries it has.
         dev_documents: how many documents they were ranked among; ``None`` for the whole corpus.
         dev_seen: share of its relevant pairs whose document train names.
-        test_seen: share of the test split's relevant pairs whose document train names, which
-            ``like-test`` reads and nothing else; ``None`` for every other ``future``, which reads
-            nothing of test.
+        test_seen: fraction of the test split's relevant pairs whose document train names. Only
+            ``like-test`` reads it, and nothing else of test; otherwise ``None``.
         curve: the measure on dev at every share tried.
-        dev: the measure on dev, of the training that chose the share; ``after`` measures each half
+        dev: the measure on dev, of the training that chose the share; ``final`` measures each half
             of the queries at the share that the other half chooses.
         test: the measure on test, of the models of ``measures.json``; ``None`` until it is
             measured.
         refit: whether the final model was trained again, with the dev split in train.
         second: the second training beside the first; ``None`` if there was none.
-        dev_parts: of each of several data sets, or of the two kinds of ``future=both``: how many
-            dev ``queries``, and their means ``before``, ``fine_tuned`` and ``after``.
+        dev_parts: for each of several data sets, or each kind of ``expected_documents=both``: the
+            number of dev ``queries``, and their means ``base``, ``fine_tuned`` and ``final``.
     """
 
-    share: float = Field(ge=0, le=1)
+    mixing_weight: float = Field(ge=0, le=1)
     verdict: Literal["better", "same", "kept"]
     measure: str
-    future: str
-    future_given: bool
+    expected_documents: str
+    expected_documents_given: bool
     dev_given: bool
     dev_queries: int
     dev_documents: int | None = None
     dev_seen: float
     test_seen: float | None
-    curve: list[ShareMean]
+    curve: list[CurvePoint]
     dev: GuardedMeasure
     test: GuardedMeasure | None = None
     refit: bool
@@ -238,7 +237,7 @@ class SetRecord(Part):
         fingerprint: SHA-256 of everything that was read of it, in hex.
         counts: documents, and queries and relevant pairs of each split.
         share_of_draws: its share of all pairs drawn; ``None`` until training is done.
-        test: means over its test queries, by measure, ``before``, ``fine_tuned`` and ``after``;
+        test: means over its test queries, by measure, ``base``, ``fine_tuned`` and ``final``;
             ``None`` until they are measured, or where it has no test split.
     """
 
@@ -266,29 +265,29 @@ class SizeRecord(Part):
 
     Attributes:
         size: how many dimensions.
-        before: means over the test queries, by measure, of the base model.
+        base: means over the test queries, by measure, of the base model.
         fine_tuned: of the fine-tuned model.
-        after: of the final model.
+        final: of the final model.
     """
 
     size: int
-    before: dict[str, FiniteFloat]
+    base: dict[str, FiniteFloat]
     fine_tuned: dict[str, FiniteFloat]
-    after: dict[str, FiniteFloat]
+    final: dict[str, FiniteFloat]
 
 
 class Measures(Part):
     """``measures.json``: means over the test queries, by measure.
 
     Attributes:
-        before: of the base model.
+        base: of the base model.
         fine_tuned: of the fine-tuned model.
-        after: of the final model.
+        final: of the final model.
     """
 
-    before: dict[str, FiniteFloat]
+    base: dict[str, FiniteFloat]
     fine_tuned: dict[str, FiniteFloat]
-    after: dict[str, FiniteFloat]
+    final: dict[str, FiniteFloat]
 
 
 class RunRecord(Part):
@@ -313,7 +312,7 @@ class RunRecord(Part):
         negatives: the explicit negatives.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
             without CBS.
-        false_pairs: how many training pairs look wrong; ``None`` until training is done, and where
+        noisy_labels: how many training pairs look wrong; ``None`` until training is done, and where
             too few were visited.
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
@@ -325,7 +324,7 @@ class RunRecord(Part):
             measured.
     """
 
-    format: Literal[5] = FORMAT
+    format: Literal[6] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
@@ -340,7 +339,7 @@ class RunRecord(Part):
     method: dict[str, Any] = Field(default_factory=dict)
     negatives: NegativesRecord | None = None
     smallest_cbs_pool: int | None = None
-    false_pairs: FalsePairsRecord | None = None
+    noisy_labels: NoisyLabelsRecord | None = None
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
     matryoshka: list[SizeRecord] | None = None

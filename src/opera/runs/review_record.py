@@ -43,10 +43,10 @@ class ChangedQuery(Part):
 
     query_id: str
     query: str
-    before: float
-    after: float
-    base: list[ReviewedDocument]
-    final: list[ReviewedDocument]
+    base: float
+    final: float
+    base_documents: list[ReviewedDocument]
+    final_documents: list[ReviewedDocument]
 
 
 class ChangedQueries(Part):

@@ -16,11 +16,11 @@ def verdict_sentence(guard: GuardRecord) -> str:
     measured = guard.dev if guard.test is None else guard.test
     words = verdict_words(guard)
     if guard.verdict == "kept":
-        change = measured.fine_tuned - measured.before
-        values = _change(guard.measure, measured.before, measured.fine_tuned, change)
+        change = measured.fine_tuned - measured.base
+        values = _change(guard.measure, measured.base, measured.fine_tuned, change)
         text = f"{words}: the base model stays; fine-tuning changes {values}"
     else:
-        values = _change(guard.measure, measured.before, measured.after, measured.difference)
+        values = _change(guard.measure, measured.base, measured.final, measured.difference)
         text = f"{words}: {values}"
         if measured.queries >= LEAST_QUERIES:
             interval = f"{points(measured.low)} to {points(measured.high)}"
@@ -28,13 +28,13 @@ def verdict_sentence(guard: GuardRecord) -> str:
     return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
 
 
-def change_sentence(measure: str, before: float, after: float, queries: int) -> str:
+def change_sentence(measure: str, base: float, final: float, queries: int) -> str:
     """Say how a measure changed on test, for a run without the guard."""
-    return f"{_change(measure, before, after, after - before)} on {counted(queries, 'test query')}"
+    return f"{_change(measure, base, final, final - base)} on {counted(queries, 'test query')}"
 
 
-def _change(measure: str, before: float, after: float, difference: float) -> str:
-    return f"{measure} {100 * before:.1f} -> {100 * after:.1f} ({points(difference)})"
+def _change(measure: str, base: float, final: float, difference: float) -> str:
+    return f"{measure} {100 * base:.1f} -> {100 * final:.1f} ({points(difference)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:
@@ -42,7 +42,7 @@ def verdict_words(guard: GuardRecord) -> str:
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
-        return "worse" if guard.dev.fine_tuned < guard.dev.before else "no sure gain on dev"
+        return "worse" if guard.dev.fine_tuned < guard.dev.base else "no sure gain on dev"
     if guard.verdict == "same":
         return "not distinguishable on dev"
     if guard.test is None:
@@ -57,17 +57,17 @@ def gained(guard: GuardRecord | None) -> bool:
     return guard is not None and verdict_words(guard) == "better"
 
 
-def mixture(share: float) -> str:
+def mixture(mixing_weight: float) -> str:
     """Say what the weights of a model of a mixing weight λ are."""
-    if share in (0, 1):
-        return "the fine-tuned weights" if share else "the base weights"
-    return f"{100 * share:g}% fine-tuned, {100 * (1 - share):g}% base weights"
+    if mixing_weight in (0, 1):
+        return "the fine-tuned weights" if mixing_weight else "the base weights"
+    return f"{100 * mixing_weight:g}% fine-tuned, {100 * (1 - mixing_weight):g}% base weights"
 
 
-def share_sentence(guard: GuardRecord) -> str:
+def weight_sentence(guard: GuardRecord) -> str:
     """Say what the final model is, and what chose it."""
-    weights, queries = mixture(guard.share), counted(guard.dev_queries, "dev query")
-    return f"The final model: {weights} (λ = {guard.share:g}), chosen on {queries}"
+    weights, queries = mixture(guard.mixing_weight), counted(guard.dev_queries, "dev query")
+    return f"The final model: {weights} (λ = {guard.mixing_weight:g}), chosen on {queries}"
 
 
 def dev_sentence(guard: GuardRecord) -> str:
@@ -75,15 +75,16 @@ def dev_sentence(guard: GuardRecord) -> str:
     origin = "given with the data" if guard.dev_given else "drawn from train"
     if guard.dev_documents is not None:
         origin += f"; ranked among {guard.dev_documents:,} documents"
-    assumed = "" if guard.future_given else ", assumed"
+    assumed = "" if guard.expected_documents_given else ", assumed"
     text = (
-        f"λ was chosen on {guard.dev_queries:,} dev queries ({origin}) for --future "
-        f"{guard.future}{assumed}. Training pairs name {guard.dev_seen:.0%} of dev's documents"
+        f"λ was chosen on {guard.dev_queries:,} dev queries ({origin}) for --expected-documents "
+        f"{guard.expected_documents}{assumed}. "
+        f"Training pairs name {guard.dev_seen:.0%} of dev's documents"
     )
     text += "." if guard.test_seen is None else f" and {guard.test_seen:.0%} of test's."
-    if guard.future == "both":
+    if guard.expected_documents == "both":
         changes = (
-            f"{points(part['after'] - part['before'])} points ({part['queries']:,.0f} about {name})"
+            f"{points(part['final'] - part['base'])} points ({part['queries']:,.0f} about {name})"
             for name, part in (guard.dev_parts or {}).items()
         )
         text += f" By kind of dev query: {', '.join(changes)}."
@@ -101,14 +102,14 @@ def dev_sentence(guard: GuardRecord) -> str:
 def warnings_of(guard: GuardRecord) -> list[str]:
     """List the reasons to trust the choice less."""
     warnings = []
-    tomorrow = 0.0 if guard.future == "new-documents" else guard.test_seen
+    tomorrow = 0.0 if guard.expected_documents == "new" else guard.test_seen
     if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
         whose = "test" if guard.test_seen is not None else "tomorrow's"
         warnings.append(
             f"warning: {whose} documents are newer than dev's (train has {tomorrow:.0%} of them, "
             f"and {guard.dev_seen:.0%} of dev's), so dev may promise too much"
         )
-    if guard.future == "both" and len(guard.dev_parts or ()) < 2:
+    if guard.expected_documents == "both" and len(guard.dev_parts or ()) < 2:
         only = ", ".join(guard.dev_parts or ("no queries",))
         warnings.append(
             f"warning: dev holds queries about {only} alone, so it says nothing of the other half"

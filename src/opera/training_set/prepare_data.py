@@ -27,8 +27,8 @@ from opera.data.identity import (
 )
 from opera.data.pair_files import with_teacher
 from opera.data.splits import (
-    Future,
-    assumed_future,
+    ExpectedDocuments,
+    assumed_documents,
     draw_missing_splits,
     named_documents,
     queries_naming,
@@ -57,7 +57,7 @@ class RunData:
 
     drawn: RetrievalData
     before_dev: RetrievalData
-    future: Future | None
+    expected_documents: ExpectedDocuments | None
     negatives: str
     decided: int | None = None
 
@@ -99,7 +99,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    drawn, before_dev, future = _drawn(data, settings)
+    drawn, before_dev, expected_documents = _drawn(data, settings)
     merged = for_each(merge_copies, drawn)
     before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
     drawn = merged
@@ -116,7 +116,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
     decided = _fingerprint(drawn) if settings.decisions else None
-    return RunData(drawn, before_dev, future, negatives, decided)
+    return RunData(drawn, before_dev, expected_documents, negatives, decided)
 
 
 def _fingerprint(data: RetrievalData) -> int:
@@ -180,11 +180,11 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
 
 def _drawn(
     data: RetrievalData, settings: TrainSettings
-) -> tuple[RetrievalData, RetrievalData, Future | None]:
+) -> tuple[RetrievalData, RetrievalData, ExpectedDocuments | None]:
     """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
     Returns:
-        ``drawn``, ``before_dev`` and ``future`` of :class:`RunData`.
+        ``drawn``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
@@ -201,7 +201,7 @@ def _drawn(
         with_splits = draw_missing_splits(
             graded,
             seed=settings.seed,
-            future=settings.future,
+            expected_documents=settings.expected_documents,
             needs_dev=needs_dev,
         )
         # after the draw, so that runs with decisions and without have the same test
@@ -217,11 +217,13 @@ def _drawn(
         )
     if not settings.needs_dev:
         return drawn, drawn, None
-    futures = {settings.future or assumed_future(data_set) for data_set in each_set(graded)}
-    several: Future = "like-test" if "like-test" in futures else "both"
-    future = futures.pop() if len(futures) == 1 else several
+    futures = {
+        settings.expected_documents or assumed_documents(data_set) for data_set in each_set(graded)
+    }
+    several: ExpectedDocuments = "like-test" if "like-test" in futures else "both"
+    expected_documents = futures.pop() if len(futures) == 1 else several
     all_have_dev = all("dev" in data_set.splits for data_set in each_set(graded))
-    return drawn, drawn if all_have_dev else draw(False), future
+    return drawn, drawn if all_have_dev else draw(False), expected_documents
 
 
 def _with_notes(

@@ -14,8 +14,8 @@ from opera.experiments.analysis.groups import (
     short_name,
 )
 from opera.experiments.analysis.results import (
+    BASE,
     TESTED,
-    UNTRAINED,
     Comparison,
     GuardResult,
     MethodResult,
@@ -32,10 +32,10 @@ from opera.experiments.analysis.significance import (
 )
 
 __all__ = [
+    "BASE",
     "PRIMARY",
     "RECALL",
     "TESTED",
-    "UNTRAINED",
     "Comparison",
     "Group",
     "GuardResult",

@@ -26,7 +26,7 @@ from opera.runs.reading import TEXT, WHOLE, check_columns
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that the ten best documents of each query suffice for."""
-MOMENTS = ("before", "after")
+MOMENTS = ("base", "final")
 Labels = Mapping[str, Mapping[str, int]]
 """The grades of the relevant documents, by document id and by query id."""
 
@@ -39,16 +39,16 @@ class LabelFigures:
         method: its label.
         labels: ``as given`` or ``corrected``.
         queries: how many test queries have a relevant document.
-        before: mean over the queries of each measure of the base model.
-        after: the same of the final models, averaged over the seeds.
+        base: mean over the queries of each measure of the base model.
+        final: the same of the final models, averaged over the seeds.
         changes: after minus before, by measure, with the interval over the queries.
     """
 
     method: str
     labels: str
     queries: int
-    before: dict[str, float]
-    after: dict[str, float]
+    base: dict[str, float]
+    final: dict[str, float]
     changes: dict[str, Change]
 
 
@@ -189,12 +189,12 @@ def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
         for measure in CORRECTED:
             values = [measured[measure] for measured in by_seed]
             columns[column(when, measure)] = np.mean(values, axis=0)
-    before, after = (
+    base, final = (
         {measure: float(columns[column(when, measure)].mean()) for measure in CORRECTED}
         for when in MOMENTS
     )
     changes = changes_on_test(pa.table(columns), CORRECTED)
-    return LabelFigures(group.method, name, len(labels), before, after, changes)
+    return LabelFigures(group.method, name, len(labels), base, final, changes)
 
 
 def _measured(run: Run, when: str, labels: Labels) -> dict[str, NDArray[np.float64]]:

@@ -76,17 +76,17 @@ class Group:
         """The seeds."""
         return tuple(run.record.seed for run in self.runs)
 
-    def values(self, measure: str, when: str = "after") -> NDArray[np.float64]:
-        """A measure ``before`` training, ``fine_tuned``, or handed over, float64 ``[seeds]``."""
+    def values(self, measure: str, when: str = "final") -> NDArray[np.float64]:
+        """A measure ``base`` training, ``fine_tuned``, or handed over, float64 ``[seeds]``."""
         return np.array([run.measures[when][measure] for run in self.runs])
 
-    def mean_std(self, measure: str, when: str = "after") -> MeanStd:
+    def mean_std(self, measure: str, when: str = "final") -> MeanStd:
         """The mean and standard deviation of :meth:`values`."""
         values = self.values(measure, when)
         std = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return MeanStd(float(values.mean()), std)
 
-    def mean(self, measure: str, when: str = "after") -> float:
+    def mean(self, measure: str, when: str = "final") -> float:
         """The mean of :meth:`values`; seeds may draw different test splits."""
         return float(self.values(measure, when).mean())
 
@@ -168,7 +168,7 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
             raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
     run.draws()
     for file, table, columns in (
-        (PER_QUERY_FILE, run.per_query(), [column("after", name) for name in measures]),
+        (PER_QUERY_FILE, run.per_query(), [column("final", name) for name in measures]),
         (TRACE_FILE, run.trace(), ["seconds"]),
         (PAIRS_FILE, run.pairs(), []),
     ):

@@ -31,7 +31,7 @@ from opera.runs.record import GuardRecord, grid_in
 from opera.runs.verdict import verdict_sentence, warnings_of
 
 TESTED = (PRIMARY, RECALL)
-UNTRAINED = "untrained"
+BASE = "base"
 DEFAULT_BASELINE = "ft"
 
 
@@ -40,7 +40,7 @@ class GuardResult:
     """What the guard chose in the runs of one method.
 
     Attributes:
-        shares: λ of each seed.
+        mixing_weights: λ of each seed.
         verdicts: ``better``, ``same`` or ``kept`` of each seed.
         sentences: each seed's verdict in words, with its intervals on dev and test.
         typical: the record of the first seed with the means over the seeds: shares of documents
@@ -51,7 +51,7 @@ class GuardResult:
             Holm-corrected over the methods; ``None`` with fewer than two test queries.
     """
 
-    shares: tuple[float, ...]
+    mixing_weights: tuple[float, ...]
     verdicts: tuple[str, ...]
     sentences: tuple[str, ...]
     typical: GuardRecord
@@ -108,7 +108,7 @@ class ResultsTable:
     steps: int
     queries: int
     own_tests: bool
-    untrained: dict[str, float]
+    base: dict[str, float]
     rows: tuple[MethodResult, ...]
 
     @property
@@ -122,9 +122,9 @@ class ResultsTable:
         return max(self.rows, key=lambda row: row.measures[measure].mean)
 
     def best(self, measure: str) -> str:
-        """The label with the highest mean, or ``untrained``."""
+        """The label with the highest mean, or ``base``."""
         row = self.best_row(measure)
-        return row.method if row.measures[measure].mean > self.untrained[measure] else UNTRAINED
+        return row.method if row.measures[measure].mean > self.base[measure] else BASE
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         steps=first.steps,
         queries=len(every),
         own_tests=any(query_ids != every for query_ids in tests_of_seeds),
-        untrained={measure: first.mean(measure, "before") for measure in DEFAULT_MEASURES},
+        base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
         rows=tuple(rows),
     )
 
@@ -283,7 +283,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
 def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     """Collect the guard's choices by label; groups with a run without one are left out."""
     guarded = [group for group in groups if all(run.record.guard for run in group.runs)]
-    tests = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
+    tests = paired_tests_within(guarded, PRIMARY, "final", "fine_tuned")
     results = {}
     for group in guarded:
         records = [run.record.guard for run in group.runs if run.record.guard]
@@ -300,7 +300,7 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
             means |= {"test": None, "second": None, "dev_parts": None}
         typical = records[0].model_copy(update=means)
         results[group.method] = GuardResult(
-            shares=tuple(record.share for record in records),
+            mixing_weights=tuple(record.mixing_weight for record in records),
             verdicts=tuple(record.verdict for record in records),
             sentences=tuple(map(verdict_sentence, records)),
             typical=typical,

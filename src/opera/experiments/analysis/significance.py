@@ -106,17 +106,17 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
     All are on the same data with the same steps. Groups that share fewer than two queries and seeds
     with the baseline are left out.
     """
-    after = column("after", measure)
-    theirs = query_values(baseline, after)
-    return corrected_tests({g.method: differences(query_values(g, after), theirs) for g in groups})
+    final = column("final", measure)
+    theirs = query_values(baseline, final)
+    return corrected_tests({g.method: differences(query_values(g, final), theirs) for g in groups})
 
 
 def paired_tests_within(
-    groups: Sequence[Group], measure: str, later: str = "after", earlier: str = "before"
+    groups: Sequence[Group], measure: str, later: str = "final", earlier: str = "base"
 ) -> dict[str, PairedTest]:
     """Test one model of each group against another; by label, Holm-corrected over the groups.
 
-    The models are ``before``, the untrained one, ``fine_tuned``, and ``after``, the one handed
+    The models are ``base``, the untrained one, ``fine_tuned``, and ``final``, the one handed
     over. Groups without the values of one of them are left out.
     """
     return corrected_tests(

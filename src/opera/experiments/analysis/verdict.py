@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
 from opera.core.terminal import counted
-from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
+from opera.experiments.analysis.results import BASE, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 from opera.runs.verdict import mixture
 
@@ -73,9 +73,9 @@ def _conclusion(table: ResultsTable, baseline: str | None) -> str:
     if baseline is None:
         (method,) = gains
         words = "No measurable difference" if not gains[method].significant else "Worse"
-        before, after = table.untrained[PRIMARY], table.rows[0].measures[PRIMARY].mean
+        base, final = table.base[PRIMARY], table.rows[0].measures[PRIMARY].mean
         return (
-            f"{'Better' if better else words}: {PRIMARY} {100 * before:.1f} -> {100 * after:.1f} "
+            f"{'Better' if better else words}: {PRIMARY} {100 * base:.1f} -> {100 * final:.1f} "
             f"({points(gains[method].difference)}, {_interval(gains[method])}) on "
             f"{counted(table.queries, 'test query')}"
         )
@@ -122,20 +122,20 @@ def _best(table: ResultsTable) -> str:
     """The method with the highest mean, or the base model."""
     row = table.best_row(PRIMARY)
     value = f"{row.measures[PRIMARY]:.3f}"
-    if table.best(PRIMARY) == UNTRAINED:
-        untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
-        return f"Best method: none, keep the base model ({untrained}; {row.method}: {value})"
+    if table.best(PRIMARY) == BASE:
+        base = f"{PRIMARY} {table.base[PRIMARY]:.3f}"
+        return f"Best method: none, keep the base model ({base}; {row.method}: {value})"
     return f"Best method by mean {PRIMARY}: {row.method}, {value}"
 
 
 def _change(table: ResultsTable) -> str:
     """What a single method made of the base model."""
     (row,) = table.rows
-    before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
-    if f"{after.mean:.3f}" == f"{before:.3f}":
-        return f"{row.method} leaves {PRIMARY} at {after:.3f}"
-    verb = "raises" if after.mean > before else "lowers"
-    return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {after:.3f}"
+    base, final = table.base[PRIMARY], row.measures[PRIMARY]
+    if f"{final.mean:.3f}" == f"{base:.3f}":
+        return f"{row.method} leaves {PRIMARY} at {final:.3f}"
+    verb = "raises" if final.mean > base else "lowers"
+    return f"{row.method} {verb} {PRIMARY} from {base:.3f} to {final:.3f}"
 
 
 def _guard(table: ResultsTable) -> list[str]:
@@ -143,14 +143,14 @@ def _guard(table: ResultsTable) -> list[str]:
     guards = {row.method: row.guard for row in table.rows if row.guard is not None}
     if not guards:
         return []
-    shares = [share for guard in guards.values() for share in guard.shares]
-    low, high = min(shares), max(shares)
+    weights = [weight for guard in guards.values() for weight in guard.mixing_weights]
+    low, high = min(weights), max(weights)
     outcome = "; ".join(sentence for guard in guards.values() for sentence in guard.sentences)
-    if len(shares) > 1:
+    if len(weights) > 1:
         verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
         of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        outcome = f"verdicts of {len(shares)} runs on dev: {of_all}"
+        outcome = f"verdicts of {len(weights)} runs on dev: {of_all}"
     made = mixture(low)
     if low < high:
         made = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"

@@ -152,7 +152,7 @@ def run_grid(status: Status, model: str) -> None:
             say(_failure(cell, message["failed"]), file=sys.stderr)
             return
         status.done.add(cell.folder)
-        value = Run.open(cell.folder).measures["after"][PRIMARY]
+        value = Run.open(cell.folder).measures["final"][PRIMARY]
         # by steps where cells have them
         done = sum(cell.steps or 1 for cell in cells if cell.folder in status.done)
         left = (time.monotonic() - started) * sum(c.steps or 1 for c in status.waiting) / done

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from opera.core.intervals import EQUAL, points
 from opera.core.terminal import shortened
 from opera.experiments.analysis import (
+    BASE,
     PRIMARY,
     RECALL,
-    UNTRAINED,
     Group,
     PairedTest,
     ResultsTable,
@@ -138,13 +138,13 @@ def chart(
     x_label: str,
     y_label: str,
     lines: Sequence[Line],
-    untrained: float | None = None,
+    base: float | None = None,
 ) -> Picture:
     """Draw a line per method, a line across for the base model, and a legend."""
 
     def draw(axes: Axes) -> None:
-        if untrained is not None:
-            axes.axhline(untrained, color=INK, linestyle=":", label=UNTRAINED)
+        if base is not None:
+            axes.axhline(base, color=INK, linestyle=":", label=BASE)
         for line in lines:
             alike = [other.method for other in lines if colour(other.method) == colour(line.method)]
             axes.errorbar(
@@ -174,15 +174,15 @@ def colour(method: str) -> str:
 def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
     """Draw each method's quality beside the base model's, and its difference from the
     baseline."""
-    untrained = table.untrained[PRIMARY]
-    rows = [Estimate(UNTRAINED, untrained, (), f"{untrained:.3f}")]
+    base = table.base[PRIMARY]
+    rows = [Estimate(BASE, base, (), f"{base:.3f}")]
     for row in table.rows:
         mean = row.measures[PRIMARY].mean
         rows.append(Estimate(row.method, mean, _ends(row.gain, mean, 1), f"{mean:.3f}"))
     of_all = " (corrected by Holm)" if len(table.rows) > 1 else ""
-    after = f"after {table.steps:,} steps"
-    caption = f"{PRIMARY} {after}, with the 95% interval{of_all} of its change by training"
-    plots = [forest(caption, PRIMARY, rows, untrained)]
+    trained = f"after {table.steps:,} steps"
+    caption = f"{PRIMARY} {trained}, with the 95% interval{of_all} of its change by training"
+    plots = [forest(caption, PRIMARY, rows, base)]
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     if baseline is not None and tests:
         rows = [Estimate(baseline, 0, (), "0")]
@@ -190,7 +190,7 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
             value = 100 * test.difference
             ends = _ends(test, value, 100)
             rows.append(Estimate(method, value, ends, points(test.difference)))
-        caption = f"difference from {baseline} {after}, with its 95% interval, corrected by Holm"
+        caption = f"difference from {baseline} {trained}, with its 95% interval, corrected by Holm"
         plots.append(forest(caption, f"points of {PRIMARY}", rows, 0))
     return plots
 
@@ -202,7 +202,7 @@ def _ends(test: PairedTest | None, value: float, scale: int) -> tuple[float, ...
     return tuple(value + scale * (end - test.difference) for end in (test.low, test.high))
 
 
-def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[Picture]:
+def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Picture]:
     """Draw quality by number of steps; nothing where all runs of a data set have the same."""
     if len({group.steps for group in groups}) < 2:
         return []
@@ -220,7 +220,7 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[P
             f"{measure} by number of steps, each point from its own runs; ± one standard deviation "
             "over the seeds"
         )
-        charts.append(chart(caption, "steps", measure, lines, untrained[measure]))
+        charts.append(chart(caption, "steps", measure, lines, base[measure]))
     return charts
 
 
@@ -228,7 +228,7 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     """Draw a histogram of the ranks at first visit in the first run, with the height that the false
     pairs have in it: theirs are uniform (Schweder and Spjøtvoll 1982).
     """
-    estimate = groups[0].runs[0].record.false_pairs
+    estimate = groups[0].runs[0].record.noisy_labels
     if estimate is None:
         return []
     ranks = groups[0].pair_tables[0]["first_rank"].drop_null().to_numpy()
@@ -236,8 +236,8 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     def draw(axes: Axes) -> None:
         weights, method = np.full(len(ranks), 100 / len(ranks)), groups[0].method
         axes.hist(ranks, BANDS, range=(0, 1), weights=weights, color=colour(method), rwidth=0.9)
-        even = 100 * estimate.share / BANDS
-        axes.axhline(even, color=LOST, label="false pairs, which have any rank equally often")
+        even = 100 * estimate.noise_rate / BANDS
+        axes.axhline(even, color=LOST, label="wrong pairs: every rank is equally likely")
         axes.set_xlabel("share of a batch's documents above the pair's, at first visit")
         axes.set_ylabel("% of the pairs")
         axes.grid(axis="x", visible=False)
@@ -249,20 +249,20 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
 def queries_chart(run: Run) -> Picture:
     """Draw the main measure of each test query after training by that before it; equal ones are one
     larger point."""
-    table, names = run.per_query(), [column(when, PRIMARY) for when in ("before", "after")]
+    table, names = run.per_query(), [column(when, PRIMARY) for when in ("base", "final")]
     check_columns(run.path / PER_QUERY_FILE, table, dict.fromkeys(names, NUMBER))
-    before, after = (table[name].to_numpy() for name in names)
+    base, final = (table[name].to_numpy() for name in names)
     kinds = {
-        "gained": (GAINED, after - before > EQUAL),
-        "lost": (LOST, before - after > EQUAL),
-        "unchanged": (INK, abs(after - before) <= EQUAL),
+        "gained": (GAINED, final - base > EQUAL),
+        "lost": (LOST, base - final > EQUAL),
+        "unchanged": (INK, abs(final - base) <= EQUAL),
     }
     counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, (_, chosen) in kinds.items())
 
     def draw(axes: Axes) -> None:
         axes.plot((0, 1), (0, 1), color=INK, linestyle=":")
         for kind, (shade, chosen) in kinds.items():
-            values = np.column_stack([before[chosen], after[chosen]]).round(2)
+            values = np.column_stack([base[chosen], final[chosen]]).round(2)
             (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
             look: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
             axes.scatter(x, y, 20 * np.sqrt(count), **look).set_in_layout(False)

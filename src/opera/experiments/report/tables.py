@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opera.core.intervals import points, signed
-from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, Comparison, PairedTest
+from opera.experiments.analysis import BASE, PRIMARY, RECALL, Comparison, PairedTest
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
@@ -70,8 +70,8 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
 
 def measures_table(run: Run) -> ReportTable:
     """Return the measures of a single run's models, and their change."""
-    moments = {"before": "base model", "fine_tuned": "fine-tuned", "after": "final model"}
-    if run.measures["fine_tuned"] == run.measures["after"]:
+    moments = {"base": "base model", "fine_tuned": "fine-tuned", "final": "final model"}
+    if run.measures["fine_tuned"] == run.measures["final"]:
         del moments["fine_tuned"]
     per_query = run.per_query()
     changes = changes_on_test(per_query, DEFAULT_MEASURES)
@@ -81,7 +81,7 @@ def measures_table(run: Run) -> ReportTable:
         {
             "measure": name,
             **{heading: run.measures[when][name] for when, heading in moments.items()},
-            "points": 100 * (run.measures["after"][name] - run.measures["before"][name]),
+            "points": 100 * (run.measures["final"][name] - run.measures["base"][name]),
             INTERVAL: changes[name].interval_in_points() if name in changes else "",
         }
         for name in DEFAULT_MEASURES
@@ -100,10 +100,7 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
             "queries": figures.queries,
             "points": 100 * figures.changes[PRIMARY].difference,
             INTERVAL: figures.changes[PRIMARY].interval_in_points(),
-            **{
-                name: f"{figures.before[name]:.3f} → {figures.after[name]:.3f}"
-                for name in CORRECTED
-            },
+            **{name: f"{figures.base[name]:.3f} → {figures.final[name]:.3f}" for name in CORRECTED},
         }
         for figures in corrected.figures
     ]
@@ -119,15 +116,15 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
             f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
         )
         columns |= {"points": signed, INTERVAL: str, "p": _p_value}
-    columns |= {"points vs untrained": signed, "p vs untrained": _p_value}
-    rows: list[Row] = [{"method": UNTRAINED, **table.untrained}]
+    columns |= {"points vs base": signed, "p vs base": _p_value}
+    rows: list[Row] = [{"method": BASE, **table.base}]
     for row in table.rows:
         values: dict[str, Value] = {"method": row.method, **row.measures}
         if (test := row.tests.get(PRIMARY)) is not None:
             values |= {**_points(test), "p": test.t_test_holm}
         if (gain := row.gain) is not None:
-            values["points vs untrained"] = 100 * gain.difference
-            values["p vs untrained"] = gain.t_test_holm
+            values["points vs base"] = 100 * gain.difference
+            values["p vs base"] = gain.t_test_holm
         rows.append(values)
     best = {measure: table.best(measure) for measure in (PRIMARY, RECALL)}
     return ReportTable(caption, columns, rows, best)
@@ -167,7 +164,7 @@ def _guard(table: ResultsTable) -> ReportTable:
             continue
         values: dict[str, Value] = {
             "method": row.method,
-            "λ by seed": " ".join(f"{share:g}" for share in guard.shares),
+            "λ by seed": " ".join(f"{weight:g}" for weight in guard.mixing_weights),
             "verdict by seed": " ".join(guard.verdicts),
             f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY],
             f"{PRIMARY} final": row.measures[PRIMARY],

@@ -42,7 +42,7 @@ from opera.experiments.report.tables import (
     tables_of,
 )
 from opera.runs.folder import REPORT_FILE, is_report
-from opera.runs.verdict import dev_sentence, share_sentence, verdict_sentence, warnings_of
+from opera.runs.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
 """Queries that gained most and that lost most, on the page of a single run."""
@@ -157,8 +157,7 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
         "conclusion": conclusion.conclusion,
         "title": conclusion.title,
         "bullets": conclusion.bullets,
-        "pictures": steps_charts(groups, final.untrained)
-        or forest_plots(final, comparison.baseline),
+        "pictures": steps_charts(groups, final.base) or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart(groups),
@@ -182,7 +181,7 @@ def _section_of_run(
     (run,) = group.runs
     guard, labels = run.record.guard, labels_chart([group])
     sentence = conclusion.conclusion if guard is None else verdict_sentence(guard)
-    bullets = [] if guard is None else [share_sentence(guard)]
+    bullets = [] if guard is None else [weight_sentence(guard)]
     changed = run.review()["changed"]
     return {
         "name": table.name,
