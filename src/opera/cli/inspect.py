@@ -149,7 +149,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
             yield f"{name}: {_duplicates_in_words(duplicates)}"
     yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
     if not inspection.leaks:
-        yield "The data has only train; opera train draws test and dev from it (--expected-documents)."
+        yield "The data has only train; opera train will draw test and dev (--expected-documents)."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
         yield few.removeprefix("warning: ")
 

@@ -137,19 +137,19 @@ def draw_missing_splits(
         needs_dev: whether a dev split is needed.
         dev_fraction: share of the remaining train queries that go to dev; ``None``:
             :func:`dev_count` decides.
-        future: what tomorrow's queries ask about; ``None``: :func:`assumed_documents`.
+        expected_documents: what future queries ask about; ``None``: :func:`assumed_documents`.
 
     Raises:
         DataError: if train has too few queries, or if dev is to be like a test split that is
             missing, or without a relevant document.
     """
 
-    futures = {part.name: expected_documents or assumed_documents(part) for part in each_set(data)}
+    expected = {part.name: expected_documents or assumed_documents(part) for part in each_set(data)}
 
     def draw_test(part: RetrievalData) -> RetrievalData:
         if "test" in part.splits:
             return part
-        chosen = futures[part.name]
+        chosen = expected[part.name]
         if chosen == "like-test":
             raise DataError(
                 f"{part.title}: has no split 'test' to be like; pass another --expected-documents"
@@ -161,9 +161,9 @@ def draw_missing_splits(
     def draw_dev(part: RetrievalData) -> RetrievalData:
         if "dev" in part.splits:
             return part
-        if futures[part.name] == "like-test":
+        if expected[part.name] == "like-test":
             part.judged_qrels("test")  # an error where no document of test is relevant
-        return hold_out(part, "dev", dev_fraction, seed, futures[part.name])
+        return hold_out(part, "dev", dev_fraction, seed, expected[part.name])
 
     for draw in (draw_test, draw_dev) if needs_dev else (draw_test,):
         drawn = for_each(draw, data)
