@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py             # trains what is missing; hours
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --model minilm --noises clean,random:0.3 \
         --sets entailmentbank,scifact                                          # all-MiniLM-L6-v2: 10 minutes a run
-    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/noisy-labels.md, README.md
+    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/noisy-labels.md
 
 Wrong pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the fraction of all pairs
 that ``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations.
@@ -115,7 +115,6 @@ def main() -> None:
         static, minilm = (Runs(Results(RESULTS[model], RUN)) for model in MODELS)
         tables = {"found": _found_table(static), "quality": _quality_table(static), "back": _back_table(static)}
         fill(PAGE, tables | {"minilm": _quality_table(minilm), "found minilm": _found_table(minilm)})
-        fill(ROOT / "README.md", {"readme": _readme_table(static)})
         return
     need("../shared/data", "../shared/models")
     results = Results(RESULTS[options.model], RUN)
@@ -145,22 +144,6 @@ class Runs:
         rows, base = ({row["seed"]: row for row in self.rows.get((name, noise, m), [])} for m in (method, "ft"))
         differences = [np.subtract(rows[seed][column], base[seed][column]) for seed in rows.keys() & base.keys()]
         return np.mean(differences, axis=0) * 100 if differences else None
-
-
-def _readme_table(runs: Runs) -> str:
-    """What false labels cost, what comes back, and how many are found."""
-    lines = []
-    for name, noise in itertools.product(SETS, NOISES[2:4]):
-        column = "after nDCG@10"
-        means = [runs.mean(name, noise, method, column) for method in ("ft", "denoise")]
-        clean = runs.mean(name, "clean", "ft", column)
-        if clean is None or None in means:
-            continue
-        found = np.mean([row["share"] for row in runs.rows[name, noise, "denoise"]])
-        share = f"{float(noise.split(':')[1]):.0%}"
-        lines.append((name, share, *(f"{value:.1f}" for value in (clean, *means)), f"{found:.0%}"))
-    heads = ("data", "false at random", "without them", "`ft` with them", "`denoise` with them", "estimated share")
-    return table_lines(heads, lines)
 
 
 def _found_table(runs: Runs) -> str:
