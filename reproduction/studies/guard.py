@@ -6,7 +6,7 @@
 Each setting is trained three times: with ``--future like-test``, the default, which reads one number of test; with the
 true ``--future``, which reads nothing of test; and with ``--future both``. Every run has the base model, the fine-tuned
 model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
-Writes results/guard.csv and docs/never-worse.svg, and fills the table of docs/did-it-help.md. Reads
+Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md and README.md. Reads
 ``../shared``. Finished runs are not repeated, so the study can be stopped at any time.
 """
 
@@ -91,6 +91,16 @@ def settings_table(runs: pd.DataFrame) -> str:
     return table_lines(heads, lines)
 
 
+def readme_table(runs: pd.DataFrame) -> str:
+    """A line per data set: nDCG@10 of the three models on known and on new documents."""
+    means = runs[runs.future == "like-test"].groupby("setting")[list(COMPARED)].mean()
+    heads = ["data", *(head for kind in ("known", "new") for head in (f"{kind}: base", "fine-tuned", "OPERA"))]
+    lines = [
+        [name, *(f"{value:.1f}" for setting in (name, f"{name}+new") for value in means.loc[setting])] for name in SETS
+    ]
+    return table_lines(heads, lines)
+
+
 def summary_table(runs: pd.DataFrame) -> str:
     """The final model against base and fine-tuned; data sets are the sample, since settings of one set are alike."""
     names = {"before": "base model", "fine_tuned": "fine-tuned"}
@@ -150,6 +160,7 @@ def main() -> None:
     rows = pd.DataFrame(results.select(model="static"))
     rows = rows.assign(order=rows.setting.map(SETTINGS.index)).sort_values(["order", "seed"])
     fill(PAGE, {"settings": settings_table(rows)})
+    fill(ROOT / "README.md", {"readme": readme_table(rows)})
     print(summary_table(rows))
     draw(rows)
 
