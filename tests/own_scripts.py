@@ -92,7 +92,7 @@ def weights_of(model: SentenceTransformer) -> list[bytes]:
 
 def draws_of(pruning: opera.PairPruning) -> list[list[int]]:
     """The pairs of each data set that were trained, in order."""
-    return [np.concatenate(part.drawn[: part.trained_steps]).tolist() for part in pruning.samplers]
+    return [np.concatenate(part.sampled[: part.trained_steps]).tolist() for part in pruning.samplers]
 
 
 def train_script(
