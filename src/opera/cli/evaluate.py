@@ -31,10 +31,10 @@ from opera.cli.options import (
     show,
     with_notes_logged,
 )
-from opera.cli.screen import Screen, flat, number_of
+from opera.cli.screen import Screen, flat
 from opera.core.errors import DataError, SettingError
 from opera.core.reading import NOT_UTF8
-from opera.core.terminal import say
+from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
     from opera.retrieval.search import FoundDocument
@@ -121,7 +121,7 @@ def evaluate(
     facts = {"model": model, "data": loaded.source, "split": split, "queries": count}
 
     def text(screen: Screen) -> None:
-        title = f"{model} on {loaded.title}, {split}: {number_of(count, 'queries')}"
+        title = f"{model} on {loaded.title}, {split}: {counted(count, 'query')}"
         screen.measures(title, result.measures, intervals=intervals)
         screen.lines(few_queries(count, split))
 

@@ -31,7 +31,7 @@ from opera.cli.options import (
     show,
 )
 from opera.cli.results import labels_sentence
-from opera.cli.screen import Screen, flat, number_of
+from opera.cli.screen import Screen, flat
 from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
@@ -102,10 +102,9 @@ def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None
     """Print one page: what is wrong, what to do, the pairs to look at."""
     from opera.data.names import source_title
 
-    counts = inspection.counts
     screen.heading(f"{source_title(inspection.source)} with {inspection.model}")
     screen.lines(
-        ", ".join(number_of(count, name) for name, count in counts.items()),
+        inspection.size,
         *(f"note: {note}" for note in inspection.notes),
     )
     screen.heading("\nWhat stands out")

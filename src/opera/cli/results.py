@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from opera.cli.screen import Screen, flat
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, points
-from opera.core.terminal import place
+from opera.core.terminal import counted, place
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
     from opera.runs.record import NoisyLabelsRecord
 
 MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
-"""From this share of false pairs on the method against them is named."""
+"""If the noise rate is surely higher than this, the method against wrong labels is advised."""
 TESTED = (
     "If the test split has such labels too, the figures are too low: correct them with "
     "opera review {} --split test."
@@ -31,25 +31,23 @@ def print_before_after(screen: Screen, run: Run) -> None:
     """
     from opera.retrieval.measures import DEFAULT_MEASURES
     from opera.runs.changes import changes_on_test
-    from opera.runs.verdict import change_sentence, verdict_sentence, warnings_of, weight_sentence
+    from opera.runs.verdict import headlines, warnings_of
 
     measures, per_query, guard = run.measures, run.per_query(), run.record.guard
     names = list(DEFAULT_MEASURES)
-    if guard is None:
-        base, final = (measures[when][PRIMARY] for when in ("base", "final"))
-        screen.heading(f"{change_sentence(PRIMARY, base, final, per_query.num_rows)}.")
-        screen.lines("The final model: the fine-tuned weights; the guard is off.")
-    else:
+    verdict, final_model = headlines(run)
+    screen.heading(verdict)
+    screen.lines(final_model)
+    if guard is not None:
         names = list(dict.fromkeys([*names, guard.measure]))
-        screen.heading(f"{verdict_sentence(guard)}.")
-        screen.lines(f"{weight_sentence(guard)}.", *warnings_of(guard))
+        screen.lines(*warnings_of(guard))
     print_labels(screen, run)
     shown = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
     if measures["fine_tuned"] == measures["final"]:
         del shown["fine_tuned"]
     changes = changes_on_test(per_query, names)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
-    queries = f"{per_query.num_rows} test queries"
+    queries = counted(per_query.num_rows, "test query")
     screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}; {queries}")
     screen.table(
         ("measure", *shown.values(), "points", "95% interval"),

@@ -110,11 +110,3 @@ class Screen:
 def flat(text: str) -> str:
     """Put corpus text on one line, its control characters left out."""
     return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
-
-
-def number_of(count: int, what: str) -> str:
-    """Count things: ``1 pair``, ``2 train queries`` of ``pairs``, ``train_queries``."""
-    words = what.replace("_", " ")
-    if count == 1:
-        words = words.removesuffix("s") if not words.endswith("ies") else f"{words[:-3]}y"
-    return f"{count:,} {words}"

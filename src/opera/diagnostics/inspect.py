@@ -17,6 +17,7 @@ from opera.config.negatives import LabelSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.files import check_output, replace_file
 from opera.core.paths import expand_user, user_path
+from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, files_read, load_data
 from opera.data.combined import one_set
 from opera.data.decisions import with_decisions
@@ -123,10 +124,16 @@ class Inspection:
     skipped: Sequence[Mapping[str, Any]] = ()
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items()
+        return f"Inspection of {source_title(self.source)} with {self.model}: {self.size}"
+
+    @property
+    def size(self) -> str:
+        """The counts in words: ``1 document, 2 train queries``."""
+        nouns = {"documents": "document", "queries": "query", "pairs": "pair"}
+        words = [(count, *name.rpartition("_")) for name, count in self.counts.items()]
+        return ", ".join(
+            counted(count, f"{split} {nouns[noun]}".strip()) for count, split, _, noun in words
         )
-        return f"Inspection of {source_title(self.source)} with {self.model}: {counts}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""

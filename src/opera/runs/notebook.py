@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opera.core.intervals import points
 from opera.runs.changes import changes_on_test
-from opera.runs.verdict import change_sentence, verdict_sentence, weight_sentence
+from opera.runs.verdict import headlines
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
@@ -17,16 +17,11 @@ SHOWN = ("nDCG@10", "R@20", "RR@10", "Success@10")
 
 def run_html(run: Run) -> str:
     """Return the verdict, the table of measures and the noise line of a finished run as HTML."""
-    per_query, measures, guard = run.per_query(), run.measures, run.record.guard
-    if guard is None:
-        base, final = (measures[when][SHOWN[0]] for when in ("base", "final"))
-        lines = [f"{change_sentence(SHOWN[0], base, final, per_query.num_rows)}."]
-    else:
-        lines = [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
+    measures, lines = run.measures, headlines(run)
     if (estimate := run.record.noisy_labels) is not None:
         sentence = estimate.sentence
         lines.append(f"{sentence[0].upper()}{sentence[1:]}. opera.review(run) shows them.")
-    changes = changes_on_test(per_query, SHOWN)
+    changes = changes_on_test(run.per_query(), SHOWN)
     rows = [("measure", "base", "final", "points", "95% interval")]
     for name in SHOWN:
         base, final = (measures[when][name] for when in ("base", "final"))

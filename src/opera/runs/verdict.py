@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from opera.config.trainer import PRIMARY
 from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.core.terminal import counted
 from opera.runs.record import GuardRecord
 
+if TYPE_CHECKING:
+    from opera.runs.folder import Run
+
 NEWER = 0.1
 """The dev split is too old if train names more of its documents than of test's, by this share."""
+
+
+def headlines(run: Run) -> list[str]:
+    """Say whether a run was worth it, and what its final model is: two sentences."""
+    if (guard := run.record.guard) is not None:
+        return [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
+    base, final = (run.measures[model][PRIMARY] for model in ("base", "final"))
+    queries = counted(run.per_query().num_rows, "test query")
+    return [
+        f"{_change(PRIMARY, base, final, final - base)} on {queries}.",
+        "The final model: the fine-tuned weights; the guard is off.",
+    ]
 
 
 def verdict_sentence(guard: GuardRecord) -> str:
@@ -26,11 +44,6 @@ def verdict_sentence(guard: GuardRecord) -> str:
             interval = f"{points(measured.low)} to {points(measured.high)}"
             text = f"{text[:-1]}, 95% interval {interval})"
     return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
-
-
-def change_sentence(measure: str, base: float, final: float, queries: int) -> str:
-    """Say how a measure changed on test, for a run without the guard."""
-    return f"{_change(measure, base, final, final - base)} on {counted(queries, 'test query')}"
 
 
 def _change(measure: str, base: float, final: float, difference: float) -> str:
