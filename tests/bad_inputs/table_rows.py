@@ -238,7 +238,7 @@ VECTORS = [
         "q.csv: must end in .npy or .parquet, which decides the format"),
     vectors("q.txt: cannot be read (No such file or directory)", remove("q.txt")),
     vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 id)", write("q.txt", "test0\n")),
-    vectors("q.npy: has two vectors for the id 'test0'", edit("q.txt", 1, "test0")),
+    vectors("q.npy: has two vectors for the id 'test0'; remove one", edit("q.txt", 1, "test0")),
     vectors("q.npy: has no vector for query 'train0'; add the missing 1 of 18 vectors",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("nan"))),

@@ -199,7 +199,7 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 @pytest.mark.parametrize(
     ("changed", "more", "message"),
     [
-        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: dataset has only 24 distinct queries"),
+        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: dataset has only 24 distinct"),
         ({}, {"loss": None}, "PairPruning: no loss is watched"),
         ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on pruning.dataset; pass train_datas"),
         ({}, {"train_dataset": None, "callback": None}, "PairPruning: the batch has no pair ids; pass train_dataset"),
