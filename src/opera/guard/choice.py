@@ -212,7 +212,7 @@ def decide(
     parts = {name: kind.rows for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
         parts = _rows_of_sets(prepared.data.drawn)
-    columns = {"before": 0.0, "fine_tuned": 1.0, "after": mixing_weight}
+    columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
         verdict=verdict_of(mixing_weight, dev, len(unbiased)),
