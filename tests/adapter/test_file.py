@@ -63,7 +63,7 @@ def test_a_vector_without_a_direction_is_named(value: float, folder: Path) -> No
         (adapter.queries, DataError), (adapter.documents, DataError),
         (module["queries"], ValueError), (module["documents"], ValueError),
     ):  # fmt: skip
-        with pytest.raises(error, match="vectors: row 1 is zero, too long, or holds a value that is not a number"):
+        with pytest.raises(error, match="vectors: row 1 is zero, too long, or has a value that is not a number"):
             apply(vectors)
 
 
@@ -82,9 +82,9 @@ def test_spoilt_files_are_explained(folder: Path) -> None:
         with pytest.raises(ModelError, match=f"must hold finite float32 matrices .*, got .*{got}"):
             load(folder)
     np.savez(path, query=np.array(None))
-    with pytest.raises(ModelError, match=r"is not an adapter that can be read \(Object arrays cannot be loaded"):
+    with pytest.raises(ModelError, match=r"cannot be read as an adapter \(Object arrays cannot be loaded"):
         load(folder)
     for content in (b"", b"PK\x03\x04 no archive", pickle.dumps({})):
         path.write_bytes(content)
-        with pytest.raises(ModelError, match=r"adapter\.npz: is not an adapter that can be read"):
+        with pytest.raises(ModelError, match=r"adapter\.npz: cannot be read as an adapter"):
             load(folder)

@@ -53,14 +53,20 @@ SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no ids.npy": (lambda p: np.save(p, VECTORS), r"no ids\.txt: cannot be read"),
     "ids.npy": (lambda p: write(p, ids=["a", "b"]), r"4 rows, but ids\.txt has 2 ids\)"),
     "twice.npy": (lambda p: write(p, ids=["a", "b", "c", "b"]), "has two vectors for the id 'b'"),
-    "missing.npy": (lambda p: write(p, ids=["b", "x", "y", "z"]), "no vector for query 'a'; 2 of 3 have none"),
-    "shape.npy": (lambda p: write(p, VECTORS[0]), r"must hold an array \[n, d\] .* \(it holds \[2\] of float32\)"),
-    "nan.npy": (lambda p: write(p, VECTORS * np.float32("nan")), "the vector of 'a' is zero, too long, or holds"),
-    "zero.npy": (lambda p: write(p, 0 * VECTORS), "the vector of 'a' is zero, too long, or holds a value"),
+    "missing.npy": (
+        lambda p: write(p, ids=["b", "x", "y", "z"]),
+        "no vector for query 'a'; add the missing 2 of 3 vectors",
+    ),
+    "shape.npy": (lambda p: write(p, VECTORS[0]), r"must hold a float array \[n, d\].* \(it holds \[2\] of float32\)"),
+    "nan.npy": (lambda p: write(p, VECTORS * np.float32("nan")), "the vector of 'a' is zero, too long, or has"),
+    "zero.npy": (lambda p: write(p, 0 * VECTORS), "the vector of 'a' is zero, too long, or has a value"),
     "null.parquet": (lambda p: write(p, id=list("abc"), vector=[[1.0, None]] * 3), "the vector of 'a' is zero,"),
     "objects.npy": (lambda p: write(p, VECTORS.astype(object)), r"\(Array can't be memory-mapped"),
-    "columns.parquet": (lambda p: write(p, key=IDS), "must be a Parquet file with an 'id' and a 'vector'"),
-    "ragged.parquet": (lambda p: write(p, id=["a", "b"], vector=[[1.0], [1.0, 2.0]]), "no id or another length"),
+    "columns.parquet": (lambda p: write(p, key=IDS), "must be a Parquet file with the columns 'id' and 'vector'"),
+    "ragged.parquet": (
+        lambda p: write(p, id=["a", "b"], vector=[[1.0], [1.0, 2.0]]),
+        "an id is missing, lengths differ",
+    ),
     "text.parquet": (lambda p: p.write_text("no vectors " * 9), r"text\.parquet: must be a Parquet file"),
 }
 
@@ -116,5 +122,5 @@ def test_the_same_vectors_train_the_same_adapter(
 def test_queries_and_documents_of_two_models_are_refused(beir: Path, files: dict[str, Any], tmp_path: Path) -> None:
     data = load_data(beir)
     other = write(tmp_path / "o.npy", np.ones((len(data.corpus), 3), dtype=np.float32), data.corpus.ids())
-    with pytest.raises(DataError, match=r"has vectors of length 24, .* of 3: both must come from one model"):
+    with pytest.raises(DataError, match=r"must have vectors of dimension 24, .* got 3; use vectors of one model"):
         service_model(Path(files["query_vectors"]), other, data, "cpu")

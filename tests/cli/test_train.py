@@ -47,7 +47,7 @@ def test_a_learning_rate_far_above_the_usual_is_questioned(
         caplog.clear()
         done = run_opera("train", beir, "--model", static_model, "--out", "run", "--lr", rate, *options)
         assert done.returncode == 0, done.stderr
-        assert sum("times the automatic 0.01 of such a model" in line for line in caplog.messages) == asked
+        assert sum("times the automatic 0.01 for such a model" in line for line in caplog.messages) == asked
     assert Run.open("run").settings["method"] == "ft"
 
 

@@ -130,7 +130,7 @@ def test_the_curves_are_logged_and_services_change_nothing(
 @pytest.mark.parametrize(
     ("service", "report_to", "message"),
     [
-        (Closed, "wandb", "cannot be opened (PermissionError: no API key configured); fix it, or leave report_to"),
+        (Closed, "wandb", "cannot be opened (PermissionError: no API key configured); fix the service, or remove"),
         (Broken, "all", "cannot be opened (AttributeError: module 'wandb' has no attribute 'init')"),
     ],
 )

@@ -22,7 +22,7 @@ from opera.training_set.negatives import RandomNegatives
 from distinct import known_of, pool_of
 from opera.retrieval.models import load_model
 from opera.engine.pruning import Pruning
-from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.engine.dataset import text_dataset
 from opera.engine.loss import InfoNCELoss
 
@@ -34,7 +34,7 @@ data, model = load_data(folder), load_model(model_folder, "cpu").eval().double()
 training = data.training_split()
 pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
-sets = [SetDraws(method, RandomNegatives(pool_of(len(data.corpus))))]
+sets = [SetSampler(method, RandomNegatives(pool_of(len(data.corpus))))]
 sampler = PairSampler(sets, pairs, method.plan, 12 // world, n_negatives=2, rank=rank, world_size=world)
 pruning, seen = Pruning(), []
 pruning.samplers = [sampler]
@@ -158,7 +158,7 @@ def test_a_loss_that_is_no_number_in_one_process_ends_all_and_its_pairs_are_writ
     command = [str(script), *train_command(beir, static_model, out, "--steps", "4", "--set", "guard=false")]
     for child in launched(command, tmp_path / "log"):
         assert child.wait() == 1, child.log.read_text()
-        assert "step 2: the loss of 8 of 16 pairs, among them" in child.log.read_text()
+        assert "step 2: the loss of 8 of 16 pairs, such as" in child.log.read_text()
     written = json.loads((out / "not_finite.json").read_text())
     assert [row["finite"] for row in written["pairs"]] == [True] * 8 + [False] * 8
 

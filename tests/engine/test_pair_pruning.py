@@ -57,7 +57,7 @@ def test_rows_with_label_0_do_not_train(
     labels = [kind(row % 3 > 0) for row in range(len(dataset))]
     args = arguments(tmp_path, per_device_train_batch_size=4, num_train_epochs=3)
     pruning = PairPruning(model, dataset.add_column(column, labels), "ft", args=args)
-    assert caplog.messages == ["dataset: 16 of 48 rows are not relevant, by their label 0, and do not train"]
+    assert caplog.messages == ["dataset: skipped 16 of 48 rows: their label is 0"]
     seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
@@ -117,11 +117,11 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
         trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(own))
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
-    with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are of another training"):
+    with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are from another training"):
         resume(dataset, other, "one")
     with pytest.raises(opera.RunFolderError, match=r"sampler.npz: cannot be resumed .* with the same data set"):
         resume(dataset.select(range(41)), other, "other")
-    with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\)"):
+    with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(its method is not ft\)"):
         resume(dataset, other, "other", "ft")
     (cut / "sampler.npz").unlink()
     with pytest.raises(opera.RunFolderError, match=r"sampler.npz: does not exist"):
@@ -199,11 +199,11 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 @pytest.mark.parametrize(
     ("changed", "more", "message"),
     [
-        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: more than the .* distinct queries"),
+        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: dataset has only 24 distinct"),
         ({}, {"loss": None}, "PairPruning: no loss is watched"),
-        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on the rows that are drawn; pass trai"),
-        ({}, {"train_dataset": None, "callback": None}, "PairPruning: the rows of the batch have no pair ids; pass tr"),
-        ({}, {"callback": None}, "PairPruning: a training .* callback does not know of; pass callbacks"),
+        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on pruning.dataset; pass train_datas"),
+        ({}, {"train_dataset": None, "callback": None}, "PairPruning: the batch has no pair ids; pass train_dataset"),
+        ({}, {"callback": None}, "PairPruning: a training .* without its callback; pass callbacks"),
         ({"prompts": {"question": "common1 "}}, {"args": None}, "args.prompts=.*: the pairs were scored with None"),
         ({"eval_strategy": "steps", "eval_on_start": True}, {"eval_dataset": None}, "PairPruning: dataset is read aga"),
     ],
@@ -228,7 +228,7 @@ def test_scripts_that_do_not_train_on_what_is_drawn(
 
 
 def test_another_sampler_is_refused(dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler=.*: PairPruning draws the batches itself"):
+    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler=.*: PairPruning samples the batches itself"):
         PairPruning(model, dataset, args=arguments(tmp_path, batch_sampler="no_duplicates"))
 
 
@@ -249,18 +249,21 @@ LABELLED = {"query": ["a", "b", "c"], "label": [0, 1, 1]}
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: methods draw"),
+        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: a method"),
         (lambda d: {"x": [1]}, r"dataset\['x'\]: must be a datasets.Dataset or"),
-        (lambda d: DatasetDict(), "dataset: holds no data set"),
-        (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
-        (lambda d: d.select([]), "dataset: has no row: nothing to train on"),
+        (lambda d: DatasetDict(), "dataset: must hold at least one data set"),
+        (lambda d: d.select_columns(["answer"]), "dataset: must have two text columns"),
+        (lambda d: d.select([]), "dataset: must have at least one row"),
         (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
-        (lambda d: d.add_column("n", [["a"]] * 47 + [[]]), "dataset: row 47, column 'n': must be a list of one text"),
+        (
+            lambda d: d.add_column("n", [["a"]] * 47 + [[]]),
+            "dataset: row 47, column 'n': must be a list of at least one text",
+        ),
         (lambda d: d.add_column("year", [1999] * 48), "dataset: row 0, column 'year': must be a text, got 1999; "),
         (lambda d: Dataset.from_dict({**LABELLED, "d": ["d", "e", " "]}), "dataset: row 2, column 'd': must be a text"),
         (
             lambda d: Dataset.from_dict({**LABELLED, "d": ["d", "e", "f"], "n": [["x"], ["y", "z"], [None]]}),
-            "dataset: row 2, column 'n': must be a list of one text or more",
+            "dataset: row 2, column 'n': must be a list of at least one text",
         ),
     ],
 )
@@ -275,8 +278,8 @@ def test_data_that_are_no_pairs(make: Callable[[Dataset], Any], message: str, da
     [
         ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'"),
         ({"method": "dp", "alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\?"),
-        ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
-        ({"method": {}}, "method: must be a name such as 'denoise', got 'dict'; the trainer's arguments are .* args="),
+        ({"method": "sp", "k": 0.001}, r"k=0.001: must keep at least one pair, but ⌊0.001·48⌋ = 0"),
+        ({"method": {}}, "method: must be a name such as 'denoise', got 'dict'; pass the trainer's arguments as args="),
         ({"temperature": "warm"}, "temperature: must be a number above 0, got 'warm'"),
         ({"args": {}}, "args: must be SentenceTransformerTrainingArguments, got {}"),
     ],
@@ -291,7 +294,7 @@ def test_models_and_losses_that_do_not_fit(dataset: Dataset, model: Any, static_
         PairPruning(torch.nn.Linear(2, 2), dataset)
     pruning = PairPruning(model, dataset, "auto", temperature=np.float32(0.1))
     assert pruning.method.name == "denoise"
-    with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
+    with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss has another model"):
         pruning.watch(MultipleNegativesRankingLoss(open_model(static_model)))
     with pytest.raises(opera.SettingError, match=r"^loss: must be a loss or its class, got None"):
         pruning.watch(None)

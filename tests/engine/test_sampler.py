@@ -8,7 +8,7 @@ import pytest
 from distinct import pool_of
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
-from opera.engine.sampler import Batch, PairSampler, SetDraws
+from opera.engine.sampler import Batch, PairSampler, SetSampler
 from opera.methods import METHODS, Plan
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
@@ -24,13 +24,13 @@ def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) ->
     )
     plan = Plan(0, 20, 4)
     method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)
-    sets = [SetDraws(method, RandomNegatives(pool_of(12)))]
+    sets = [SetSampler(method, RandomNegatives(pool_of(12)))]
     return PairSampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
 
 
 def train(sampler: PairSampler, step: int, seed: int = 0) -> None:
     """Observe a step as all processes together would."""
-    ids = sampler.drawn[step]
+    ids = sampler.sampled[step]
     values = np.random.default_rng([seed, step]).random((3, len(ids)))
     for part in np.split(np.arange(len(ids)), len(ids) // sampler.batch_size):
         sampler.observe(ids[part], *values[:, part])
@@ -60,10 +60,10 @@ def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world:
 def test_batches_that_were_not_drawn_are_refused() -> None:
     sampler = make_sampler()
     first = next(iter(sampler)).pair_ids
-    with pytest.raises(TrainingError, match="a batch that was not drawn"):
+    with pytest.raises(TrainingError, match="a batch that the method did not sample"):
         sampler.batch(np.array([6, 6]))
     train(sampler, 0)
-    with pytest.raises(TrainingError, match="a batch that was not drawn"):
+    with pytest.raises(TrainingError, match="a batch that the method did not sample"):
         sampler.batch(first)
 
 
@@ -73,20 +73,20 @@ def test_a_step_uses_observations_up_to_the_lag_and_no_later(lag: int) -> None:
     sampler.sets[0].method.observe = lambda ids, *_: seen.append(ids.tolist())  # type: ignore[method-assign]
     drawn = []
     for step in range(7):
-        drawn.append(sampler.draw_step(step).pair_ids.tolist())
+        drawn.append(sampler.sample_step(step).pair_ids.tolist())
         assert seen == drawn[: max(0, step - lag + 1)]
         train(sampler, step)
 
 
 def test_reading_further_ahead_than_the_lag_is_refused() -> None:
     sampler = make_sampler(lag=2)
-    sampler.draw_step(0)
-    sampler.draw_step(1)
-    with pytest.raises(match="step 0 is not observed in full, and with lag=2 a draw needs it"):
-        sampler.draw_step(2)
-    sampler.observe(sampler.drawn[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
-    with pytest.raises(match="not observed in full"):
-        sampler.draw_step(2)
+    sampler.sample_step(0)
+    sampler.sample_step(1)
+    with pytest.raises(match=r"observations of step 0 are missing: .* than lag=2 allows"):
+        sampler.sample_step(2)
+    sampler.observe(sampler.sampled[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
+    with pytest.raises(match="observations of step 0 are missing"):
+        sampler.sample_step(2)
 
 
 @pytest.mark.parametrize("one_set", [False, True])
@@ -111,9 +111,9 @@ def test_weights_are_those_of_the_draw_times_those_of_the_pairs() -> None:
     method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class())
     method.observe(np.arange(80), np.zeros(80), pairs.pair_query.astype(float))
     of_pairs, seen = np.linspace(0.5, 1.5, 80).astype(np.float32), set[float]()
-    sampler = PairSampler([SetDraws(method)], pairs, method.plan, 16, pair_weights=of_pairs)
+    sampler = PairSampler([SetSampler(method)], pairs, method.plan, 16, pair_weights=of_pairs)
     for step in range(4):
-        batch: Batch = sampler.draw_step(step)
+        batch: Batch = sampler.sample_step(step)
         factors = batch.weights / of_pairs[batch.pair_ids]
         seen |= set(np.round(factors, 5).tolist())
         sampler.observe(batch.pair_ids, np.zeros(16), batch.queries.astype(float), np.zeros(16))

@@ -95,8 +95,8 @@ def test_a_run_takes_and_records_them(beir: Path, static_model: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"optim_args": "fast"}, "transformers refuses the settings: not enough values to unpack"),
-        ({"deepspeed": "x.json"}, "transformers refuses the settings: "),
+        ({"optim_args": "fast"}, "transformers rejects the settings: not enough values to unpack"),
+        ({"deepspeed": "x.json"}, "transformers rejects the settings: "),
     ],
 )
 def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
@@ -138,8 +138,8 @@ def test_the_pairs_of_a_loss_that_is_no_number_are_named(
     bad = written["pairs"][2]
     assert [row["finite"] for row in written["pairs"]].count(False) == 1
     assert str(caught.value) == (
-        f"step 6: the loss of 1 of 16 pairs, among them '{bad['query_id']}' with '{bad['doc_id']}' is not a finite "
-        f"number (all pairs of the batch: {out / 'not_finite.json'}); the checkpoint of step 4 is kept; lower "
+        f"step 6: the loss of 1 of 16 pairs, such as '{bad['query_id']}' with '{bad['doc_id']}' is not a finite "
+        f"number (all pairs of the batch: {out / 'not_finite.json'}); the checkpoint of step 4 is complete; lower "
         "learning_rate, or set precision=fp32, and start again with --overwrite"
     )
     assert is_complete(out / "checkpoints" / "checkpoint-4")
@@ -158,7 +158,7 @@ def test_a_gradient_that_is_no_number_ends_the_step(
 
     monkeypatch.setattr(OperaTrainer.__mro__[1], "_get_grad_norm", infinite)
     with pytest.raises(
-        TrainingError, match=r"step 6: the gradient of the batch of '.*the checkpoint of step 4 is kept"
+        TrainingError, match=r"step 6: the gradient of the batch with '.*the checkpoint of step 4 is complete"
     ):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
     assert len(json.loads((tmp_path / "run" / "not_finite.json").read_text())["pairs"]) == 16
@@ -174,7 +174,7 @@ class SpoilsAWeight(TrainerCallback):  # type: ignore[misc]
 
 
 def test_weights_that_are_no_numbers_are_never_saved(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"step 8: .*weight holds values that are not finite numbers, so the model"):
+    with pytest.raises(TrainingError, match=r"step 8: .*weight has values that are not finite numbers, so OPERA"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[SpoilsAWeight], **SMALL)
     (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
     assert kept.name == "checkpoint-4"

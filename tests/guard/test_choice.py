@@ -367,5 +367,5 @@ def test_frozen_parameters_are_neither_kept_nor_touched(model: SentenceTransform
     mix(before, trained(model), 0.5).put_into(model)
     assert torch.equal(parameter, value)
     parameter.requires_grad_(True)
-    with pytest.raises(TrainingError, match="was frozen when training began and is not now"):
+    with pytest.raises(TrainingError, match="was frozen when training began and is not frozen now"):
         mix(before, Weights.of(model), 0.5)

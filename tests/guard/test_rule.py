@@ -10,15 +10,15 @@ import pytest
 from opera.guard.rule import (
     COARSE,
     FINE,
-    Kind,
+    QueryKind,
     anchor,
     choose_share,
     cross_fitted,
     guarded_measure,
+    helps_on_dev,
     mean_variance,
     posterior_mean,
     prior_mean,
-    stands,
     verdict_of,
 )
 
@@ -30,8 +30,8 @@ def curve(shares: tuple[float, ...], means: list[float], n: int = 400, spread: f
     return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(shares, means, strict=True)}
 
 
-def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[Kind]:
-    return [Kind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
+def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]:
+    return [QueryKind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
 
 
 def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
@@ -70,14 +70,14 @@ def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> N
 def test_a_share_below_the_base_model_on_dev_does_not_stand(seen: float) -> None:
     slightly_worse = np.random.default_rng(0).standard_normal(100)
     slightly_worse -= slightly_worse.mean() + 0.05  # well within a standard error of 0.1
-    every = Kind(np.ones(100, dtype=bool), seen)
-    assert not stands(slightly_worse, [every])
-    assert stands(slightly_worse + 0.1, [every])
+    every = QueryKind(np.ones(100, dtype=bool), seen)
+    assert not helps_on_dev(slightly_worse, [every])
+    assert helps_on_dev(slightly_worse + 0.1, [every])
     halves = [replace(every, rows=rows) for rows in (np.arange(100) < 50, np.arange(100) >= 50)]
     gain = np.repeat([1.0, 0.0], 50)
-    assert stands(gain, halves), "one kind gains, the other has a tie"
-    assert not stands(gain - 0.01, halves)
-    assert not stands(gain[:0], [Kind(np.ones(0, dtype=bool), seen)])
+    assert helps_on_dev(gain, halves), "one kind gains, the other has a tie"
+    assert not helps_on_dev(gain - 0.01, halves)
+    assert not helps_on_dev(gain[:0], [QueryKind(np.ones(0, dtype=bool), seen)])
 
 
 def test_the_posterior_lies_between_prior_and_evidence() -> None:
@@ -89,11 +89,14 @@ def test_the_posterior_lies_between_prior_and_evidence() -> None:
         assert prior_mean(low, high, 0.5) == pytest.approx(expected)
 
 
-def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[Kind]]:
+def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[QueryKind]]:
     """Two halves of 200 queries with these means."""
     halves = [curve(FINE, means, 200) for means in (known, new)]
     rows = np.arange(400) < 200
-    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [Kind(rows, 1), Kind(~rows, 0)]
+    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [
+        QueryKind(rows, 1),
+        QueryKind(~rows, 0),
+    ]
 
 
 def test_of_two_kinds_neither_is_harmed() -> None:
@@ -102,11 +105,11 @@ def test_of_two_kinds_neither_is_harmed() -> None:
     assert choose_share(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
     assert choose_share(*two_kinds(rises, [-share for share in FINE])) == 0.0
     per_query, (known, _) = two_kinds(rises, [-share for share in FINE])
-    none = Kind(np.zeros(400, dtype=bool), 0.0)
+    none = QueryKind(np.zeros(400, dtype=bool), 0.0)
     assert choose_share(per_query, [known]) == 1.0
     assert choose_share(per_query, [known, none]) == 0.5  # what is expected of new documents where none are on dev
     flat = {share: np.full(40, 0.5 + 1e-6 * (share > 0)) for share in FINE}
-    new, missing = Kind(np.ones(40, dtype=bool), 0.0), Kind(np.zeros(40, dtype=bool), 1.0)
+    new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
     assert choose_share(flat, [missing, new]) == choose_share(flat, [new]) == 0.25
 
 
