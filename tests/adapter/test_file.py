@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +46,9 @@ def test_the_module_beside_it_needs_numpy_alone(folder: Path, tmp_path: Path) ->
     command = [sys.executable, "-I", "-c", USER, *(str(tmp_path / name) for name in ("", "x.npy", "out.npz"))]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "[]\n"
-    with np.load(tmp_path / "out.npz") as found:
-        np.testing.assert_array_equal(found["queries"], load(folder).queries(x))
-        np.testing.assert_array_equal(found["documents"], load(folder).documents(x))
+    with np.load(tmp_path / "out.npz") as projected:
+        np.testing.assert_array_equal(projected["queries"], load(folder).queries(x))
+        np.testing.assert_array_equal(projected["documents"], load(folder).documents(x))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, 1e200])
@@ -59,32 +58,25 @@ def test_a_vector_without_a_direction_is_named(value: float, folder: Path) -> No
     module = {"__file__": str(folder / "adapter.py")}
     exec((folder / "adapter.py").read_text(), module)
     adapter = load(folder)
-    for apply, error in (
-        (adapter.queries, DataError), (adapter.documents, DataError),
-        (module["queries"], ValueError), (module["documents"], ValueError),
-    ):  # fmt: skip
-        with pytest.raises(error, match="vectors: row 1 is zero, too long, or holds a value that is not a number"):
-            apply(vectors)
+    for project in (adapter.queries, adapter.documents):
+        with pytest.raises(DataError, match="row 1"):
+            project(vectors)
+    for name in ("queries", "documents"):
+        with pytest.raises(ValueError, match="row 1"):
+            module[name](vectors)
 
 
-def test_spoilt_files_are_explained(folder: Path) -> None:
-    path = folder / "adapter.npz"
-    eye = np.eye(3, dtype=np.float32)
-    for arrays, got in (
-        ({"query": eye[:2]}, r"'query' \[2, 3\] of float32"),
-        ({"query": eye.astype(int)}, r"'query' \[3, 3\] of int64"),
-        ({"query": eye * np.float32("nan")}, "'query'"),
-        ({"other": eye}, "'other'"),
-        ({"query": eye, "document": np.eye(2, dtype=np.float32)}, r"'document' \[2, 2\] of float32"),
-        ({}, "nothing"),
-    ):
-        np.savez(path, **arrays)
-        with pytest.raises(ModelError, match=f"must hold finite float32 matrices .*, got .*{got}"):
-            load(folder)
-    np.savez(path, query=np.array(None))
-    with pytest.raises(ModelError, match=r"is not an adapter that can be read \(Object arrays cannot be loaded"):
-        load(folder)
-    for content in (b"", b"PK\x03\x04 no archive", pickle.dumps({})):
-        path.write_bytes(content)
-        with pytest.raises(ModelError, match=r"adapter\.npz: is not an adapter that can be read"):
-            load(folder)
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"query": np.eye(2, 3, dtype=np.float32)},
+        {"query": np.eye(3, dtype=np.float32) * np.float32("nan")},
+        {"other": np.eye(3, dtype=np.float32)},
+        {},
+        {"query": np.array(None)},  # would be unpickled
+    ],
+)
+def test_a_file_that_is_no_adapter_is_refused(arrays: dict[str, np.ndarray], tmp_path: Path) -> None:
+    np.savez(tmp_path / "adapter.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ModelError):
+        load(tmp_path)
