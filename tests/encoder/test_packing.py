@@ -126,3 +126,19 @@ def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
         with packing(model):
             results.append(gradients(model, embed_columns(model, ids)))
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-7)
+
+
+def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import AutoTokenizer, MistralConfig, MistralModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tokenizer = AutoTokenizer.from_pretrained(bert_model)
+    config = MistralConfig(vocab_size=len(tokenizer), sliding_window=4, num_key_value_heads=1, **sizes)
+    MistralModel(config).save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    transformer = Transformer(str(tmp_path / "plain"))
+    model = SentenceTransformer(modules=[transformer, Pooling(16, "mean")], device="cpu")
+    with packing(model):
+        assert not packs(model)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Router
+from tokenizers.models import WordLevel
 
 from backbones import write_backbone
 from opera.encoder.token_ids import (
@@ -86,3 +87,25 @@ def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: P
     assert prompt_length(model, "") is None
     length = prompt_length(model, "common1 common2 ")
     assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]
+
+
+def test_zeros_as_segments_are_no_ids_of_a_model_without_segments(tmp_path: Path) -> None:
+    """GPT-2 would add the embedding of token 0 to each token."""
+    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu")
+    assert has_token_path(model)
+    model[0].tokenizer.model_input_names = ["input_ids", "attention_mask", "token_type_ids"]
+    assert not model.preprocess(["t1w1"])["token_type_ids"].any()
+    assert not has_token_path(model)
+
+
+@pytest.mark.parametrize("kind", ["bert", "static"])
+def test_a_vocabulary_with_gaps_is_as_large_as_its_largest_id(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(request.getfixturevalue(f"{kind}_model"), "cpu")
+    first = model[0]
+    tokenizer = first.tokenizer if kind == "static" else first.tokenizer.backend_tokenizer
+    words = {"[UNK]": 1, "t1w1": 70_000}
+    tokenizer.model = WordLevel(words, unk_token="[UNK]")
+    assert token_ids(model, ["t1w1"])[0].max() == 70_000
+    assert vocabulary_size(model) == 70_001

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,54 @@ def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum() -> None
         counts[sample] += 1
     assert counts[listed].min() > 0.5 * counts[listed].mean()
     assert counts[listed].max() < 1.6 * counts[listed].mean()
+
+
+@pytest.mark.slow
+def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(
+    run: Run, static_model: Path, tmp_path: Path
+) -> None:
+    """Needs ``pip install playwright`` and Chromium of the distribution."""
+    browsers = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    page_file = opera.review(run)
+    items = [item for item in data_of(page_file)["items"] if item["list"] == "pairs"][:40]
+    with browsers.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(accept_downloads=True).new_page()
+        failures: list[str] = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("dialog", lambda dialog: failures.append("a script of the data ran"))
+        page.goto(page_file.as_uri())
+        for number, item in enumerate(items):
+            assert page.inner_text(".query").startswith(HOSTILE)
+            page.keyboard.press("x" if item["stratum"] != "unlisted" else "c")
+            if number == 20:
+                page.reload()
+        page.keyboard.press("u")
+        page.keyboard.press("z")
+        estimate = page.inner_text("#estimate")
+        with page.expect_download() as download:
+            page.click("#save")
+        decisions = tmp_path / "decisions.csv"
+        download.value.save_as(decisions)
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        browser.close()
+    assert failures == []
+    sampled = [item for item in items if item["stratum"]]
+    assert estimate.startswith(f"{len(sampled)} random labels checked: ")
+    with decisions.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40
+    wrong = sum(row["decision"] == "wrong" for row in rows)
+    settings: dict[str, Any] = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
+    again = opera.adapt(
+        run.record.data.source, model=static_model, out=tmp_path / "again", decisions=decisions, **settings
+    )
+    assert again.record.data.notes[-1].startswith(f"{wrong} pairs removed, 0 added, {40 - wrong} confirmed by ")
+    assert again.per_query()["query_id"].equals(run.per_query()["query_id"])
+    listed = {(row["query_id"], row["doc_id"]) for row in rows}
+    with (again.path / "suspicious_pairs.csv").open(newline="") as file:
+        assert listed.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
