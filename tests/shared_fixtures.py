@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
@@ -17,6 +17,9 @@ from hypothesis import settings
 
 from irds_world import irds_home, write_irds
 from tiny_world import write_beir, write_bert_model, write_static_model
+
+if TYPE_CHECKING:
+    from commands import Opera
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
@@ -113,6 +116,14 @@ def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def irds() -> Path:
     """The paper's eight data sets as ir_datasets finds them on disk, with a few texts each."""
     return write_irds(irds_home())
+
+
+@pytest.fixture
+def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
+    """``run_opera("train", ...)``: run ``opera train ...`` in this process and in an empty folder."""
+    from commands import opera_here
+
+    return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")
