@@ -35,15 +35,10 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    names = ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE")  # the last two are read when a library is imported
-    before = {name: os.environ.get(name) for name in names}
-    for name in names:
-        os.environ[name] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    for name, value in before.items():
-        os.environ.pop(name)
-        if value is not None:
-            os.environ[name] = value
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE"):  # read when a library is imported
+            patch.setenv(name, str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,7 +11,6 @@ import pytest
 import typer
 
 from commands import Opera
-from opera.cli import main
 from opera.cli.options import interruptible
 
 COMMANDS = [
@@ -50,19 +48,6 @@ def test_what_the_machine_refuses_is_one_sentence(
     monkeypatch.setattr("opera.data.load_data", fail)
     done = run_opera("evaluate", "data", "--model", "minilm")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-
-
-def test_a_terminal_without_unicode_gets_escapes(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setattr(sys, "argv", ["opera", "search", str(beir), "λ common0", "--model", str(static_model)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 0
-    screen.flush()
-    assert b"\\u03bb common0" in screen.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_ctrl_c_prints_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:

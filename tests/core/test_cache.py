@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from opera.core.cache import cached, entry
-from opera.core.errors import StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -76,13 +75,3 @@ def test_complete_files_of_a_killed_process_are_kept() -> None:
     home = cached("vectors", "abc", make, ["a", "b", "c"])
     assert asked == [["a", "b", "c"], ["b", "c"]]
     assert {path.name for path in home.iterdir()} == {"a", "b", "c"}
-
-
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    def fill(folder: Path, names: list[str]) -> None:
-        write(folder, names)
-        raise OSError(28, "No space left on device", str(folder / "a"))
-
-    with pytest.raises(StorageError, match="no space left on device; free some space"):
-        cached("vectors", "abc", fill)
-    assert not list((tmp_path / "vectors").iterdir())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import DIFFERENCE, MEASURE, OF_ONE_QUERY, mean_interval, mean_intervals, points
+from opera.core.intervals import OF_ONE_QUERY, mean_interval, mean_intervals, points
 
 
 @pytest.mark.parametrize("count", [2, 20, 1000])
@@ -24,15 +24,6 @@ def test_a_few_equal_values_say_nothing(count: int, level: float, says: bool) ->
     """Two of the 2ⁿ choices of signs have a mean as far from 0: p = 2/2ⁿ, below 0.05 from six values on."""
     expected = (pytest.approx(0.3),) * 2 if says else OF_ONE_QUERY
     assert mean_interval(np.full(count, 0.3), level) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "bounds"), [([1.0, 1.0, 0.9, 1.0], MEASURE), ([0.0, 0.1, 0.0], MEASURE), ([-1.0, 1.0, 0.9], DIFFERENCE)]
-)
-def test_an_interval_ends_where_its_values_can_be(values: list[float], bounds: tuple[float, float]) -> None:
-    uncut, cut = mean_interval(np.array(values)), mean_interval(np.array(values), bounds=bounds)
-    assert uncut[0] < bounds[0] or uncut[1] > bounds[1]
-    assert cut == (max(uncut[0], bounds[0]), min(uncut[1], bounds[1]))
 
 
 def test_intervals_of_measures_stay_between_0_and_1_and_those_of_counts_are_not_cut() -> None:

@@ -6,14 +6,12 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import opera
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import SettingError
 from opera.diagnostics.duplicates import word_overlap
 
 
@@ -86,16 +84,3 @@ def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(
     assert {path.name for path in tmp_path.iterdir()} == {data.name, listed.name}
     with pytest.raises(SettingError, match=r"--train .*list.csv: exists; pass --overwrite"):
         opera.inspect(data, model=static_model, train=listed)
-
-
-def test_frames_are_read_as_adapt_reads_them(static_model: Path) -> None:
-    """Bad rows are left out and shown, whatever the data are."""
-    rows = [(f"what is {number}", f"the thing number {number}") for number in range(40)]
-    frame = pd.DataFrame([*rows, ("nothing", " ")], columns=["Ticket", "KB article"])
-    how: dict[str, Any] = {"columns": {"query": "ticket", "document": "KB article"}, "model": static_model}
-    with pytest.raises(DataError, match=r"^pairs\[40\]: column 'KB article' must not be empty"):
-        opera.inspect(frame, **how)
-    seen = opera.inspect(frame, skip_bad_rows=True, **how)
-    (row,) = seen.skipped
-    assert (row["file"], row["line"], row["reason"]) == ("pairs", 40, "column 'KB article' must not be empty")
-    assert seen.counts["train_pairs"] == 40

@@ -15,7 +15,6 @@ import pytest
 
 import opera
 from grids import RunsFolder, around, guard_record
-from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.charts import drawn_by_similarity
@@ -120,15 +119,6 @@ def test_it_begins_with_the_verdict(grid: Path, page: str) -> None:
     head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
     assert 0 < head.index(f"<p>{only.conclusion}.</p>") < head.index(only.title) < head.index("<svg")
     assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
-
-
-def test_wrong_input_is_refused_and_nothing_is_written(grid: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError):
-        opera.report(tmp_path)
-    for options in ({"out": tmp_path / "page.html", "baseline": "infobatch"}, {"out": tmp_path / "page.pdf"}):
-        with pytest.raises(SettingError):
-            opera.report(grid, **options)
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_missing_or_left_out_is_said(grid: Path, tmp_path: Path) -> None:

@@ -28,13 +28,6 @@ def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path: Path
     assert all(len(cell.folder.relative_to(tmp_path).parts) == 4 for cell in cells)
 
 
-def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingError) as caught:
-        planned(tmp_path, methods=["dq", "sp:k=2", "sp", "sp:k=0.25"])
-    for part in ("dq: unknown method 'dq'", "sp:k=2: k: must be", "sp and sp:k=0.25 are the same settings"):
-        assert part in str(caught.value)
-
-
 def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["ft", "rp", "sp:k=0.75", "dp"], seeds=[0], shared={"k": 0.5, "soft": False})
     special = [{name: cell.values[name] for name in ("k", "soft") if name in cell.values} for cell in cells]
