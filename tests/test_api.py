@@ -62,12 +62,10 @@ def test_functions_replace_files_when_told_to_and_never_what_they_read(
     before = Path("data/qrels/train.tsv").read_bytes()
     Path("link.tsv").symlink_to("data/qrels/train.tsv")
     Path("mine.tsv").touch()
-    for write in (opera.score, opera.mine):
-        with pytest.raises(opera.SettingError, match=r"mine\.tsv: exists; pass --overwrite"):
-            write("data", model=static_model, out="mine.tsv")
-        loaded = opera.load_data("data")
-        with pytest.raises(opera.SettingError, match=r"link\.tsv: lies in data/qrels, which is read as data"):
-            write(loaded, model=static_model, out="link.tsv", overwrite=True)
+    with pytest.raises(opera.SettingError, match=r"mine\.tsv: exists; pass --overwrite"):
+        opera.score("data", model=static_model, out="mine.tsv")
+    with pytest.raises(opera.SettingError, match=r"link\.tsv: lies in data/qrels, which is read as data"):
+        opera.score(opera.load_data("data"), model=static_model, out="link.tsv", overwrite=True)
     opera.score("data", model=static_model, out="mine.tsv", overwrite=True)
     assert Path("mine.tsv").stat().st_size > 0
     assert Path("data/qrels/train.tsv").read_bytes() == before

@@ -65,9 +65,9 @@ class Step:
     def gradients(self, value: Tensor) -> Tensor:
         """Backward from twice the loss, as a gradient scaler would; the gradients of all parameters in one row."""
         (2 * value).backward()
-        found = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
+        gradient = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
         self.model.zero_grad()
-        return found
+        return gradient
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +135,11 @@ def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, s
         )
         for part in step.features
     ]
-    whole = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
-    of_whole = step.gradients(whole)
-    assert cached.item() == pytest.approx(whole.item(), rel=1e-12)
-    assert of_whole.abs().max() > 0.01
-    torch.testing.assert_close(of_cached, of_whole, rtol=0, atol=1e-12)
+    uncached = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
+    of_uncached = step.gradients(uncached)
+    assert cached.item() == pytest.approx(uncached.item(), rel=1e-12)
+    assert of_uncached.abs().max() > 0.01
+    torch.testing.assert_close(of_cached, of_uncached, rtol=0, atol=1e-12)
     for one, other in zip(*step.seen, strict=True):
         np.testing.assert_array_equal(one, other)
     if texts == BATCH:  # one pass draws the random numbers of no cache

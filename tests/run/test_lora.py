@@ -10,8 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.config.recipe import make_recipe
-from opera.config.training import LoraOptions, lora_options
+from opera.config.training import LoraOptions
 from opera.guard.choice import Weights, mix
 from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import fingerprint, load_model
@@ -69,11 +68,11 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, ber
     untrained = load_model(bert_model, "cpu")
     add_lora(untrained, LoraOptions(r=4), 3, "base")
     with merged(tuned), merged(untrained):
-        whole = {name: 0.75 * untrained.state_dict()[name] + 0.25 * part for name, part in tuned.state_dict().items()}
+        mixture = {name: 0.75 * untrained.state_dict()[name] + 0.25 * part for name, part in tuned.state_dict().items()}
     mix(Weights.of(untrained), Weights.of(tuned), 0.25).put_into(tuned)
     with merged(tuned):
         for name, part in tuned.state_dict().items():
-            torch.testing.assert_close(part, whole[name], rtol=0, atol=1e-6, msg=name)
+            torch.testing.assert_close(part, mixture[name], rtol=0, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("merge", ["true", "false"])
@@ -90,10 +89,3 @@ def test_a_run_hands_over_a_model_that_loads_by_itself(
     assert np.abs(handed_over - untrained).max() > 1e-4
     assert run.record.model.parameters == sum(p.numel() for p in load_model(bert_model, "cpu").parameters())
     assert opera.evaluate(beir, model=tmp_path / "run").measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
-
-
-def test_options_are_read_in_each_form() -> None:
-    for given in ("r=8", 8):
-        assert make_recipe({"lora": given}).train.lora == "r=8"
-    options = lora_options("r=8,alpha=4.5,target=query;value,merge=false")
-    assert (options.scale, options.targets, options.merge) == (4.5, ["query", "value"], False)

@@ -57,27 +57,6 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", ["alone", "in a folder"])
-def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
-    data = tmp_path / "one" / "data"
-    if kind == "alone":
-        data.mkdir(parents=True)
-        (data / "precious.csv").write_text("1,2\n")
-    else:
-        q.quickstart(tmp_path / "one")
-    spoils = {
-        "alone": lambda: None,
-        "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
-    }
-    spoils[kind]()
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="was not written by a finished quickstart"):
-            q.quickstart(tmp_path / "one", overwrite=overwrite)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.usefixtures("untrained")
 def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="unknown method"):
         q.quickstart(tmp_path, method="dq")
