@@ -216,7 +216,7 @@ def main() -> None:
     if (ROOT / DATA).is_dir() and arguments.rounds:
         shares = share_of_a_step(100, arguments.rounds)
         heads = ["method", "I_u", "sampler, ms per step", "step, ms", "sampler's share", "step against ft"]
-        tables["share"] = table_lines(
+        tables["noise_rate"] = table_lines(
             heads,
             [
                 [

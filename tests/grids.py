@@ -17,12 +17,12 @@ from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.runs.record import (
+    CurvePoint,
     DataRecord,
     GuardedMeasure,
     GuardRecord,
     ModelRecord,
     RunRecord,
-    ShareMean,
     TrainingRecord,
 )
 
@@ -46,7 +46,7 @@ def write_run(
 ) -> None:
     """Write a finished run with these settings, measures, columns by query, and seconds of each step."""
     writer, steps = write_unfinished_run(path, values, data, status="finished", **record)
-    writer.write_json(MEASURES_FILE, {"fine_tuned": measures["after"], **measures})
+    writer.write_json(MEASURES_FILE, {"fine_tuned": measures["final"], **measures})
     writer.write_table(PER_QUERY_FILE, per_query)
     writer.write_table(PAIRS_FILE, {"query_id": ["a", "a", "b", "c"], "times_drawn": [2, 0, 1, 1]})
     writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
@@ -92,11 +92,11 @@ def write_unfinished_run(
 
 def guard_record(**changes: Any) -> GuardRecord:
     """What a guard chose: half of the training, which is better on dev."""
-    dev = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.33, after=0.34, difference=0.04, low=0.02, high=0.06)
-    test = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.31, after=0.33, difference=0.03, low=0.01, high=0.05)
-    curve = [ShareMean(share=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
+    dev = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.33, final=0.34, difference=0.04, low=0.02, high=0.06)
+    test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
+    curve = [CurvePoint(mixing_weight=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "future": "like-test", "future_given": False,
+        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "expected_documents": "like-test", "expected_documents_given": False,
         "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
         "dev": dev, "test": test, "refit": False,
     }  # fmt: skip
@@ -118,8 +118,8 @@ def finish_cell(cell: Cell, ndcg: float = 0.5, fingerprint: str = "x") -> None:
         cell.folder,
         cell.values,
         data=cell.data,
-        measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("before", "after")},
-        per_query={"query_id": list("abcde"), **{f"after {name}": values for name in MEASURES}},
+        measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
+        per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
         fingerprint=fingerprint,
     )
 
@@ -143,7 +143,7 @@ class RunsFolder:
         chosen: GuardRecord | None = None,
         **settings: Any,
     ) -> Path:
-        """Add a run. ``after`` holds each query's nDCG@10, ``before`` that of the base model, ``fine_tuned`` that of
+        """Add a run. ``final`` holds each query's nDCG@10, ``base`` that of the base model, ``fine_tuned`` that of
         the model before the guard, and ``chosen`` what the guard recorded; recall is 0.5 less than nDCG."""
         values = {"method": "ft", "max_steps": 4, "seed": 0, **settings}
         path = self.home / f"run{self.count}"
@@ -154,8 +154,8 @@ class RunsFolder:
         columns = dict.fromkeys(MEASURES, np.asarray(after)) | {RECALL: np.asarray(after) - 0.5}
         tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
         measures = {
-            "before": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
-            "after": {name: float(column.mean()) for name, column in columns.items()},
+            "base": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
+            "final": {name: float(column.mean()) for name, column in columns.items()},
         }
         if tuned:
             measures["fine_tuned"] = {name: float(column.mean()) for name, column in tuned.items()}
@@ -163,9 +163,9 @@ class RunsFolder:
         if similarity is not None:
             per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
         if before is not None:
-            per_query["before nDCG@10"] = np.asarray(before)
+            per_query["base nDCG@10"] = np.asarray(before)
         per_query |= {f"fine_tuned {name}": column for name, column in tuned.items()}
-        per_query |= {f"after {name}": column for name, column in columns.items()}
+        per_query |= {f"final {name}": column for name, column in columns.items()}
         write_run(
             path,
             values,

@@ -44,7 +44,7 @@ def test_a_tilde_is_the_home_folder_everywhere(
     run = opera.adapt("~/data", model="~/model", out="~/run", max_steps=2, guard=False, relevant_grade=2)
     assert run.path == home / "run" == opera.Run.open("~/run").path
     measured = opera.evaluate("~/data", model="~/run")
-    assert measured.measures["nDCG@10"] == run.measures["after"]["nDCG@10"]  # the run's own relevant grade
+    assert measured.measures["nDCG@10"] == run.measures["final"]["nDCG@10"]  # the run's own relevant grade
     assert opera.search("~/data", "t1w1", model="~/run", top=1)
     assert opera.inspect("~/data", model="~/run").source == str(home / "data")
     opera.score("~/data", model="~/run", out="~/pairs.tsv")

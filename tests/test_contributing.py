@@ -113,7 +113,7 @@ def test_the_data_source_is_read_by_functions_and_commands(
     assert json.loads(done.output)["counts"]["train_pairs"] == 10
     run = opera.adapt(path, model=static_model, method="ft", out=tmp_path / "run", max_steps=2)
     after = opera.evaluate(path, model=run.path).measures["nDCG@10"]
-    assert after == pytest.approx(run.measures["after"]["nDCG@10"])
+    assert after == pytest.approx(run.measures["final"]["nDCG@10"])
     with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.csv file with the columns question and answer"):
         opera.load_data(path.with_suffix(".xlsx"))
 

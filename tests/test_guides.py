@@ -118,4 +118,4 @@ def test_the_search_of_the_first_guide_improves(tmp_path: Path) -> None:
     assert after[0] == 1
     assert sum(new < old for old, new in zip(before, after, strict=True)) >= 5
     assert sum(new > old for old, new in zip(before, after, strict=True)) <= 1
-    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.05
+    assert run.measures["final"]["nDCG@10"] > run.measures["base"]["nDCG@10"] + 0.05

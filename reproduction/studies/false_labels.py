@@ -39,7 +39,7 @@ RESULTS = {"static": STORED / "false_labels.csv", "minilm": STORED / "false_labe
 PAGE = ROOT / "docs" / "noisy-labels.md"
 RUN = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
-COLUMN = "after nDCG@10"
+COLUMN = "final nDCG@10"
 
 
 def noisy(name: str, noise: str, seed: int) -> RetrievalData:
@@ -70,8 +70,8 @@ def train(model: str, run: Row) -> Row:
         )  # fmt: skip
         pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
     wrong = is_wrong(clean, pairs)
-    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.false_pairs, record.guard
-    listed = (pairs.probability_false > 0.5).to_numpy()
+    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.noisy_labels, record.guard
+    listed = (pairs.probability_wrong > 0.5).to_numpy()
     return {
         "truth": wrong.mean(),
         "visited": sampled.mean(),
@@ -79,8 +79,8 @@ def train(model: str, run: Row) -> Row:
         "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() else None,
         "listed": int(listed.sum()),
         "listed_false": int((listed & wrong).sum()),
-        "share_fine_tuned": guard.share if guard is not None else None,
-        **{f"{model} {m}": np.asarray(queries[f"{model} {m}"]) for m in MEASURES for model in ("fine_tuned", "after")},
+        "share_fine_tuned": guard.mixing_weight if guard is not None else None,
+        **{f"{model} {m}": np.asarray(queries[f"{model} {m}"]) for m in MEASURES for model in ("fine_tuned", "final")},
     }
 
 

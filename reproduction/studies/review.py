@@ -69,7 +69,7 @@ def train(run: Row, decisions: list[Path] | None = None) -> tuple[Row, pd.DataFr
     pairs["place"] = [places.get(pair, len(places)) for pair in zip(pairs.query_id, pairs.doc_id, strict=True)]
     pairs["is_wrong"] = is_wrong(clean, pairs)
     return {
-        **{measure: np.mean(queries[f"after {measure}"]) for measure in MEASURES},
+        **{measure: np.mean(queries[f"final {measure}"]) for measure in MEASURES},
         "pairs": len(pairs),
         "wrong": int(pairs.is_wrong.sum()),
         "listed": len(listed),

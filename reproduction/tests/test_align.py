@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 def group_of(folder: RunsFolder, *after: Any, **values: Any) -> Runs:
     """Runs with one value per query, or the same for all, of each seed."""
-    runs = [folder.add(after=np.broadcast_to(each, N_QUERIES), seed=at, **values) for at, each in enumerate(after)]
+    runs = [folder.add(final=np.broadcast_to(each, N_QUERIES), seed=at, **values) for at, each in enumerate(after)]
     return Runs(tuple(map(opera.Run.open, runs)), 4)
 
 

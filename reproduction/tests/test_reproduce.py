@@ -35,7 +35,7 @@ def test_from_data_to_the_table(opera_paper: Opera, beir: Path, static_model: Pa
     assert {(row["method"], row["data"]) for row in rows} == {(m, "NFCorpus") for m in ("Pretrained", "FT", "SP")}
     for row in rows:
         run = by_method[row["method"].lower().replace("pretrained", "ft")]
-        value = run.measures["before" if row["method"] == "Pretrained" else "fine_tuned"][row["our_measure"]]
+        value = run.measures["base" if row["method"] == "Pretrained" else "fine_tuned"][row["our_measure"]]
         assert row["mean"] == pytest.approx(value)
     text = (tmp_path / "grid" / "main.txt").read_text()
     assert "Table 2: five methods on eight data sets" in text

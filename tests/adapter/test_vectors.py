@@ -47,8 +47,8 @@ def test_vectors_come_normalised_in_the_order_of_the_rows(name: str, dtype: type
 
 
 SPOILT: dict[str, dict[str, Any]] = {
-    "must be a Parquet file with an 'id' and a 'vector'": {"key": IDS},
-    "no id or another length": {"id": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]},
+    "must be a Parquet file with the columns 'id' and 'vector'": {"key": IDS},
+    "an id is missing, lengths differ": {"id": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]},
     "the vector of 'a' is zero,": {"id": list("abc"), "vector": [[1.0, None]] * 3},
 }
 """Columns of a Parquet file by what is wrong with them."""
@@ -79,8 +79,8 @@ def test_the_same_vectors_train_the_same_adapter(
     settings = {**FAST, "learning_rate": 0.02, "adapter": "both", "method": "dp"}
     of_files = opera.adapt(beir, out=tmp_path / "files", **files, **settings)
     of_model = opera.adapt(beir, model=static_model, out=tmp_path / "model", **settings)
-    assert of_files.measures["before"] == pytest.approx(of_model.measures["before"])
-    assert of_files.measures["after"]["nDCG@10"] > of_files.measures["before"]["nDCG@10"] + 0.1
+    assert of_files.measures["base"] == pytest.approx(of_model.measures["base"])
+    assert of_files.measures["final"]["nDCG@10"] > of_files.measures["base"]["nDCG@10"] + 0.1
     assert of_files.record.model.source == "vectors"
     model, data = load_model(of_model.model_path, "cpu"), load_data(beir)
     vectors = service_model(Path(files["query_vectors"]), Path(files["document_vectors"]), data, "cpu")[0].vectors

@@ -24,7 +24,7 @@ def test_evaluate_measures_a_run(run_opera: Opera, trained: Run, beir: Path, tmp
     command = ["evaluate", beir, "--model", trained.path]
     result = json.loads(run_opera(*command, "--full", "--json", "--run-file", "out.trec").stdout)
     assert len(result["measures"]) == 30
-    after = json.loads((trained.path / "measures.json").read_text())["after"]
+    after = json.loads((trained.path / "measures.json").read_text())["final"]
     assert {name: result["measures"][name] for name in after} == pytest.approx(after)
     assert result["queries"] == 16
     assert all(low <= result["measures"][name] <= high for name, (low, high) in result["intervals"].items())

@@ -25,10 +25,10 @@ def printed(by: Callable[..., None], *results: Any, width: int = 400) -> str:
 
 def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: Path) -> None:
     folder = RunsFolder(tmp_path / "runs")
-    folder.add(method="ft", after=around(0.5, 1), before=[0.3] * 9)
-    best = folder.add(method="dp", after=around(0.6, 2), before=[0.3] * 9)
+    folder.add(method="ft", final=around(0.5, 1), base=[0.3] * 9)
+    best = folder.add(method="dp", final=around(0.6, 2), base=[0.3] * 9)
     for method, mean in (("ft", 0.05), ("dp", 0.02)):
-        folder.add(method=method, data="data/[bold]two", after=around(mean), before=[0.1] * 9)
+        folder.add(method=method, data="data/[bold]two", final=around(mean), base=[0.1] * 9)
     unfinished = folder.add(method="sp", status="running")
     comparison = analyse_runs(folder.home)
     text = printed(print_results, comparison, Path("grid"))

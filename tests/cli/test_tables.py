@@ -52,7 +52,7 @@ def test_train_evaluate_search_and_resume(tables: Path, run_opera: Opera, static
     assert run_opera(*command, "--resume").returncode == 0
     assert load_stored(source).fingerprint == run.record.data.fingerprint
     measured = json.loads(run_opera("evaluate", *given, "--model", run.path, "--json").stdout)
-    assert measured["measures"]["nDCG@10"] == pytest.approx(run.measures["after"]["nDCG@10"])
+    assert measured["measures"]["nDCG@10"] == pytest.approx(run.measures["final"]["nDCG@10"])
     for words in (("t1w5 t1w6", *given), (source, "t1w5 t1w6")):
         assert len(json.loads(run_opera("search", *words, "--model", run.path, "--json").stdout)) == 5
 

@@ -40,7 +40,7 @@ def test_a_learning_rate_far_above_the_usual_is_questioned(
 ) -> None:
     options = ["--out", "run", "--lr", "0.6", "--steps", "1", "--set", "guard=false", "--method", "FT"]
     assert run_opera("train", beir, "--model", static_model, *options).returncode == 0
-    assert "times the automatic 0.01 of such a model" in caplog.text
+    assert "times the automatic 0.01 for such a model" in caplog.text
     assert Run.open("run").settings["method"] == "ft"
 
 

@@ -131,7 +131,7 @@ def test_a_run_is_measured_on_its_own_data(
     printed = run_opera("export", run.path, "--onnx", "--out", tmp_path / "out")
     assert printed.returncode == 0, printed.stderr
     (form,) = json.loads((tmp_path / "out" / "export.json").read_text())["forms"]
-    assert form["figures"]["before"] == pytest.approx(run.measures["after"]["nDCG@10"], abs=1e-6)
+    assert form["figures"]["base"] == pytest.approx(run.measures["final"]["nDCG@10"], abs=1e-6)
     assert form["verdict"] == "same"
     assert "onnx: same: nDCG@10 0.0 points" in printed.stdout
     assert "| onnx | " in (tmp_path / "out" / "README.md").read_text()

@@ -78,9 +78,9 @@ def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(
     static_model: Path, tmp_path: Path, make_beir: Callable[..., Path]
 ) -> None:
     data, listed = make_beir(n_train=60), tmp_path / "list.csv"
-    false_pairs = opera.inspect(data, model=static_model, train=listed).false_pairs
-    assert false_pairs is not None
-    assert len(list(csv.DictReader(listed.read_text().splitlines()))) == false_pairs.suspicious > 0
+    noisy_labels = opera.inspect(data, model=static_model, train=listed).noisy_labels
+    assert noisy_labels is not None
+    assert len(list(csv.DictReader(listed.read_text().splitlines()))) == noisy_labels.suspicious > 0
     assert {path.name for path in tmp_path.iterdir()} == {data.name, listed.name}
     with pytest.raises(SettingError, match=r"--train .*list.csv: exists; pass --overwrite"):
         opera.inspect(data, model=static_model, train=listed)

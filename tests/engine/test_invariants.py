@@ -337,7 +337,7 @@ def test_a_run_in_two_processes(beir: Path, bert_model: Path, tmp_path: Path) ->
         assert (first.record.processes, second.record.processes) == (1, 2)
         assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
         assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
-        assert first.measures["before"] == second.measures["before"], "shared work has the same bytes"
+        assert first.measures["base"] == second.measures["base"], "shared work has the same bytes"
         evaluations = [dict(run.training.evaluations) for run in (first, second)]
         assert evaluations[0] == pytest.approx(evaluations[1], abs=1e-9)
         assert list(evaluations[0]) == [6, 12]

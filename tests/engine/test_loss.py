@@ -111,7 +111,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
 
 def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
     step.seen.clear()
-    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._untrained[0].weights
+    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._pending[0].weights
     plain = step.value(step.loss())
     drawn[:] = weights
     mixed = step.value(step.loss())

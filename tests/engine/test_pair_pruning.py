@@ -54,7 +54,7 @@ def test_rows_with_label_0_do_not_train(
     labels = [kind(row % 3 > 0) for row in range(len(dataset))]
     args = arguments(tmp_path, per_device_train_batch_size=4, num_train_epochs=3)
     pruning = PairPruning(model, dataset.add_column(column, labels), "ft", args=args)
-    assert caplog.messages == ["dataset: 16 of 48 rows are not relevant, by their label 0, and do not train"]
+    assert caplog.messages == ["dataset: skipped 16 of 48 rows: their label is 0"]
     seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
@@ -109,11 +109,11 @@ def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, t
         trainer = trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
-    with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are of another training"):
+    with pytest.raises(opera.RunFolderError, match=r"npz: cannot be resumed \(its weights are from another training"):
         resume(dataset, other, "one")
     with pytest.raises(opera.RunFolderError, match=r"sampler.npz: cannot be resumed .* with the same data set"):
         resume(dataset.select(range(41)), other, "other")
-    with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(it is of another method than ft\)"):
+    with pytest.raises(opera.RunFolderError, match=r"cannot be resumed \(its method is not ft\)"):
         resume(dataset, other, "other", "ft")
     (cut / "sampler.npz").unlink()
     with pytest.raises(opera.RunFolderError, match=r"sampler.npz: does not exist"):
@@ -191,11 +191,11 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 @pytest.mark.parametrize(
     ("changed", "more", "message"),
     [
-        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: more than the .* distinct queries"),
+        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: dataset has only 24 distinct"),
         ({}, {"loss": None}, "PairPruning: no loss is watched"),
-        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on the rows that are drawn; pass trai"),
-        ({}, {"train_dataset": None, "callback": None}, "PairPruning: the rows of the batch have no pair ids; pass tr"),
-        ({}, {"callback": None}, "PairPruning: a training .* callback does not know of; pass callbacks"),
+        ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on pruning.dataset; pass train_datas"),
+        ({}, {"train_dataset": None, "callback": None}, "PairPruning: the batch has no pair ids; pass train_dataset"),
+        ({}, {"callback": None}, "PairPruning: a training .* without its callback; pass callbacks"),
         ({"prompts": {"question": "common1 "}}, {"args": None}, "args.prompts=.*: the pairs were scored with None"),
         ({"eval_strategy": "steps", "eval_on_start": True}, {"eval_dataset": None}, "PairPruning: dataset is read aga"),
     ],
@@ -220,7 +220,7 @@ def test_scripts_that_do_not_train_on_what_is_drawn(
 
 
 def test_another_sampler_is_refused(dataset: Dataset, model: Any, tmp_path: Path) -> None:
-    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler=.*: PairPruning draws the batches itself"):
+    with pytest.raises(opera.SettingError, match=r"^args.batch_sampler=.*: PairPruning samples the batches itself"):
         PairPruning(model, dataset, args=arguments(tmp_path, batch_sampler="no_duplicates"))
 
 
@@ -230,9 +230,12 @@ LABELLED = {"query": ["a", "b", "c"], "d": ["d", "e", " "], "label": [0, 1, 1]}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: methods draw"),
-        (lambda d: d.select_columns(["answer"]), "dataset: needs two columns of text"),
-        (lambda d: d.add_column("n", [["a"]] * 47 + [[]]), "dataset: row 47, column 'n': must be a list of one text"),
+        (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: a method"),
+        (lambda d: d.select_columns(["answer"]), "dataset: must have two text columns"),
+        (
+            lambda d: d.add_column("n", [["a"]] * 47 + [[]]),
+            "dataset: row 47, column 'n': must be a list of at least one text",
+        ),
         (
             lambda d: Dataset.from_dict(LABELLED),
             "dataset: row 2, column 'd': must be a text that is not empty, got ' '",
@@ -264,17 +267,17 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     data, model = Dataset.from_dict(columns), open_model(static_model)
     args = arguments(tmp_path, max_steps=80, per_device_train_batch_size=32, learning_rate=0.1)
     pruning = PairPruning(model, data, "denoise", args=args)
-    with pytest.raises(opera.SettingError, match=r"^false_pairs: nothing is trained yet"):
-        pruning.false_pairs()
+    with pytest.raises(opera.SettingError, match=r"^noisy_labels: nothing is trained yet"):
+        pruning.noisy_labels()
     trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
-    estimate = pruning.false_pairs()
+    estimate = pruning.noisy_labels()
     assert estimate is not None
-    assert estimate.low < estimate.share < estimate.high
-    listed = estimate.probability[estimate.suspicious]
+    assert estimate.low < estimate.noise_rate < estimate.high
+    listed = estimate.probability_wrong[estimate.suspicious]
     assert (np.diff(listed) <= 0).all()
-    assert len(listed) == (estimate.probability > 0.5).sum() > 100
-    assert np.isnan(estimate.probability[:20]).all()
-    wrong, probability = topics != answered, estimate.probability[20:]
+    assert len(listed) == (estimate.probability_wrong > 0.5).sum() > 100
+    assert np.isnan(estimate.probability_wrong[:20]).all()
+    wrong, probability = topics != answered, estimate.probability_wrong[20:]
     assert np.nanmean(probability[wrong]) > np.nanmean(probability[~wrong]) + 0.2
     assert pruning.review(tmp_path / "review.html").read_text().startswith("<!doctype html>")
     with pruning.review(tmp_path / "review.csv", items=50).open(newline="") as file:

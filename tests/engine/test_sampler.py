@@ -7,7 +7,7 @@ import pytest
 
 from distinct import pool_of
 from opera.data.pairs import TrainingPairs
-from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, Plan
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
@@ -22,13 +22,13 @@ def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) ->
     )
     plan = Plan(0, 20, 4)
     method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)
-    sets = [SetDraws(method, RandomNegatives(pool_of(12)))]
+    sets = [SetSampler(method, RandomNegatives(pool_of(12)))]
     return PairSampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
 
 
 def train(sampler: PairSampler, step: int, seed: int = 0) -> None:
     """Observe a step as all processes together would."""
-    ids = sampler.drawn[step]
+    ids = sampler.sampled[step]
     values = np.random.default_rng([seed, step]).random((3, len(ids)))
     for part in np.split(np.arange(len(ids)), len(ids) // sampler.batch_size):
         sampler.observe(ids[part], *values[:, part])
@@ -57,13 +57,13 @@ def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world:
 
 def test_reading_further_ahead_than_the_lag_is_refused() -> None:
     sampler = make_sampler(lag=2)
-    sampler.draw_step(0)
-    sampler.draw_step(1)
-    with pytest.raises(match="step 0 is not observed in full, and with lag=2 a draw needs it"):
-        sampler.draw_step(2)
-    sampler.observe(sampler.drawn[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
-    with pytest.raises(match="not observed in full"):
-        sampler.draw_step(2)
+    sampler.sample_step(0)
+    sampler.sample_step(1)
+    with pytest.raises(match=r"observations of step 0 are missing: .* than lag=2 allows"):
+        sampler.sample_step(2)
+    sampler.observe(sampler.sampled[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
+    with pytest.raises(match="observations of step 0 are missing"):
+        sampler.sample_step(2)
 
 
 @pytest.mark.parametrize("one_set", [False, True])

@@ -43,7 +43,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods, two seeds, two numbers of steps, on data whose name tries to break out of the page."""
     folder = RunsFolder(tmp_path_factory.mktemp("grid"))
     for number, (method, seed, steps) in enumerate(product(("ft", "dp"), (0, 1), (4, 16))):
-        values = {"before": around(0.3), "fine_tuned": around(0.4, number), "after": around(0.4 + number / 100, number)}
+        values = {"base": around(0.3), "fine_tuned": around(0.4, number), "final": around(0.4 + number / 100, number)}
         add_run(folder, method, seed=seed, max_steps=steps, data="data/<i>topics", chosen=guard_record(), **values)
     return folder.home
 

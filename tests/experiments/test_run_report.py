@@ -42,7 +42,7 @@ def decided(run: opera.Run) -> list[dict[str, str]]:
     table = run.per_query()
     labels = dict(zip(table["query_id"].to_pylist(), table["relevant"].to_pylist(), strict=True))
     first, second, third, *_ = labels
-    ranking = table["after documents"].to_pylist()[1]
+    ranking = table["final documents"].to_pylist()[1]
     missing = next(document for document in ranking if document not in labels[second])
     rows = [(first, document, "wrong") for document in labels[first]]
     rows += [(second, labels[second][0], "wrong"), (second, missing, "missing"), (third, labels[third][0], "correct")]
@@ -95,12 +95,12 @@ def test_figures_with_corrected_labels_are_those_of_corrected_data(
     qrels.write_text("\n".join([head, *lines]) + "\n")
     measured = opera.evaluate(changed, model=run.model_path, measures=CORRECTED)
     labels_as_given, figures = result.figures
-    assert labels_as_given.after == pytest.approx({name: run.measures["after"][name] for name in CORRECTED}, abs=1e-9)
+    assert labels_as_given.final == pytest.approx({name: run.measures["final"][name] for name in CORRECTED}, abs=1e-9)
     assert figures.queries == len(measured.query_ids) == run.per_query().num_rows - 1
-    assert figures.after == pytest.approx(measured.measures, abs=1e-9)
+    assert figures.final == pytest.approx(measured.measures, abs=1e-9)
     assert (result.removed, result.added, result.confirmed, result.left_out) == (len(wrong), 1, 1, 1)
     page = opera.report(run.path, tmp_path / "page.html", decisions=file).read_text()
-    assert f"{figures.before['nDCG@10']:.3f} → {figures.after['nDCG@10']:.3f}" in page
+    assert f"{figures.base['nDCG@10']:.3f} → {figures.final['nDCG@10']:.3f}" in page
     assert html.escape(result.sentence) in page
 
 
@@ -110,10 +110,10 @@ def test_runs_on_the_same_test_queries_take_the_same_decisions(
     file = write(tmp_path / "decisions.csv", decided)
     other = opera.adapt(data, model=static_model, out=tmp_path / "runs" / "ft", method="ft", max_steps=2, guard=False)
     alone = corrected(other, file)
-    assert alone.figures[1].before == corrected(run, file).figures[1].before
+    assert alone.figures[1].base == corrected(run, file).figures[1].base
     shutil.copytree(run.path, tmp_path / "runs" / "first")
     both = correct_test(find_groups(tmp_path / "runs"), [file])
-    assert {figures.after["nDCG@10"] for figures in both.figures} > {f.after["nDCG@10"] for f in alone.figures}
+    assert {figures.final["nDCG@10"] for figures in both.figures} > {f.final["nDCG@10"] for f in alone.figures}
     pq.write_table(run.per_query().slice(1), other.path / "per_query.parquet")
     with pytest.raises(DataError, match="its test labels differ"):
         correct_test(find_groups(tmp_path / "runs"), [file])

@@ -37,7 +37,7 @@ REFIT: dict[str, Any] = {
 @pytest.fixture
 def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """``with_share(0.5)``: the rule chooses this share whatever it sees."""
-    return lambda share: monkeypatch.setattr(choice, "choose_share", lambda *seen: share)
+    return lambda share: monkeypatch.setattr(choice, "choose_mixing_weight", lambda *seen: share)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,12 @@ def test_at_share_1_the_second_training_is_that_without_the_guard(
     assert run.measures == unguarded.measures
     guard = run.record.guard
     assert guard is not None
-    assert (guard.share, guard.refit, guard.future, guard.dev_queries) == (1.0, True, "like-test", 10)
+    assert (guard.mixing_weight, guard.refit, guard.expected_documents, guard.dev_queries) == (
+        1.0,
+        True,
+        "like-test",
+        10,
+    )
     assert run.record.method["queries"] == 40
     assert Run(run.path / "trial").trace().num_rows == 12
 
@@ -79,9 +84,9 @@ def test_between_the_ends_the_weights_are_interpolated(
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     expected = np.float32(0.75) * table(static_model) + np.float32(0.25) * table(unguarded.path / "model")
     np.testing.assert_array_equal(table(run.path / "model"), expected)
-    assert run.measures["before"] == unguarded.measures["before"]
-    assert run.measures["fine_tuned"] == unguarded.measures["after"]
-    assert run.measures["after"] == opera.evaluate(beir, model=run.path, measures=list(run.measures["after"])).measures
+    assert run.measures["base"] == unguarded.measures["base"]
+    assert run.measures["fine_tuned"] == unguarded.measures["final"]
+    assert run.measures["final"] == opera.evaluate(beir, model=run.path, measures=list(run.measures["final"])).measures
 
 
 def test_at_share_0_the_untrained_model_is_handed_over(
@@ -90,7 +95,7 @@ def test_at_share_0_the_untrained_model_is_handed_over(
     with_share(0.0)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     assert table(run.model_path).tobytes() == table(static_model).tobytes()
-    assert run.measures["after"] == run.measures["before"] != run.measures["fine_tuned"]
+    assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]
     guard = run.record.guard
     assert guard is not None
     assert (guard.verdict, guard.refit) == ("kept", False)
@@ -104,10 +109,10 @@ def test_the_record_says_why(guarded: Run) -> None:
     assert (guard.measure, guard.dev_documents) == ("P@7", None)
     assert [point.share for point in guard.curve] == [n / 8 for n in range(9)]
     means = {point.share: point.mean for point in guard.curve}
-    assert (guard.dev.before, guard.dev.fine_tuned) == (means[0], means[1])
-    assert guard.dev.after == pytest.approx(guard.dev.before + guard.dev.difference)  # each half at the other's share
+    assert (guard.dev.base, guard.dev.fine_tuned) == (means[0], means[1])
+    assert guard.dev.final == pytest.approx(guard.dev.base + guard.dev.difference)  # each half at the other's share
     assert guard.test is not None
-    for when in ("before", "fine_tuned", "after"):
+    for when in ("base", "fine_tuned", "final"):
         assert getattr(guard.test, when) == pytest.approx(guarded.measures[when]["P@7"])
     for measured in (guard.dev, guard.test):
         assert measured.low <= measured.difference <= measured.high
@@ -176,19 +181,19 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
     assert resumed.measures == guarded.measures
 
 
-@pytest.mark.parametrize("future", ["both", "like-test"])
+@pytest.mark.parametrize("expected_documents", ["both", "like-test"])
 def test_test_labels_change_nothing_but_the_figures_on_test(
-    future: str, beir: Path, static_model: Path, tmp_path: Path
+    expected_documents: str, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    """``future`` decides what a run reads of test: nothing, or the share of its documents that train has."""
+    """``expected_documents`` decides what a run reads of test: nothing, or the share of its documents that train has."""
     other = Path(shutil.copytree(beir, tmp_path / beir.name))
     labels = pd.read_csv(other / "qrels" / "test.tsv", sep="\t")
-    if future == "both":
+    if expected_documents == "both":
         labels["corpus-id"] = [f"d{row % 5}" for row in labels.index]
     else:  # the same documents, of other queries
         labels["query-id"] = [f"test{(int(query.removeprefix('test')) + 1) % 16}" for query in labels["query-id"]]
     labels.drop_duplicates(["query-id", "corpus-id"]).to_csv(other / "qrels" / "test.tsv", sep="\t", index=False)
-    settings = {**REFIT, "future": future, "refit": future == "like-test"}
+    settings = {**REFIT, "expected_documents": expected_documents, "refit": expected_documents == "like-test"}
     one, two = (
         opera.adapt(data, model=static_model, out=tmp_path / f"run{number}", **settings)
         for number, data in enumerate((beir, other))
@@ -198,8 +203,8 @@ def test_test_labels_change_nothing_but_the_figures_on_test(
     assert two.record.guard is not None
     chosen = one.record.guard.model_dump(exclude={"test"})
     assert chosen == two.record.guard.model_dump(exclude={"test"})
-    assert (chosen["test_seen"] is None) is (future != "like-test")
-    assert one.measures["before"] != two.measures["before"]
+    assert (chosen["test_seen"] is None) is (expected_documents != "like-test")
+    assert one.measures["base"] != two.measures["base"]
 
 
 def test_a_second_training_that_fails_is_not_handed_over(

@@ -15,11 +15,11 @@ from opera.guard import choice
 from opera.guard import dev_corpus as module
 from opera.guard.dev_corpus import (
     DevCorpus,
+    base_values,
     best_documents,
     dev_corpus,
     dev_values,
     reduced_corpus,
-    untrained_values,
 )
 from opera.retrieval.search import search_corpus
 from opera.training_set.prepare import Prepared, load_and_check
@@ -66,10 +66,10 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
 
 def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:
     dev = small_corpus(prepared, prepared.data.drawn)
-    from_cache = untrained_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
+    from_cache = base_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
     np.testing.assert_array_equal(from_cache, dev_values(prepared.model.encoder, dev, prepared.settings))
     all_documents = DevCorpus(prepared.data.drawn)
-    among_all = untrained_values(prepared.model.encoder, prepared.data.drawn, all_documents, prepared.settings)
+    among_all = base_values(prepared.model.encoder, prepared.data.drawn, all_documents, prepared.settings)
     assert (among_all <= from_cache + 1e-12).all()  # fewer documents can only move the relevant ones up
 
 

@@ -8,9 +8,9 @@ import pytest
 from opera.guard.rule import (
     COARSE,
     FINE,
-    Kind,
+    QueryKind,
     anchor,
-    choose_share,
+    choose_mixing_weight,
     cross_fitted,
     guarded_measure,
     verdict_of,
@@ -24,12 +24,12 @@ def curve(shares: tuple[float, ...], means: list[float], n: int = 400, spread: f
     return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(shares, means, strict=True)}
 
 
-def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[Kind]:
-    return [Kind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
+def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]:
+    return [QueryKind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
 
 
 def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
-    return choose_share(per_query, one_kind(per_query, seen), static)
+    return choose_mixing_weight(per_query, one_kind(per_query, seen), static)
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -60,25 +60,30 @@ def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> N
     assert choose(swapped, seen, static) == 0.0
 
 
-def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[Kind]]:
+def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[QueryKind]]:
     """Two halves of 200 queries with these means."""
     halves = [curve(FINE, means, 200) for means in (known, new)]
     rows = np.arange(400) < 200
-    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [Kind(rows, 1), Kind(~rows, 0)]
+    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [
+        QueryKind(rows, 1),
+        QueryKind(~rows, 0),
+    ]
 
 
 def test_of_two_kinds_neither_is_harmed() -> None:
     rises, peaks = [0.3 * share for share in FINE], [0.1 * share - 0.22 * share**2 for share in FINE]
-    assert choose_share(*two_kinds(rises, rises)) == 1.0
-    assert choose_share(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
-    assert choose_share(*two_kinds(rises, [-share for share in FINE])) == 0.0
+    assert choose_mixing_weight(*two_kinds(rises, rises)) == 1.0
+    assert choose_mixing_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
+    assert choose_mixing_weight(*two_kinds(rises, [-share for share in FINE])) == 0.0
     per_query, (known, _) = two_kinds(rises, [-share for share in FINE])
-    none = Kind(np.zeros(400, dtype=bool), 0.0)
-    assert choose_share(per_query, [known]) == 1.0
-    assert choose_share(per_query, [known, none]) == 0.5  # what is expected of new documents where none are on dev
+    none = QueryKind(np.zeros(400, dtype=bool), 0.0)
+    assert choose_mixing_weight(per_query, [known]) == 1.0
+    assert (
+        choose_mixing_weight(per_query, [known, none]) == 0.5
+    )  # what is expected of new documents where none are on dev
     flat = {share: np.full(40, 0.5 + 1e-6 * (share > 0)) for share in FINE}
-    new, missing = Kind(np.ones(40, dtype=bool), 0.0), Kind(np.zeros(40, dtype=bool), 1.0)
-    assert choose_share(flat, [missing, new]) == choose_share(flat, [new]) == 0.25
+    new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
+    assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == 0.25
 
 
 def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
@@ -100,7 +105,7 @@ def test_the_three_verdicts() -> None:
     base = rng.uniform(size=200)
     better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
     assert better.low > 0
-    assert better.difference == pytest.approx(better.after - better.before)
+    assert better.difference == pytest.approx(better.final - better.base)
     verdicts = [verdict_of(0.5, better, 200), verdict_of(0.5, same, 200), verdict_of(0.0, same, 200)]
     assert verdicts == ["better", "same", "kept"]
 

@@ -12,7 +12,7 @@ from opera.labels.estimate import (
     beside_siblings,
     estimate,
     false_share,
-    probability_false,
+    probability_wrong,
 )
 from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
@@ -55,7 +55,7 @@ def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
     assert result is not None
     assert result.share == pytest.approx(share, abs=0.05)  # 4,000 pairs: a standard error of 0.016
     assert result.low <= result.share <= result.high
-    p = result.probability.astype(float)
+    p = result.probability_wrong.astype(float)
     assert p[false].sum() + (1 - p)[~false].sum() > 0.85 * len(p)
     # Calibrated: where it says p, about p of the pairs are false.
     for low, high in ((0, 0.2), (0.8, 1.01)):
@@ -95,21 +95,21 @@ def test_each_data_set_is_judged_by_itself_and_what_is_pruned_counts_for_nothing
     result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
     assert result is not None
     assert result.share == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
-    assert result.probability[:n].mean() == pytest.approx(0, abs=0.04)
-    assert result.probability[n:].mean() == pytest.approx(0.6, abs=0.08)
+    assert result.probability_wrong[:n].mean() == pytest.approx(0, abs=0.04)
+    assert result.probability_wrong[n:].mean() == pytest.approx(0.6, abs=0.08)
     visits.p[n:] = np.nan
     pruned = estimate(pairs, visits, np.arange(2 * n) < n)
     assert pruned is not None
     assert pruned.share == pytest.approx(0, abs=0.04)
     assert pruned.high < 0.1
-    assert np.isnan(pruned.probability[n:]).all()
+    assert np.isnan(pruned.probability_wrong[n:]).all()
 
 
 def test_without_enough_visits_nothing_is_doubted() -> None:
     pairs, visits, _ = simulated(1000, 0.5)
     visits.p[FEWEST - 1 :] = np.nan
     assert estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool)) is None
-    assert not probability_false(pairs, visits).any()
+    assert not probability_wrong(pairs, visits).any()
 
 
 def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
@@ -119,7 +119,7 @@ def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
     p = np.where(np.arange(2600) < 1000, 0.01, rng.random(2600)).astype(np.float32)
     visits = FirstVisits(p, np.zeros(2600, dtype=np.int32))
     visits.p[::10] = np.nan
-    result = probability_false(pairs, visits)
+    result = probability_wrong(pairs, visits)
     assert (result[:1000] == 0).all()
     assert result[1000::10].min() == result[1000::10].max() == pytest.approx(1, abs=0.1)
 

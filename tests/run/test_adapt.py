@@ -47,7 +47,7 @@ def finished(runs: Callable[[str], Run]) -> Run:
 def test_every_method_learns(method: str, runs: Callable[[str], Run]) -> None:
     run = runs(method)
     assert run.finished
-    before, after = run.measures["before"], run.measures["after"]
+    before, after = run.measures["base"], run.measures["final"]
     assert after["nDCG@10"] > before["nDCG@10"] + 0.1
     assert set(FULL_MEASURES) == set(after) == set(before)
 
@@ -74,18 +74,18 @@ def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
     assert sum(pairs["times_drawn"].to_pylist()) == 60 * 16
     assert pairs.num_rows == finished.record.method["pairs"]
     table = finished.per_query()
-    for when in ("before", "after"):
+    for when in ("base", "final"):
         for name, mean in finished.measures[when].items():
             assert np.mean(table[f"{when} {name}"].to_numpy()) == pytest.approx(mean)
     assert table["query_id"].to_pylist()[0].startswith("test")
-    assert all(len(documents) == 10 for documents in table["after documents"].to_pylist())
+    assert all(len(documents) == 10 for documents in table["final documents"].to_pylist())
 
 
 def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path) -> None:
     assert SentenceTransformer(str(finished.model_path), device="cpu").encode(["t1w1 t1w2"]).shape == (1, 24)
     for place in (finished.model_path, finished.path):
         again = opera.evaluate(beir, model=place, measures=FULL_MEASURES)
-        assert again.measures == pytest.approx(finished.measures["after"])
+        assert again.measures == pytest.approx(finished.measures["final"])
 
 
 def test_a_seed_decides_and_overwrite_spares_other_files(beir: Path, static_model: Path, tmp_path: Path) -> None:

@@ -30,13 +30,13 @@ def run(topics: Path, static_model: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
-    estimate, pairs = run.record.false_pairs, run.pairs().to_pandas()
+    estimate, pairs = run.record.noisy_labels, run.pairs().to_pandas()
     assert estimate is not None
     assert estimate.visited == pairs.first_step.notna().sum() > 800
     assert estimate.unvisited == pairs.first_step.isna().sum() > 0
     # The first visits are of a model of random vectors, to which every pair looks wrong: too many, not too few.
-    assert 0.35 < estimate.low < estimate.share < estimate.high < 0.55
-    listed = pairs[pairs.probability_false > 0.5]
+    assert 0.35 < estimate.low < estimate.noise_rate < estimate.high < 0.55
+    listed = pairs[pairs.probability_wrong > 0.5]
     assert len(listed) == estimate.suspicious
     wrong = pairs.grade == WRONG
     assert wrong[listed.index].mean() > 0.65  # chance: 0.4
@@ -48,9 +48,9 @@ def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
 def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:
     with (run.path / "suspicious_pairs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert run.record.false_pairs is not None
-    assert len(rows) == run.record.false_pairs.suspicious
-    probabilities = [float(row["probability_false"]) for row in rows]
+    assert run.record.noisy_labels is not None
+    assert len(rows) == run.record.noisy_labels.suspicious
+    probabilities = [float(row["probability_wrong"]) for row in rows]
     assert probabilities == sorted(probabilities, reverse=True)
     assert min(probabilities) >= 0.5
     data = opera.load_data(topics)
@@ -63,7 +63,7 @@ def test_a_list_leaves_the_drawn_test_as_it_was(static_model: Path, tmp_path: Pa
     texts = [f"the {word} of number {number}" for number in range(60) for word in ("colour", "price")]
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
     (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{row},d{row}\n" for row in range(40)))
-    call: dict[str, Any] = {"model": static_model, "max_steps": 2, "future": "new-documents"}
+    call: dict[str, Any] = {"model": static_model, "max_steps": 2, "expected_documents": "new"}
     complete = opera.adapt(data, out=tmp_path / "complete", **call)
     without = opera.adapt(data, out=tmp_path / "without", decisions=tmp_path / "list.csv", **call)
     assert without.per_query()["query_id"].to_pylist() == complete.per_query()["query_id"].to_pylist()
@@ -71,4 +71,4 @@ def test_a_list_leaves_the_drawn_test_as_it_was(static_model: Path, tmp_path: Pa
     with pytest.raises(opera.RunFolderError, match="decided_pairs: the run has"):
         opera.adapt(data, out=without.path, resume=True, **call)
     evaluation = opera.evaluate(data, model=without.path)
-    assert evaluation.measures["nDCG@10"] == without.measures["after"]["nDCG@10"]
+    assert evaluation.measures["nDCG@10"] == without.measures["final"]["nDCG@10"]

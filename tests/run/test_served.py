@@ -33,7 +33,7 @@ def served(folder: Path, data: Any, split: str = "test") -> float:
 
 
 def assert_served(run: Run, folder: Path, data: Path) -> None:
-    reported = [run.measures[when][MEASURE] for when in ("before", "after")]
+    reported = [run.measures[when][MEASURE] for when in ("base", "final")]
     assert reported == pytest.approx([served(folder, data), served(run.model_path, data)], abs=1e-9)
 
 
@@ -66,8 +66,8 @@ def test_figures_are_those_of_the_folders_by_any_similarity(
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **NO_GUARD)
     assert_served(run, folder, beir)
     assert SentenceTransformer(str(run.model_path)).similarity_fn_name == "cosine"
-    assert opera.evaluate(beir, model=folder).measures[MEASURE] == run.measures["before"][MEASURE]
-    assert opera.evaluate(beir, model=run.path).measures[MEASURE] == run.measures["after"][MEASURE]
+    assert opera.evaluate(beir, model=folder).measures[MEASURE] == run.measures["base"][MEASURE]
+    assert opera.evaluate(beir, model=run.path).measures[MEASURE] == run.measures["final"][MEASURE]
 
 
 @pytest.mark.parametrize("adapter", [None, "query"])
@@ -77,7 +77,7 @@ def test_a_base_model_that_is_kept_keeps_its_settings(
     monkeypatch.setattr("opera.guard.choice.choose_share", lambda *_: 0.0)
     folder = folder_of("static", "dot")
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **SMALL, method="ft", adapter=adapter)
-    assert run.measures["after"] == run.measures["before"] != run.measures["fine_tuned"]
+    assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]
     assert_served(run, folder, beir)
     base, final = (SentenceTransformer(str(place)) for place in (folder, run.model_path))
     assert final.similarity_fn_name == "dot"
@@ -97,7 +97,7 @@ def test_figures_are_those_of_the_folders_with_other_prompts_and_lengths(
     final = SentenceTransformer(str(run.model_path))
     assert (final[0].query_length, final[0].document_length, final.max_seq_length) == (7, 6, 20)
     assert final.prompts == {"query": "common5 t3w1 ", "document": "common2 "}
-    assert opera.evaluate(beir, model=run.path).measures[MEASURE] == pytest.approx(run.measures["after"][MEASURE])
+    assert opera.evaluate(beir, model=run.path).measures[MEASURE] == pytest.approx(run.measures["final"][MEASURE])
 
 
 def test_the_guard_compares_the_folder_as_it_is(
@@ -117,7 +117,7 @@ def test_first_dimensions_are_measured_as_they_are_served(
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", matryoshka="4,8,32", **NO_GUARD)
     assert run.settings["matryoshka"] == [8, 4], "the whole always counts"
     assert json.loads((run.model_path / "config.json").read_text())["matryoshka_dimensions"] == [32, 8, 4]
-    for place, when in ((folder, "before"), (run.model_path, "after")):
+    for place, when in ((folder, "base"), (run.model_path, "final")):
         cut = SentenceTransformer(str(place), truncate_dim=8)
         cut.save_pretrained(str(tmp_path / when), create_model_card=False)
         (size,) = [size for size in run.record.matryoshka or () if size.size == 8]

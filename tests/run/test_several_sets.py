@@ -83,13 +83,13 @@ def test_a_run_measures_each_set_on_its_own_documents(
     expected = first.counts["train_pairs"] / (first.counts["train_pairs"] + second.counts["train_pairs"])
     assert first.share_of_draws == pytest.approx(fraction or expected, abs=0.03)
     alone = opera.evaluate(load_data(sets[0]), model=static_model).measures
-    assert first.test["before"]["nDCG@10"] == alone["nDCG@10"], "the other set's documents are not ranked"
-    assert first.test["after"]["nDCG@10"] > first.test["before"]["nDCG@10"]
+    assert first.test["base"]["nDCG@10"] == alone["nDCG@10"], "the other set's documents are not ranked"
+    assert first.test["final"]["nDCG@10"] > first.test["base"]["nDCG@10"]
     counts = [part.counts["test_queries"] for part in run.record.sets]
-    mean = np.average([part.test["after"]["nDCG@10"] for part in run.record.sets], weights=counts)
-    assert run.measures["after"]["nDCG@10"] == pytest.approx(mean)
+    mean = np.average([part.test["final"]["nDCG@10"] for part in run.record.sets], weights=counts)
+    assert run.measures["final"]["nDCG@10"] == pytest.approx(mean)
     evaluated = opera.evaluate(load_data(sets[1]), model=run.path)  # its test split was drawn by the run
-    assert evaluated.measures["nDCG@10"] == pytest.approx(second.test["after"]["nDCG@10"])
+    assert evaluated.measures["nDCG@10"] == pytest.approx(second.test["final"]["nDCG@10"])
     assert set(run.record.guard.dev_parts) == {"first", "second"}
     assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
     assert "opera train first \\\n  --also second" in (run.model_path / "README.md").read_text()

@@ -61,7 +61,7 @@ def test_a_run_records_what_its_best_documents_are(run: Run) -> None:
     assert record is not None
     first = record.curve[0]
     assert record.queries == first.answered == run.per_query().num_rows
-    assert first.relevant == run.per_query()["after Success@1"].to_numpy().sum()
+    assert first.relevant == run.per_query()["final Success@1"].to_numpy().sum()
     assert json.loads((run.path / "run.json").read_text())["cutoffs"] == record.model_dump()
     assert "When not to answer" in (run.model_path / "README.md").read_text()
     assert "<summary>When not to answer" in opera.report(run.path).read_text()

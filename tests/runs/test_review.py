@@ -63,7 +63,7 @@ def test_items_are_of_the_run(run: Run) -> None:
         assert item["doc_id"] not in labelled[item["query_id"]]
     changes = record["changed"]
     assert changes["lost"] + changes["gained"] + changes["same"] == table.num_rows
-    assert all(item["after"] < item["before"] for item in changes["losses"])
+    assert all(item["final"] < item["base"] for item in changes["losses"])
 
 
 def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:

@@ -13,7 +13,7 @@ from opera.runs.verdict import gained, verdict_sentence, warnings_of
 
 def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:
     middle = (low + high) / 2
-    values = {"queries": 120, "before": 0.3, "fine_tuned": 0.3, "after": 0.3 + middle, "difference": middle}
+    values = {"queries": 120, "base": 0.3, "fine_tuned": 0.3, "final": 0.3 + middle, "difference": middle}
     return GuardedMeasure(**{**values, "low": low, "high": high, **changes})
 
 
@@ -58,8 +58,12 @@ def test_of_few_queries_no_interval_is_printed() -> None:
 def test_reasons_for_doubt() -> None:
     assert warnings_of(record()) == []
     assert len(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01)))) == 3
-    assert len(warnings_of(record(future="new-documents", test_seen=None))) == 1
-    part = {"queries": 60, "before": 0.3, "fine_tuned": 0.4, "after": 0.35}
-    both = {"future": "both", "test_seen": None, "dev_parts": {"same documents": part, "new documents": part}}
+    assert len(warnings_of(record(expected_documents="new", test_seen=None))) == 1
+    part = {"queries": 60, "base": 0.3, "fine_tuned": 0.4, "final": 0.35}
+    both = {
+        "expected_documents": "both",
+        "test_seen": None,
+        "dev_parts": {"same documents": part, "new documents": part},
+    }
     assert warnings_of(record(**both)) == []
     assert len(warnings_of(record(**both | {"dev_parts": {"new documents": part}}))) == 1

@@ -65,7 +65,7 @@ def test_which_baseline(folder: RunsFolder) -> None:
 def test_everything_goes_to_json(folder: RunsFolder) -> None:
     for method, steps, data in product(("ft", "dp"), (4, 8), ("one", "two")):
         after, tuned = around(0.5, steps), around(0.4)
-        folder.add(method=method, max_steps=steps, data=data, after=after, fine_tuned=tuned, chosen=guard_record())
+        folder.add(method=method, max_steps=steps, data=data, final=after, fine_tuned=tuned, chosen=guard_record())
     record = json.loads(json.dumps(analyse_runs(folder.home).as_dict(), allow_nan=False))
     assert record["baseline"] == "ft"
     assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
@@ -80,9 +80,9 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
     tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
     for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
         chosen = guard_record(
-            share=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
+            mixing_weight=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
         )
-        folder.add(seed=seed, before=[0.3] * N_QUERIES, fine_tuned=tuned[seed], after=after[seed], chosen=chosen)
+        folder.add(seed=seed, base=[0.3] * N_QUERIES, fine_tuned=tuned[seed], final=after[seed], chosen=chosen)
     (row,) = analyse_runs(folder.home).tables[0].rows
     guard = row.guard
     assert guard is not None

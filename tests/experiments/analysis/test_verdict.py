@@ -36,7 +36,7 @@ def bullets(comparison: Comparison) -> list[str]:
 def comparison(folder: RunsFolder) -> Comparison:
     for method, mean in (("ft", 0.5), ("dp", 0.6)):
         for seed in (0, 1):
-            folder.add(method=method, seed=seed, after=around(mean, seed), before=[0.3] * N_QUERIES)
+            folder.add(method=method, seed=seed, final=around(mean, seed), base=[0.3] * N_QUERIES)
     return analyse_runs(folder.home)
 
 
@@ -84,7 +84,7 @@ def test_against_the_baseline(comparison: Comparison) -> None:
 
 
 def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolder) -> None:
-    folder.add(method="dp", after=np.linspace(0.2, 0.4, 9), before=np.linspace(0.21, 0.37, 9)[::-1])
+    folder.add(method="dp", final=np.linspace(0.2, 0.4, 9), base=np.linspace(0.21, 0.37, 9)[::-1])
     change, against_base = bullets(analyse_runs(folder.home))
     assert change == "dp raises nDCG@10 from 0.290 to 0.300"
     assert against_base.startswith("Against the base model: dp is not significantly different: +1.0 points")
@@ -92,7 +92,7 @@ def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolde
 
 def test_the_guard_of_one_run(folder: RunsFolder) -> None:
     chosen = guard_record(dev_queries=33)
-    folder.add(before=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, after=[0.33] * N_QUERIES, chosen=chosen)
+    folder.add(base=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, final=[0.33] * N_QUERIES, chosen=chosen)
     *_, guard, warning = bullets(analyse_runs(folder.home))
     assert guard.startswith("Guard: better: nDCG@10 30.0 -> 33.0 (+3.0, 95% interval +1.0 to +5.0) on 120 test queries")
     assert "against the fine-tuned model: ft is significantly better: +2.0 points of nDCG@10" in guard

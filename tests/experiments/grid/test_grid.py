@@ -156,5 +156,5 @@ class TestGrid:
         assert Run(cell).pairs() == alone.pairs()
         assert len(Run(cell).draws())
         assert opera.evaluate(beir, model=cell).measures["nDCG@10"] == pytest.approx(
-            Run(cell).measures["after"]["nDCG@10"]
+            Run(cell).measures["final"]["nDCG@10"]
         )
