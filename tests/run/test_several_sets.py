@@ -57,7 +57,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
 def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: Path) -> None:
     path, data = tmp_path / "scores.tsv", load_all(sets)
     path.write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
-    with pytest.raises(DataError, match="ids must be SET/ID, of the sets first, second"):
+    with pytest.raises(DataError, match="ids must be SET/ID, where SET is one of first, second"):
         with_teacher(data, path)
     rows = [("first/train0", "first/d1", 1), ("second/train1", "second/d2", 2), ("first/train0", "second/d0", 3)]
     path.write_text("query_id\tdoc_id\tscore\n" + "".join(f"{q}\t{d}\t{s}\n" for q, d, s in rows))
@@ -66,7 +66,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
     assert data.queries.ids(scored.teacher.query_rows) == ["first/train0", "second/train1"]
     second = scored.sets[1]
     assert second.corpus.ids(second.teacher.doc_rows) == ["d2"]
-    assert "1 of 3 scores are of pairs that the data lack" in scored.notes[0]
+    assert "ignored 1 of 3 scores" in scored.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_the_command_takes_more_sets(
     ("number", "settings", "message"),
     [
         (1, {"one_set_per_step": True}, "one_set_per_step=True: needs several data sets"),
-        (2, {"mix": "first=1"}, "mix=first=1: must give a share to each of first, second, and to no other"),
-        (2, {"adapter": "query"}, "adapter=query: trains on one data set"),
+        (2, {"mix": "first=1"}, "mix=first=1: must have a number for first, second, and no other name"),
+        (2, {"adapter": "query"}, "adapter=query: an adapter trains on one data set"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(
