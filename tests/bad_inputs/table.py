@@ -11,11 +11,7 @@ A file ``KIND_rows.py`` beside this one holds a list ``ROWS``; ``test_bad_inputs
     ]
 
 Every row starts in a fresh folder that holds ``data`` (a small BEIR data set: d0..., train0..., test0...) and ``model``
-(a static model). Give ``with_run`` or ``with_grid`` as the first of the functions for a finished run in ``run``, or a
-finished grid of two cells in ``grid``. HOME is that folder too. Whatever else a row needs, its functions make.
-
-The command must end with status 2, print nothing but ``opera: error: MESSAGE`` on standard error, without a control
-character or a traceback, and leave every file as it was, the cache aside.
+(a static model). ``with_run`` and ``with_grid`` add a finished run in ``run``, or a finished grid in ``grid``.
 """
 
 from __future__ import annotations
@@ -40,13 +36,7 @@ Make = Callable[[Path], object]
 
 
 class Bad:
-    """One bad input.
-
-    Args:
-        command: the command line after ``opera``; or its words, where one cannot be written in a shell.
-        message: the whole message, without ``opera: error: ``; or a pattern that matches the whole of it.
-        make: what makes the folder bad, in this order.
-    """
+    """A command line after ``opera``, or its words; the whole message, or a pattern; what makes the folder bad."""
 
     def __init__(self, command: str | list[str], message: str | re.Pattern[str], *make: Make) -> None:
         self.words = shlex.split(command) if isinstance(command, str) else command
@@ -58,14 +48,10 @@ class Bad:
 
 
 def table(command: str, text: str, make: Callable[[str], Make] | None = None, start: str = "") -> list[Bad]:
-    """Make a row of each line ``GIVEN => MESSAGE``, or ``GIVEN =~ PATTERN``.
+    """Make a row of each line ``GIVEN => MESSAGE``, or ``GIVEN =~ PATTERN``; four spaces continue a line.
 
-    Args:
-        command: what all rows run.
-        text: the lines. One of four spaces and more goes on from the line before. ``{given}`` in a message is what is
-            given as Python writes it, and ⏎ in what is given a line break.
-        make: what makes the folder bad with what is given; without it these are more words of the command.
-        start: what all messages start with.
+    ``{given}`` in a message is what is given as Python writes it, and ⏎ is a line break. ``make`` makes the folder bad
+    with what is given; without it, what is given are more words of the command. All messages begin with ``start``.
     """
     rows = []
     for line in text.strip("\n").removesuffix("\n    ").replace("\n    ", " ").split("\n"):
@@ -144,13 +130,6 @@ def edit(name: str, line: int, text: str) -> Make:
     return make
 
 
-def append(name: str, text: str | bytes) -> Make:
-    """Add to the end of a file that is there."""
-    return lambda folder: write(
-        name, (folder / name).read_bytes() + (text.encode() if isinstance(text, str) else text)
-    )(folder)
-
-
 def cut(name: str, size: int) -> Make:
     """Cut a file to its first ``size`` bytes."""
     return lambda folder: os.truncate(folder / name, size)
@@ -162,13 +141,8 @@ def remove(name: str) -> Make:
 
 
 def make_folder(name: str) -> Make:
-    """Make an empty folder, in place of a file that is there."""
-
-    def make(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).mkdir(parents=True)
-
-    return make
+    """Make an empty folder."""
+    return lambda folder: (folder / name).mkdir(parents=True)
 
 
 def link(name: str, target: str) -> Make:
@@ -180,11 +154,6 @@ def link(name: str, target: str) -> Make:
         (folder / name).symlink_to(target)
 
     return make
-
-
-def hard_link(name: str, target: str) -> Make:
-    """Make a second name of a file."""
-    return lambda folder: (folder / name).hardlink_to(folder / target)
 
 
 def pipe(name: str) -> Make:
