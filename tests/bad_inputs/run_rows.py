@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bad_inputs.table import Bad, Make, cut, link, make_folder, matching, pipe, remove, with_grid, with_run, write
+from bad_inputs.table import Bad, Make, link, make_folder, matching, pipe, remove, with_grid, with_run, write
 
 REPORT = "report run --out report.html"
 EVALUATE = "evaluate data --model run"
@@ -82,7 +82,7 @@ FILES = [
     of_run("has no rows", parquet("run/pairs.parquet", lambda pairs: pairs.slice(0, 0)), "pairs.parquet"),
     Bad(REPORT, "run/measures.json: is missing", with_run, remove("run/measures.json")),
     Bad(REPORT, matching(r"run/trace.parquet: is not as OPERA wrote it: .{5,200}"), with_run,
-        cut("run/trace.parquet", 100)),
+        write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
     Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 5); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),

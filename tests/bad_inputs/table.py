@@ -23,16 +23,12 @@ import shlex
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
-MADE = Path("/nowhere")
-"""Where the test has made ``data``, ``model``, ``run`` and ``grid``."""
-
-Make = Callable[[Path], object]
-"""Changes something in the folder that a row runs in."""
+MADE = Path("/nowhere")  # where the test has made ``data``, ``model``, ``run`` and ``grid``
+Make = Callable[[Path], object]  # changes something in the folder that a row runs in
 
 
 class Bad:
@@ -84,28 +80,17 @@ def all_rows() -> list[Bad]:
     return [row for name in names for row in importlib.import_module(f"bad_inputs.{name}").ROWS]
 
 
-@dataclass(frozen=True)
-class Place:
-    """What is at one path: kind and permissions, and the bytes of a file or the target of a link."""
-
-    mode: int
-    content: bytes
-
-
-def snapshot(folder: Path) -> dict[str, Place]:
-    """Return everything below a folder, links not followed."""
-    found = {}
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(root, name)
-            mode = path.lstat().st_mode
-            content = b""
-            if stat.S_ISREG(mode):
-                content = path.read_bytes()
-            elif stat.S_ISLNK(mode):
-                content = os.fsencode(path.readlink())
-            found[str(path.relative_to(folder))] = Place(mode, content)
-    return found
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return the mode of everything below a folder, and the bytes of a file or the target of a link."""
+    contents = {}
+    for path in folder.rglob("*"):
+        mode, content = path.lstat().st_mode, b""
+        if stat.S_ISREG(mode):
+            content = path.read_bytes()
+        elif stat.S_ISLNK(mode):
+            content = os.fsencode(path.readlink())
+        contents[str(path.relative_to(folder))] = mode, content
+    return contents
 
 
 def write(name: str, text: str | bytes) -> Make:
@@ -114,7 +99,7 @@ def write(name: str, text: str | bytes) -> Make:
     def make(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
 
     return make
 
@@ -128,11 +113,6 @@ def edit(name: str, line: int, text: str) -> Make:
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     return make
-
-
-def cut(name: str, size: int) -> Make:
-    """Cut a file to its first ``size`` bytes."""
-    return lambda folder: os.truncate(folder / name, size)
 
 
 def remove(name: str) -> Make:
@@ -160,8 +140,7 @@ def pipe(name: str) -> Make:
     """Make a named pipe, in place of what is there: whoever opens it waits for ever."""
 
     def make(folder: Path) -> None:
-        if (folder / name).exists():
-            remove(name)(folder)
+        (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
 
     return make

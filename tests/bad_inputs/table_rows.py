@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bad_inputs.table import Bad, Make, edit, make_folder, matching, remove, table, write
+from bad_inputs.table import Bad, Make, edit, make_folder, matching, table, write
 
 ON = "evaluate --model model --split train"
 P_CSV = f"{ON} p.csv"
@@ -34,8 +34,6 @@ left,right⏎a,b => p.csv: no column has a name known for the query and the docu
     --columns query=1,document=2
 query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; say which: --columns
     query=query
-query,query⏎a,b => p.csv: two columns are called 'query'; rename one
-query,document => p.csv: has no pairs
 query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not fit (unexpected end of data); a field with one
     stands in quotation marks, and each within it is doubled: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
     these 2 of 3 rows
@@ -64,7 +62,6 @@ query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their tex
     Bad(f"{P_CSV} --columns query", "--columns: must be ROLE=COLUMN, separated by commas, as in "
         "query=q,document=doc_id; got 'query'", GOOD),
     Bad(f"{P_CSV} --columns querry=a", f"--columns: unknown role 'querry'; did you mean 'query'? {ROLES}", GOOD),
-    Bad(f"{P_CSV} --columns query=a,query=b", "--columns: the role query is given twice", write("p.csv", "a,b\n")),
     Bad(P_CSV, f"p.csv:3: byte 0xe9 (character 6) is {NOT_UTF8}", write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),
     Bad(f"{P_CSV} --encoding latinx", "--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
         "utf-16, got 'latinx'", GOOD),
@@ -127,9 +124,6 @@ NO_ARRAY = (
 )
 
 VECTORS = [
-    Bad("train data --query-vectors q.csv --document-vectors q.csv --out run",
-        "q.csv: must end in .npy or .parquet; the suffix decides the format"),
-    vectors("q.txt: cannot be read (No such file or directory)", remove("q.txt")),
     vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 ids)", write("q.txt", "test0\n")),
     vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
         edit("q.txt", 1, "other")),
@@ -138,7 +132,6 @@ VECTORS = [
         change_vectors(lambda vectors: vectors[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda vectors: vectors.astype(object))),
-    vectors("q.txt:1: not UTF-8; convert the file to UTF-8", write("q.txt", b"caf\xe9")),
 ]  # fmt: skip
 
 
