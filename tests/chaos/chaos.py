@@ -1,7 +1,7 @@
 """Disturb every command, let the same command finish, and compare with one that nobody disturbed.
 
-``make chaos`` writes the record tests/chaos/chaos.csv and its summary in docs/security.md. A trial draws its moments from
-its name. One that the record has is not repeated: a study that was stopped goes on.
+``make chaos`` writes the record tests/chaos/chaos.csv and its summary in docs/security.md. A trial draws its moments
+from its name. One that the record has is not repeated: a study that was stopped goes on.
 """
 
 from __future__ import annotations
