@@ -118,17 +118,15 @@ def change_vectors(change: Callable[[np.ndarray], np.ndarray]) -> Make:
     return lambda folder: np.save(folder / "q.npy", change(np.load(folder / "q.npy")), allow_pickle=True)
 
 
-NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or holds a value that is no number"
-NO_ARRAY = (
-    "q.npy: must hold an array [n, d] of floats, with the id of each row on a line of a .txt of the same name beside it"
-)
+NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or has a value that is not a number"
+NO_ARRAY = "q.npy: must hold a float array [n, d], with one id per line in a .txt file of the same name"
 
 VECTORS = [
-    vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 ids)", write("q.txt", "test0\n")),
-    vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
+    vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 id)", write("q.txt", "test0\n")),
+    vectors("q.npy: has no vector for query 'train0'; add the missing 1 of 18 vectors",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda vectors: vectors * np.float32("nan"))),
-    vectors("q.npy has vectors of length 4, d.npy of 8: both must come from one model",
+    vectors("d.npy: must have vectors of dimension 4, as q.npy has, got 8; use vectors of one model",
         change_vectors(lambda vectors: vectors[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda vectors: vectors.astype(object))),
