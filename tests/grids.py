@@ -134,8 +134,8 @@ class RunsFolder:
     def add(
         self,
         data: str = "data/one",
-        after: Values = (0.5,) * N_QUERIES,
-        before: Values | None = None,
+        final: Values = (0.5,) * N_QUERIES,
+        base: Values | None = None,
         fine_tuned: Values | None = None,
         queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
         similarity: Values | None = None,
@@ -152,10 +152,10 @@ class RunsFolder:
         if status != "finished":
             write_unfinished_run(path, values, data, "models/small", status=status)
             return path
-        columns = dict.fromkeys(MEASURES, np.asarray(after)) | {RECALL: np.asarray(after) - 0.5}
+        columns = dict.fromkeys(MEASURES, np.asarray(final)) | {RECALL: np.asarray(final) - 0.5}
         tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
         measures = {
-            "base": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
+            "base": dict.fromkeys(MEASURES, 0.1 if base is None else float(np.mean(base))),
             "final": {name: float(column.mean()) for name, column in columns.items()},
         }
         if tuned:
@@ -163,8 +163,8 @@ class RunsFolder:
         per_query: dict[str, Any] = {"query_id": list(queries)}
         if similarity is not None:
             per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
-        if before is not None:
-            per_query["base nDCG@10"] = np.asarray(before)
+        if base is not None:
+            per_query["base nDCG@10"] = np.asarray(base)
         per_query |= {f"fine_tuned {name}": column for name, column in tuned.items()}
         per_query |= {f"final {name}": column for name, column in columns.items()}
         write_run(
