@@ -73,7 +73,7 @@ def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
         assert html.escape(query["query"][:60]) in example
         assert example.count("<li") == len(query["base_documents"]) + len(query["final_documents"])
         assert example.count('class="labelled"') == sum(
-            document["labelled"] for name in ("base", "final") for document in query[name]
+            document["labelled"] for name in ("base_documents", "final_documents") for document in query[name]
         )
     assert "<script" not in page
 
