@@ -58,7 +58,7 @@ TRAINING = [
 --trainer adam_beta2=1.5 => trainer: adam_beta2: must be less than 1, got 1.5
 --set lag=1 --set lag=2 => --set lag: given twice
 --set lr=1 --set learning_rate=1 => given twice, as lr and as learning_rate: leave one of them out
---steps 3 --set max_steps=3 => given twice, by its own option and by --set: max_steps
+--steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --method 'dp\x1b[31m\u202e' => unknown method 'dp\\x1b[31m\\u202e' (known: ft, rp, sp, sp+cbs, infobatch, dp,
     sp+dp, denoise)

@@ -50,7 +50,7 @@ class TestGrids:
         assert "all runs: temperature=0.05, corpus_text=text" in text
         assert f"left out, unfinished: {unfinished}" in text
         assert f"left out, written by another version of OPERA: {other}" in text
-        assert "1 of the grid's 3 cells is not finished" in text
+        assert "1 of the grid's 3 runs is not finished" in text
         assert "handed over" not in text
 
     def test_ranks_and_the_verdict_of_each_data_set_with_its_best_model(self, folder: RunsFolder) -> None:
@@ -91,7 +91,7 @@ class TestGrids:
 class TestInspections:
     def test_one_page(self, beir: Path, static_model: Path) -> None:
         page = printed(print_inspection, opera.inspect(beir, model=static_model), width=100)
-        wanted = ["train queries", "What stands out", "hard for this model", "16 test queries are few", "What to do"]
+        wanted = ["train queries", "Findings", "hard for this model", "16 test queries are few", "Next steps"]
         assert sorted([*wanted, "Hardest", "--json"], key=page.index) == [*wanted, "Hardest", "--json"]
         assert len(page.splitlines()) <= 40
 

@@ -135,7 +135,7 @@ class TestGrid:
             *self.arguments(grid, beir, static_model, f"ft,dp,{FAILING}"), "--jobs", 2, "--json", "--baseline", "dp"
         )
         assert code == 1
-        assert "2 cells failed, see above; the same command tries again" in error
+        assert "2 runs failed, see above; the same command tries again" in error
         assert error.count("done: ") == 2
         comparison = json.loads(text)
         assert comparison["baseline"] == "dp"

@@ -21,7 +21,7 @@ def test_the_plan_as_a_table_and_as_json(tmp_path: Path) -> None:
     rows = [line for line in text.getvalue().splitlines() if "[red]x" in line]
     table = [[part.strip() for part in row.strip("│").split("│")] for row in rows]
     assert table == [["[red]x", "ft", "10", "0, 1", "2"], ["[red]x", "dp", "10", "0, 1", "0"]]
-    assert "2 of 4 cells done" in text.getvalue()
+    assert "2 of 4 runs done" in text.getvalue()
     first, second, *_ = status.plan()["cells"]
     assert first == {
         "data": "data/[red]x", "method": "ft", "steps": 10, "seed": 0, "run": str(cells[0].folder), "finished": False,
