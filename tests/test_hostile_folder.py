@@ -98,7 +98,7 @@ def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     unguarded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert unguarded.stdout.strip() == str(tmp_path / "kernels")
     for ask in (load_extensions, lambda: opera.load_data):
-        with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would take settings from this file"):
+        with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would read its settings from this file"):
             ask()
 
 

@@ -13,9 +13,9 @@ import pytest
 from opera.core.errors import RunFolderError, StorageError
 from opera.core.files import (
     check_reads_stay,
+    foreign_files,
     replace_file,
     replace_folder,
-    strangers,
     unfinished,
 )
 
@@ -80,8 +80,8 @@ def test_files_of_others_are_found_by_their_names(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "model.json").symlink_to("config.json")
     expected = [tmp_path / name for name in (".git/config", "model.json", "notes.txt")]
-    assert strangers(tmp_path, ["*.json"]) == expected
-    assert strangers(tmp_path / "absent", ["*.json"]) == []
+    assert foreign_files(tmp_path, ["*.json"]) == expected
+    assert foreign_files(tmp_path / "absent", ["*.json"]) == []
 
 
 def test_nothing_is_removed_that_is_read(tmp_path: Path) -> None:
