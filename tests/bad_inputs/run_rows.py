@@ -143,7 +143,7 @@ GRIDS = [
         Bad(COMPARE, wrong("grid/grid.json", reason), with_grid, write("grid/grid.json", text))
         for reason, text in (
             ("model: Field required", '{"settings": {}}'),
-            ("cells: '../../etc' is no folder inside the grid's",
+            ("cells: '../../etc' is not a folder inside the grid's folder",
              '{"model": "model", "settings": {}, "cells": ["../../etc"]}'),
             ("settings: Input should be a valid dictionary", '{"model": "m", "settings": []}'),
         )

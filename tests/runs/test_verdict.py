@@ -71,13 +71,13 @@ def test_the_share(share: float, words: str) -> None:
 
 def test_the_dev_split_and_what_was_read_of_test() -> None:
     assert dev_sentence(record()) == (
-        "λ was chosen on 120 dev queries (drawn from train) for --future like-test, assumed. Training pairs name 50% "
+        "λ was chosen on 120 dev queries (split off train) for --future like-test, assumed. Train contains 50% "
         "of dev's documents and 45% of test's."
     )
     blind = record(dev_given=True, dev_documents=10_000, future="same-documents", future_given=True, test_seen=None)
     assert dev_sentence(blind) == (
         "λ was chosen on 120 dev queries (given with the data; ranked among 10,000 documents) for --future "
-        "same-documents. Training pairs name 50% of dev's documents."
+        "same-documents. Train contains 50% of dev's documents."
     )
 
 
@@ -94,7 +94,7 @@ def test_two_kinds_of_queries() -> None:
     assert expected in dev_sentence(both)
     assert warnings_of(both) == []
     (one,) = warnings_of(record(future="both", test_seen=None, dev_parts={"new documents": part}))
-    assert "dev holds queries about new documents alone" in one
+    assert "dev has queries only about new documents" in one
 
 
 def test_reasons_for_doubt() -> None:
@@ -104,4 +104,4 @@ def test_reasons_for_doubt() -> None:
         True, True, True,
     ]  # fmt: skip
     (newer,) = warnings_of(record(future="new-documents", test_seen=None))
-    assert "tomorrow's documents are newer than dev's (train has 0% of them, and 50% of dev's)" in newer
+    assert "future documents are newer than dev's (train has 0% of them, and 50% of dev's)" in newer

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it."""
+"""The display of a run in notebooks."""
 
 from __future__ import annotations
 
