@@ -42,7 +42,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.engine.dataset import text_dataset
     from opera.engine.loss import InfoNCELoss
     from opera.engine.pruning import Pruning
-    from opera.engine.sampler import PairSampler, SetDraws
+    from opera.engine.sampler import PairSampler, SetSampler
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
     from opera.training_set.documents import KnownPositives
@@ -53,7 +53,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
     pruning = Pruning()
-    pruning.samplers = [PairSampler([SetDraws(method)], pairs, method.plan, size)]
+    pruning.samplers = [PairSampler([SetSampler(method)], pairs, method.plan, size)]
     items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(pruning.samplers[0])))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])

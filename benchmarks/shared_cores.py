@@ -5,8 +5,8 @@
 Each setting is a process of its own that has MiniLM loaded and trains steps (8 queries, documents and negatives of 64
 tokens, in the precision of this processor) when asked to. They take turns, alone and beside one and two endless loops.
 A turn begins when nothing else runs, or after ``--patience`` seconds; what else ran meanwhile is measured, and turns
-beside other work do not count where there are calm ones. Writes benchmarks/shared_cores.json and the table of
-docs/benchmarks.md.
+beside other work do not count where there are calm ones. Writes benchmarks/shared_cores.json, and prints a
+table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from page import fill, table_lines  # noqa: E402
+from page import table_lines  # noqa: E402
 
 SETTINGS = {
     "GOMP_SPINCOUNT=300000": {"GOMP_SPINCOUNT": "300000"},  # libgomp's default
@@ -179,7 +179,7 @@ def summary(turns: list[Turn]) -> dict[str, float]:
 
 
 def write(turns: dict[str, dict[int, list[Turn]]]) -> None:
-    """Write the figures so far to the JSON file and to the page."""
+    """Write the figures so far to the JSON file, and print them."""
     figures = {name: {str(count): summary(of) for count, of in by.items()} for name, by in turns.items()}
     about = {"cores": os.cpu_count(), "steps_per_turn": STEPS}
     path = ROOT / "benchmarks" / "shared_cores.json"
@@ -190,7 +190,7 @@ def write(turns: dict[str, dict[int, list[Turn]]]) -> None:
         for name, by in figures.items()
     ]  # fmt: skip
     heads = ["threads wait", "no loop, s", "1 loop, s", "2 loops, s", "other programs, cores"]
-    fill(ROOT / "docs" / "benchmarks.md", {"shared cores": table_lines(heads, rows)})
+    print(table_lines(heads, rows))
 
 
 if __name__ == "__main__":

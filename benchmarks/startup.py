@@ -4,8 +4,8 @@
 
 Each round starts every command once, by turns, with one thread: what imports cost alone, commands that need no model,
 and searches whose index is kept, with a query nobody asked before. MiniLM has the first 300 documents only, as the
-first search, which fills the cache, counts for nothing. Writes benchmarks/startup.json and the table of
-docs/benchmarks.md.
+first search, which fills the cache, counts for nothing. Writes benchmarks/startup.json, and prints a
+table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from page import fill, table_lines  # noqa: E402
+from page import table_lines  # noqa: E402
 
 FEW = 300
 
@@ -101,7 +101,7 @@ def main() -> None:
     path = ROOT / "benchmarks" / "startup.json"
     path.write_text(json.dumps({"about": about, "commands": medians}, indent=1) + "\n", encoding="utf-8")
     rows = [[name, f"{of['cpu_seconds']:.2f}", f"{of['seconds']:.2f}"] for name, of in medians.items()]
-    fill(ROOT / "docs" / "benchmarks.md", {"startup": table_lines(["", "CPU seconds", "seconds"], rows)})
+    print(table_lines(["", "CPU seconds", "seconds"], rows))
 
 
 if __name__ == "__main__":

@@ -32,11 +32,13 @@ def opera_here(
     arguments: Sequence[object],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    program: str = "opera",
+    main: Callable[[], None] = main,
 ) -> Done:
     """Run ``opera ARGUMENTS`` in a folder and in this process; a process of its own takes seconds to start."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(sys, "argv", ["opera", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])
     capsys.readouterr()
     try:
         main()

@@ -18,12 +18,12 @@ def find(name: str) -> object:
     parts = name.split(".")
     for size in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:size]))
+            thing: object = importlib.import_module(".".join(parts[:size]))
         except ModuleNotFoundError:
             continue
         for part in parts[size:]:
-            found = getattr(found, part)
-        return found
+            thing = getattr(thing, part)
+        return thing
     raise AttributeError(name)
 
 

@@ -17,18 +17,19 @@ from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.runs.record import (
+    CurvePoint,
     DataRecord,
     GuardedMeasure,
     GuardRecord,
     ModelRecord,
     RunRecord,
-    ShareMean,
     TrainingRecord,
 )
 
 PAPERS = "retrieved_ideal_nDCG@10"
 MEASURES = (*DEFAULT_MEASURES, PAPERS)
 N_QUERIES = 9
+Values = Sequence[float] | NDArray[Any]
 SITUATION = Situation(queries=1000, model="static", device="cpu")
 """What automatic settings of made-up runs depend on."""
 
@@ -40,18 +41,14 @@ def write_run(
     data: str,
     measures: Mapping[str, Mapping[str, float]],
     per_query: Mapping[str, Any],
-    pairs: Mapping[str, Any] | None = None,
     step_seconds: float = 0.5,
-    seconds: Mapping[str, float] | None = None,
-    model: str = "model",
-    fingerprint: str = "x",
-    chosen: GuardRecord | None = None,
+    **record: Any,
 ) -> None:
-    """Write a finished run with these settings, measures, columns of its tables, and seconds of each step."""
-    writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished", chosen)
-    writer.write_json(MEASURES_FILE, {"fine_tuned": measures["after"], **measures})
+    """Write a finished run with these settings, measures, columns by query, and seconds of each step."""
+    writer, steps = write_unfinished_run(path, values, data, status="finished", **record)
+    writer.write_json(MEASURES_FILE, {"fine_tuned": measures["final"], **measures})
     writer.write_table(PER_QUERY_FILE, per_query)
-    writer.write_table(PAIRS_FILE, {"query_id": ["q"], "times_drawn": [1]} if pairs is None else pairs)
+    writer.write_table(PAIRS_FILE, {"query_id": ["a", "a", "b", "c"], "times_drawn": [2, 0, 1, 1]})
     writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
     writer.write_draws(np.zeros(steps, dtype=np.int32), per_step=1)
 
@@ -62,7 +59,6 @@ def write_unfinished_run(
     data: str,
     model: str = "model",
     fingerprint: str = "x",
-    seconds: Mapping[str, float] | None = None,
     status: Literal["running", "finished"] = "running",
     chosen: GuardRecord | None = None,
 ) -> tuple[RunWriter, int]:
@@ -86,7 +82,7 @@ def write_unfinished_run(
         seed=flat["seed"],
         settings={**resolved, "learning_rate": 0.1},
         versions={},
-        seconds={"train": 1e9} if seconds is None else dict(seconds),
+        seconds={"load": 3.0, "train": 1e9},
         training=TrainingRecord(steps=steps, resumed_from=0, best_step=None, best_value=None, evaluations=[], lag=1),
         guard=chosen,
     )
@@ -96,11 +92,11 @@ def write_unfinished_run(
 
 def guard_record(**changes: Any) -> GuardRecord:
     """What a guard chose: half of the training, which is better on dev."""
-    dev = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.33, after=0.34, difference=0.04, low=0.02, high=0.06)
-    test = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.31, after=0.33, difference=0.03, low=0.01, high=0.05)
-    curve = [ShareMean(share=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
+    dev = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.33, final=0.34, difference=0.04, low=0.02, high=0.06)
+    test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
+    curve = [CurvePoint(mixing_weight=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "future": "like-test", "future_given": False,
+        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "expected_documents": "like-test", "expected_documents_given": False,
         "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
         "dev": dev, "test": test, "refit": False,
     }  # fmt: skip
@@ -109,25 +105,21 @@ def guard_record(**changes: Any) -> GuardRecord:
 
 def planned(out: Path, **changes: Any) -> list[Cell]:
     """Plan a small grid."""
-    given: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
-    given |= changes
-    axes, shared = grid_axes(given["shared"], given["methods"], given["seeds"], given["steps"])
-    return plan_grid(given["data"], axes, out, shared)
+    parts: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
+    parts |= changes
+    axes, shared = grid_axes(parts["shared"], parts["methods"], parts["seeds"], parts["steps"])
+    return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_cell(
-    cell: Cell, per_step: float = 0.5, overhead: float = 3.0, ndcg: float = 0.5, fingerprint: str = "x"
-) -> None:
+def finish_cell(cell: Cell, ndcg: float = 0.5, fingerprint: str = "x") -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
         cell.folder,
         cell.values,
         data=cell.data,
-        measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("before", "after")},
-        per_query={"query_id": list("abcde"), **{f"after {name}": values for name in MEASURES}},
-        step_seconds=per_step,
-        seconds={"load": overhead, "train": 1e9},
+        measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
+        per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
         fingerprint=fingerprint,
     )
 
@@ -141,55 +133,47 @@ class RunsFolder:
     def add(
         self,
         data: str = "data/one",
-        after: Sequence[float] | NDArray[np.float64] = (0.5,) * N_QUERIES,
-        before: Sequence[float] | NDArray[np.float64] | None = None,
-        papers: Sequence[float] | NDArray[np.float64] | None = None,
+        after: Values = (0.5,) * N_QUERIES,
+        before: Values | None = None,
+        fine_tuned: Values | None = None,
         queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
-        similarity: Sequence[float] | NDArray[np.int64] | None = None,
-        drawn: Sequence[int] = (2, 0, 1, 1),
+        similarity: Values | None = None,
         step_seconds: float = 0.5,
         status: Literal["running", "finished"] = "finished",
-        model: str = "models/small",
-        fine_tuned: Sequence[float] | NDArray[np.float64] | None = None,
         chosen: GuardRecord | None = None,
         **settings: Any,
     ) -> Path:
-        """Add a run. ``after`` holds each query's nDCG@10, ``papers`` the paper's nDCG; recall is 0.5 less.
-
-        ``before`` holds each query's nDCG@10 of the base model, which the run does not record if it is ``None``.
-        ``fine_tuned`` holds those of the model before the guard, ``chosen`` what the guard recorded.
-        """
+        """Add a run. ``final`` holds each query's nDCG@10, ``base`` that of the base model, ``fine_tuned`` that of
+        the model before the guard, and ``chosen`` what the guard recorded; recall is 0.5 less than nDCG."""
         values = {"method": "ft", "max_steps": 4, "seed": 0, **settings}
         path = self.home / f"run{self.count}"
         self.count += 1
         if status != "finished":
-            write_unfinished_run(path, values, data, model, status=status)
+            write_unfinished_run(path, values, data, "models/small", status=status)
             return path
-        columns = dict.fromkeys(MEASURES, np.asarray(after))
-        columns[PAPERS] = np.asarray(after if papers is None else papers)
-        columns[RECALL] = np.asarray(after) - 0.5
-        recorded = {} if similarity is None else {"similarity": np.asarray(similarity, dtype=np.float32)}
-        recorded |= {} if before is None else {"before nDCG@10": np.asarray(before)}
+        columns = dict.fromkeys(MEASURES, np.asarray(after)) | {RECALL: np.asarray(after) - 0.5}
         tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
-        mean_before = 0.1 if before is None else float(np.mean(before))
+        measures = {
+            "base": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
+            "final": {name: float(column.mean()) for name, column in columns.items()},
+        }
+        if tuned:
+            measures["fine_tuned"] = {name: float(column.mean()) for name, column in tuned.items()}
+        per_query: dict[str, Any] = {"query_id": list(queries)}
+        if similarity is not None:
+            per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
+        if before is not None:
+            per_query["base nDCG@10"] = np.asarray(before)
+        per_query |= {f"fine_tuned {name}": column for name, column in tuned.items()}
+        per_query |= {f"final {name}": column for name, column in columns.items()}
         write_run(
             path,
             values,
             data=data,
-            measures={
-                "before": dict.fromkeys(MEASURES, mean_before),
-                **({"fine_tuned": {name: float(column.mean()) for name, column in tuned.items()}} if tuned else {}),
-                "after": {name: float(column.mean()) for name, column in columns.items()},
-            },
-            per_query={
-                "query_id": list(queries),
-                **recorded,
-                **{f"fine_tuned {name}": column for name, column in tuned.items()},
-                **{f"after {name}": column for name, column in columns.items()},
-            },
-            pairs={"query_id": ["a", "a", "b", "c"], "times_drawn": list(drawn)},
+            measures=measures,
+            per_query=per_query,
             step_seconds=step_seconds,
-            model=model,
+            model="models/small",
             fingerprint=data,
             chosen=chosen,
         )

@@ -83,7 +83,7 @@ def run_page(page: Path, folder: Path, opera: Run, names: dict[str, Any]) -> Non
 
 def _check_commands(block: Block) -> None:
     for words in block.commands() if block.language in ("bash", "console") else ():
-        if "opera" in words and words[0] not in ("pip", "docker"):
+        if "opera" in words and words[0] not in ("pip", "docker", "git"):
             parse(words[words.index("opera") + 1 :])
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from processes import Child, start
-from small_runs import train_command
 
 NEVER = 10**9
 SCRIPT = Path(__file__).with_name("under_fault.py")
@@ -35,21 +32,3 @@ def under_fault(
 def changes(log: Path) -> int:
     """How many changes a process has made that has ended, or its worker."""
     return max(map(int, re.findall(r"^(\d+) changes$", log.read_text(), re.MULTILINE)))
-
-
-@dataclass(frozen=True)
-class Killable:
-    """A short run of the command, which can be killed at its n-th change of the run folder."""
-
-    beir: Path
-    model: Path
-    out: Path
-    options: tuple[str, ...]
-
-    def run(self, killed_at: int = NEVER) -> Child:
-        """Start it, or resume it where it was started, and wait for its end."""
-        resume = ["--resume"] if (self.out / "run.json").exists() else []
-        command = train_command(self.beir, self.model, self.out, *self.options, *resume)
-        child = under_fault(command, self.out.with_name("log"), [self.out], "kill", killed_at)
-        assert child.wait() in (0, -signal.SIGKILL), child.log.read_text()
-        return child

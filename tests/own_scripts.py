@@ -25,10 +25,10 @@ ROWS = 48
 def pairs_of(data: opera.RetrievalData, rows: int = ROWS) -> Dataset:
     """The training pairs of a data set, as a user would have them; every fifth, so that they are of many queries."""
     train = data.training_split()
-    kept = slice(0, rows * 5, 5)
-    query_rows = train.query_rows[train.query_index][kept]
+    every_fifth = slice(0, rows * 5, 5)
+    query_rows = train.query_rows[train.query_index][every_fifth]
     return Dataset.from_dict(
-        {"question": data.queries.texts(query_rows, "text"), "answer": data.corpus.texts(train.doc_rows[kept])}
+        {"question": data.queries.texts(query_rows, "text"), "answer": data.corpus.texts(train.doc_rows[every_fifth])}
     )
 
 
@@ -92,7 +92,7 @@ def weights_of(model: SentenceTransformer) -> list[bytes]:
 
 def draws_of(pruning: opera.PairPruning) -> list[list[int]]:
     """The pairs of each data set that were trained, in order."""
-    return [np.concatenate(part.drawn[: part.trained_steps]).tolist() for part in pruning.samplers]
+    return [np.concatenate(part.sampled[: part.trained_steps]).tolist() for part in pruning.samplers]
 
 
 def train_script(

@@ -122,11 +122,11 @@ def launched(arguments: list[str], log: Path, processes: int = 2) -> list[Child]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        start(arguments, log.with_name(f"{log.name}{rank}"), **{name: str(value) for name, value in own.items()})
-        for rank in range(processes)
-        for own in [{**shared, "RANK": rank, "LOCAL_RANK": rank}]
-    ]
+    children = []
+    for rank in range(processes):
+        environment = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+        children.append(start(arguments, log.with_name(f"{log.name}{rank}"), **environment))
+    return children
 
 
 def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:

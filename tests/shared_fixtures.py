@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
@@ -17,6 +17,9 @@ from hypothesis import settings
 
 from irds_world import irds_home, write_irds
 from tiny_world import write_beir, write_bert_model, write_static_model
+
+if TYPE_CHECKING:
+    from commands import Opera
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
@@ -32,15 +35,10 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    names = ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE")  # the last two are read when a library is imported
-    before = {name: os.environ.get(name) for name in names}
-    for name in names:
-        os.environ[name] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    for name, value in before.items():
-        os.environ.pop(name)
-        if value is not None:
-            os.environ[name] = value
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE"):  # read when a library is imported
+            patch.setenv(name, str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -113,6 +111,14 @@ def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def irds() -> Path:
     """The paper's eight data sets as ir_datasets finds them on disk, with a few texts each."""
     return write_irds(irds_home())
+
+
+@pytest.fixture
+def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
+    """``run_opera("train", ...)``: run ``opera train ...`` in this process and in an empty folder."""
+    from commands import opera_here
+
+    return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -29,8 +29,8 @@ OPTIONS = ["--lr", "0.01", "--batch-size", "8"]
 
 def train_command(beir: Path, model: Path, out: Path, *more: str) -> list[str]:
     """Arguments of ``opera`` for a short run."""
-    given = {word.partition("=")[0] for word in more}
-    settings = [word for setting in SETTINGS if setting.partition("=")[0] not in given for word in ("--set", setting)]
+    names = {word.partition("=")[0] for word in more}
+    settings = [word for setting in SETTINGS if setting.partition("=")[0] not in names for word in ("--set", setting)]
     return ["train", str(beir), "--model", str(model), "--out", str(out), *OPTIONS, *settings, *more]
 
 

@@ -81,7 +81,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 def test_the_page_lists_the_layers_in_this_order() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([\w, ]+) \|", text[text.index("| layer |") : text.index("## The path")], re.MULTILINE)
+    rows = re.findall(r"^\| ([\w, ]+) \|", text[text.index("| room |") : text.index("### The path")], re.MULTILINE)
     assert [name for row in rows[1:] for name in row.split(", ")] == LAYERS
 
 

@@ -70,12 +70,10 @@ def test_names_of_the_package_and_files_exist(page: Path) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
-def test_the_readme_has_two_commands_and_fits_in_a_minute() -> None:
-    """Its prose, without code and tables, at some 600 words a minute of skimming."""
+def test_the_readme_has_two_commands_and_600_words() -> None:
     text = read(ROOT / "README.md")
     assert re.findall(r"^    (make \w+)", text, re.MULTILINE) == ["make quickstart", "make test"]
-    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    assert 400 < len(re.sub(r"^(    |\|).*$", "", prose, flags=re.MULTILINE).split()) < 650
+    assert len(text.split()) <= 600
 
 
 @pytest.mark.slow

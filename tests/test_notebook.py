@@ -26,6 +26,6 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 exec(compile("".join(cell["source"]), f"<{cell['id']}>", "exec"), names)
     first, second = names["first"], names["second"]
     assert second.record.data.notes[-1].split()[0] != "0"
-    assert second.measures["before"] == first.measures["before"]
-    assert second.measures["after"]["nDCG@10"] > first.measures["after"]["nDCG@10"] - 0.02
+    assert second.measures["base"] == first.measures["base"]
+    assert second.measures["final"]["nDCG@10"] > first.measures["final"]["nDCG@10"] - 0.02
     assert "review.html" in printed.getvalue()

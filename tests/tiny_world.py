@@ -48,6 +48,17 @@ def write_beir(folder: Path, n_docs: int = 120, n_train: int = 40, n_test: int =
     return folder
 
 
+def write_noisy_beir(folder: Path, wrong_grade: int) -> Path:
+    """The same with 100 queries to train on; 40% of their pairs are random documents, with a grade of their own."""
+    train = write_beir(folder, n_train=100, dev=True) / "qrels" / "train.tsv"
+    right = {tuple(line.split("\t")[:2]) for line in train.read_text().splitlines()[1:]}
+    others = sorted({(f"train{query}", f"d{doc}") for query in range(100) for doc in range(120)} - right)
+    wrong = np.random.default_rng(0).permutation(others)[: round(len(right) * 0.4 / 0.6)]
+    with train.open("a") as file:
+        file.writelines(f"{query}\t{doc}\t{wrong_grade}\n" for query, doc in wrong)
+    return folder
+
+
 def write_static_model(folder: Path) -> Path:
     """A static embedding model of the topical words."""
     return static_model_of(folder, vocabulary(), 24)

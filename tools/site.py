@@ -1,7 +1,7 @@
-"""Hooks of MkDocs: pages that the documentation site makes of what the project already holds.
+"""Hooks of MkDocs: pages of the site that come from files outside docs/ or from the code.
 
-README.md becomes the home page; CONTRIBUTING.md and CHANGELOG.md become pages; settings, commands and licences are
-listed from the code and from what is installed. ``make site`` builds it all, with warnings as errors.
+README.md is the home page. CONTRIBUTING.md, CHANGELOG.md and reproduction/README.md are pages. The lists of settings,
+commands and licences come from the code and from the installed packages. ``make site`` builds the site.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ FROM_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-"""Files of the project that are pages of the site, and what they are called there."""
+"""Files outside docs/ that are pages of the site, and the names of these pages."""
 SEARCH = '<label class="search-box" for="__search">Search the documentation</label>'
-"""Opens the theme's search, of which a phone shows an icon alone."""
-LICENCE = re.compile(r"\n+Apache-2\.0\s*$")
+"""Opens the theme's search, because a phone shows only an icon for it."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -30,7 +29,7 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     pages = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
-    pages["index.md"] = first_screen(LICENCE.sub("\n", pages["index.md"]))
+    pages["index.md"] = with_search_box(pages["index.md"])
     pages |= {"settings.md": settings_page(), "commands.md": commands_page(), "licences.md": licences()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=site_links(text)))
@@ -38,24 +37,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **others: Any) -> str:
-    """Lead links between docs/ and the project's root to their pages; start a list after a line, as GitHub does."""
+    """Point links to files outside docs/ at their pages, and put an empty line before each list."""
     return with_lists_apart(site_links(markdown))
 
 
-def first_screen(text: str) -> str:
-    """Put a search box, README's first figure and its first section, the commands, before its introduction."""
-    figures = re.findall(r"(?m)^!\[.*\n\n", text)[:1]
-    for figure in figures:
-        text = text.replace(figure, "")
-    head, *sections = re.split(r"(?m)^(?=## )", text)
-    title, promise, introduction = head.split("\n\n", 2)
-    shown = [figure.strip() + "{ .first }" for figure in figures]
-    first = [title, promise, SEARCH, *shown, sections[0] + "## What it does", introduction]
-    return "\n\n".join(first) + "".join(sections[1:])
+def with_search_box(text: str) -> str:
+    """Put a search box below the title and the first sentence of a page."""
+    title, promise, rest = text.split("\n\n", 2)
+    return "\n\n".join([title, promise, SEARCH, rest])
 
 
 def site_links(text: str) -> str:
-    """Rewrite links to README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ as the site has them."""
+    """Rewrite links to docs/ and to the files of FROM_ROOT as links to pages of the site."""
     text = re.sub(r"\]\((?:\.\./)?docs/", "](", text)
     for name, page in FROM_ROOT.items():
         text = re.sub(rf"\]\((?:\.\./)?{re.escape(name)}", f"]({page}", text)
@@ -63,24 +56,25 @@ def site_links(text: str) -> str:
 
 
 def with_lists_apart(text: str) -> str:
-    """Put an empty line before a list that follows a paragraph at once: GitHub needs none, Markdown does."""
+    """Put an empty line before a list that directly follows a paragraph: Markdown needs it, GitHub does not."""
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [re.sub(r"(?m)^(?![-*] |\d+\. |\s|\|)(.+)\n(?=- |\d+\. )", r"\1\n\n", part) for part in parts[::2]]
     return "".join(parts)
 
 
 def settings_page() -> str:
-    """List every setting by group, from where each is declared."""
+    """List every setting by group, from the declarations in the code."""
     from opera.config.recipe import docs_by_group
 
     lines = [
-        "# Settings",
+        "# All settings",
         "",
-        "`--set NAME=VALUE` on the command line, `NAME: VALUE` in a recipe, `opera.adapt(..., NAME=VALUE)` in Python.",
-        "`opera train --help-settings` prints the same. `auto` is a value that [depends on the data](training.md).",
+        "Change a setting with `--set NAME=VALUE` on the command line, with a line `NAME: VALUE` in a recipe, or with",
+        "`opera.adapt(..., NAME=VALUE)` in Python. `opera train --help-settings` prints the same list.",
+        "OPERA [chooses the value](training.md#automatic-settings) of a setting whose default is `auto`.",
     ]
     for group, docs in docs_by_group().items():
-        lines += ["", f"## {group}", "", "| name | kind | default | what it does | source of the default |"]
+        lines += ["", f"## {group}", "", "| name | type | default | what it does | source of the default |"]
         lines += ["|---|---|---|---|---|"]
         for doc in docs:
             cells = [f"`{doc.name}`", f"`{doc.kind}`", f"`{doc.default}`", doc.help, doc.source]
@@ -89,7 +83,7 @@ def settings_page() -> str:
 
 
 def commands_page() -> str:
-    """Describe every command and option, from the command line's own help."""
+    """Describe every command and option, from the help of the command line."""
     import typer
     from typer.cli import get_docs_for_click
 
@@ -97,7 +91,7 @@ def commands_page() -> str:
 
     command = typer.main.get_command(app)
     page = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="opera"), name="opera")
-    page = re.sub(r"^# `opera`$", "# Commands", page, flags=re.MULTILINE)
+    page = re.sub(r"^# `opera`$", "# All commands", page, flags=re.MULTILINE)
     return re.sub(r"^## `opera ", "## `", page, flags=re.MULTILINE)
 
 

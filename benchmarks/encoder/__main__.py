@@ -195,6 +195,7 @@ def main() -> None:
         measured.append(benchmark.measure(cell))
         print(f"{cell.name}: {time.perf_counter() - start:.0f} s", flush=True)
     about = {
+        "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
         "threads": given.threads,
         "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")}

@@ -8,13 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cells import BATCH, DP, OPERA, operations
+from cells import BATCH, FLAG, LIBRARY, OPERA, operations
 from environment import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 from page import table_lines
 
 PEAK = "matrix products"
+RIVALS = (LIBRARY, FLAG)
 TOLERANCE = 1e-3
 """Of the loss of the first step, in nats: the libraries round it, and FlagEmbedding's products are in another order."""
 
@@ -99,36 +100,25 @@ def tables(
 
 
 def cell_table(task: str, unit: str, cells: list[dict[str, Any]]) -> str:
-    """Format a line per cell and library."""
-    heads = ["", "library", unit, "OPERA is faster by", "share of the peak", "memory, GB"]
+    """Format a line per cell: OPERA's speed, and its ratio to each library."""
+    heads = ["", f"OPERA, {unit}", *(f"against {way}" for way in RIVALS), "memory, GB, in this order"]
     rows = []
     for each in (each for each in cells if each["cell"]["task"] == task):
-        for number, (way, figures) in enumerate(each["ways"].items()):
-            ratio, share = figures.get("opera_is_faster_by"), figures.get("share_of_peak")
-            rows.append(
-                [
-                    each["title"] if number == 0 else "",
-                    way,
-                    f"{figures['per_second']:,.1f}",
-                    f"{ratio:.2f}×" if ratio and way != DP else "",
-                    f"{share:.0%}" if share else "",
-                    f"{figures['peak_mb'] / 1e3:.2f}",
-                ]
-            )
+        ways = each["ways"]
+        ratios = [f"{ways[way]['opera_is_faster_by']:.2f}×" if way in ways else "" for way in RIVALS]
+        peaks = [f"{ways[way]['peak_mb'] / 1e3:.2f}" for way in (OPERA, *RIVALS) if way in ways]
+        rows.append([each["title"], f"{ways[OPERA]['per_second']:,.1f}", *ratios, ", ".join(peaks)])
     return table_lines(heads, rows)
 
 
 def about_line(about: dict[str, Any], cells: list[dict[str, Any]], first: dict[str, float]) -> str:
-    """Say where this was measured, and what the peaks and the first losses are."""
+    """Say where and when this was measured, and what the first losses are."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    peak = {kind: median(each["peak"][kind] for each in cells) for kind in ("fp32", "bf16")} if cells else {}
-    losses = ", ".join(f"{way} {loss:.4f}" for way, loss in first.items())
-    missing = "" if "FlagEmbedding" in about["versions"] else " FlagEmbedding could not be installed."
     load = max((each["load_before"] for each in cells), default=0.0)
+    losses = ", ".join(sorted({f"{loss:.4f}" for loss in first.values()}))
     return (
-        f"{about['processor']}, {about['threads']} threads, {versions}. Matrix products reach "
-        f"{peak.get('fp32', 0):.0f} GFLOP/s in fp32 and {peak.get('bf16', 0):.0f} in bf16. Load before a cell: at most "
-        f"{load:.1f}. Loss of the first step, without dropout, in fp32: {losses}.{missing}\n"
+        f"Measured on {about['date']}: {about['processor']}, {about['threads']} threads, {versions}. The load before a "
+        f"measurement was at most {load:.1f}. Without dropout, all libraries have the same first loss ({losses}).\n"
     )
 
 

@@ -74,7 +74,7 @@ class Checked(Stopwatch):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compare."""
         sampler = kwargs["train_dataloader"].batch_sampler
-        if state.global_step == 1 and sampler.drawn[0].tolist() != self._pairs:
+        if state.global_step == 1 and sampler.sampled[0].tolist() != self._pairs:
             raise RuntimeError("the draws differ from the rows that were written")
 
 
@@ -113,7 +113,7 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     sampler.lag = work["steps"]  # nothing is observed
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):
-            drawn = sampler.draw_step(step)
+            drawn = sampler.sample_step(step)
             queries = built.data.queries.texts(built.query_rows[built.pairs.pair_query[drawn.pair_ids]], "text")
             positives, negatives = (built.data.corpus.texts(rows, "title_text") for rows in drawn.doc_rows.T)
             for pair, query, pos, neg in zip(drawn.pair_ids.tolist(), queries, positives, negatives, strict=True):

@@ -5,14 +5,12 @@
 
 Each data set is trained once, with all defaults. The score of every test query's best document and its relevance are
 stored. The test queries are then split 50 times at random: one half chooses the cut-off, the other half measures it.
-Two rules choose: the precision on the half itself, and the lower end of its 95% interval, which is OPERA's. Reads
-``../shared``.
+Reads ``../shared``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -20,19 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 import opera
-from opera.core.intervals import share_interval
 from opera.core.rng import generator
-from opera.runs.cutoffs import PRECISIONS, CutoffPoint, fit_cutoffs
+from opera.runs.cutoffs import fit_cutoffs
 from study import DATA, ROOT, STATIC_MODEL, STORED, Results, Row, fill, need, table_lines, words
 
 SETS = ("scifact", "nfcorpus", "entailmentbank")
 SPLITS = 50
+TARGET = 0.8
+"""The precision that a cut-off is to reach."""
 PAGE = ROOT / "docs" / "deploy.md"
-RULES: dict[str, Callable[[CutoffPoint], float]] = {
-    "precision": lambda point: point.relevant / point.answered,
-    "lower end": lambda point: share_interval(point.relevant, point.answered)[0],
-}
-"""What must reach the target: the precision, or the lower end of its interval."""
 
 
 class Split(NamedTuple):
@@ -64,44 +58,35 @@ def measure(name: str) -> Row:
     }
 
 
-def choose_and_measure(row: Row, target: float, rule: Callable[[CutoffPoint], float]) -> list[Split]:
+def choose_and_measure(row: Row) -> list[Split]:
     """Choose a cut-off on one half of the queries and measure it on the other, for each split that reaches it."""
     scores, is_relevant, results = row["score"], row["relevant"] > 0, []
     for seed in range(SPLITS):
         order = generator(seed, "study.cutoffs").permutation(len(scores))
         first, second = order[: len(order) // 2], order[len(order) // 2 :]
-        curve = fit_cutoffs(scores[first], is_relevant[first]).curve
-        point = next((point for point in curve if rule(point) >= target), None)
-        if point is not None:
-            answers = second[scores[second] >= point.score]
+        cutoff = fit_cutoffs(scores[first], is_relevant[first]).cutoff(TARGET)
+        if cutoff is not None:
+            answers = second[scores[second] >= cutoff.score]
             relevant = int(is_relevant[answers].sum())
-            results.append(Split(point.relevant / point.answered, len(answers), relevant, len(second)))
+            results.append(Split(cutoff.precision, len(answers), relevant, len(second)))
     return results
 
 
-def cells(splits: list[Split], target: float) -> list[str]:
+def cells(splits: list[Split]) -> list[str]:
     """Say how many splits reach the target, what they answer, and their precision on the half that chose and on the
     other half; and on how many other halves it is below the target."""
     if not splits:
         return ["0", "", "", ""]
     chosen, answered, relevant, queries = (np.array(values) for values in zip(*splits, strict=True))
-    below = int((relevant < target * answered).sum())
+    below = int((relevant < TARGET * answered).sum())
     precision = f"{chosen.mean():.0%} → {relevant.sum() / max(1, answered.sum()):.0%}"
     return [str(len(splits)), f"{answered.sum() / queries.sum():.0%}", precision, str(below)]
 
 
 def cutoffs_table(results: Results, sets: list[str]) -> str:
-    """A line per data set and target, both rules side by side."""
-    columns = ("splits", "answered", "relevant", "below")
-    heads = ["data set", "wanted", *(f"{rule}: {column}" for rule in RULES for column in columns)]
-    lines = []
-    for name in sets:
-        row = results.of({"set": name})
-        for target in PRECISIONS:
-            splits = [choose_and_measure(row, target, rule) for rule in RULES.values()]
-            label = f"{name} ({row['relevant_share']:.0%} of {row['queries']})"
-            lines.append([label, f"{target:.0%}", *(cell for of_rule in splits for cell in cells(of_rule, target))])
-    return table_lines(heads, lines)
+    """A line per data set."""
+    heads = ["data set", "splits", "answered", "relevant", "below 80%"]
+    return table_lines(heads, [[name, *cells(choose_and_measure(results.of({"set": name})))] for name in sets])
 
 
 def main() -> None:

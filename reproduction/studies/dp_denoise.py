@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
-from opera.labels.estimate import probability_false
+from opera.labels.estimate import probability_wrong
 from opera.methods import Draw, Probabilities, register_method
 from opera.methods.denoise import LEAST, UPDATES
 from opera.methods.draws import draw_weighted_documents
@@ -74,5 +74,5 @@ class DynamicDenoise(DynamicPruning):
         number = step * UPDATES // self.plan.max_steps
         if number != self._updated:
             self._updated = number
-            wrong = probability_false(self.pairs, self.visits)
+            wrong = probability_wrong(self.pairs, self.visits)
             self._correct = np.maximum(LEAST, 1 - wrong).astype(np.float32)

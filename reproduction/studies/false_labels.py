@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py             # trains what is missing; hours
     OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --model minilm --noises clean,random:0.3 \
         --sets entailmentbank,scifact                                          # all-MiniLM-L6-v2: 10 minutes a run
-    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/noisy-labels.md, README.md
+    OMP_NUM_THREADS=1 python reproduction/studies/false_labels.py --tables     # fills docs/noisy-labels.md
 
 Wrong pairs are added to train and to dev, as ``opera-paper noise`` does, until they are the fraction of all pairs
 that ``--noises`` says. ``neighbour`` is for EntailmentBank alone, whose corpus is in the order of its explanations.
@@ -25,7 +25,6 @@ from scipy.stats import rankdata, ttest_1samp
 
 import opera
 from opera.data import Qrels, RetrievalData
-from opera.experiments.analysis.significance import holm
 from opera_paper.noise import NEEDS, add_wrong_pairs
 from study import DATA, ROOT, STATIC_MODEL, STORED, Results, Row, fill, need, table_lines, words
 
@@ -35,11 +34,12 @@ MODELS: dict[str, tuple[str | Path, dict[str, Any]]] = {
 }
 SETS = ("scifact", "entailmentbank", "toollens", "nfcorpus")
 NOISES = ("clean", "random:0.1", "random:0.3", "random:0.5", "hard:0.3", "clicks:0.3", "neighbour:0.3")
-METHODS = ("ft", "denoise", "sp", "sp+dp", "dp", "infobatch")
+METHODS, SHOWN = ("ft", "denoise", "sp", "sp+dp", "dp", "infobatch"), ("denoise", "sp", "sp+dp")
 RESULTS = {"static": STORED / "false_labels.csv", "minilm": STORED / "false_labels_minilm.csv"}
 PAGE = ROOT / "docs" / "noisy-labels.md"
 RUN = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
+COLUMN = "final nDCG@10"
 
 
 def noisy(name: str, noise: str, seed: int) -> RetrievalData:
@@ -70,8 +70,8 @@ def train(model: str, run: Row) -> Row:
         )  # fmt: skip
         pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
     wrong = is_wrong(clean, pairs)
-    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.false_pairs, record.guard
-    listed = (pairs.probability_false > 0.5).to_numpy()
+    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.noisy_labels, record.guard
+    listed = (pairs.probability_wrong > 0.5).to_numpy()
     return {
         "truth": wrong.mean(),
         "visited": sampled.mean(),
@@ -79,8 +79,8 @@ def train(model: str, run: Row) -> Row:
         "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() else None,
         "listed": int(listed.sum()),
         "listed_false": int((listed & wrong).sum()),
-        "share_fine_tuned": guard.share if guard is not None else None,
-        **{f"{model} {m}": np.asarray(queries[f"{model} {m}"]) for m in MEASURES for model in ("fine_tuned", "after")},
+        "share_fine_tuned": guard.mixing_weight if guard is not None else None,
+        **{f"{model} {m}": np.asarray(queries[f"{model} {m}"]) for m in MEASURES for model in ("fine_tuned", "final")},
     }
 
 
@@ -104,7 +104,7 @@ def has_run(name: str, noise: str, method: str) -> bool:
 
 
 def main() -> None:
-    """Train what is missing, or fill the pages."""
+    """Train what is missing, or fill the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for option, values in {"--sets": SETS, "--noises": NOISES, "--methods": METHODS, "--seeds": "012"}.items():
         parser.add_argument(option, type=words, default=list(values))
@@ -112,10 +112,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     if options.tables:
-        static, minilm = (Runs(Results(RESULTS[model], RUN)) for model in MODELS)
-        tables = {"found": _found_table(static), "quality": _quality_table(static), "back": _back_table(static)}
-        fill(PAGE, tables | {"minilm": _quality_table(minilm), "found minilm": _found_table(minilm)})
-        fill(ROOT / "README.md", {"readme": _readme_table(static)})
+        fill(PAGE, {"noise": _table({model: Runs(Results(path, RUN)) for model, path in RESULTS.items()})})
         return
     need("../shared/data", "../shared/models")
     results = Results(RESULTS[options.model], RUN)
@@ -135,99 +132,46 @@ class Runs:
         for row in sorted(results.rows.values(), key=lambda row: row["seed"]):
             self.rows.setdefault((row["set"], row["noise"], row["method"]), []).append(row)
 
-    def mean(self, name: str, noise: str, method: str, column: str) -> float | None:
+    def mean(self, name: str, noise: str, method: str) -> float:
         """The mean over queries and seeds, in points."""
-        rows = self.rows.get((name, noise, method))
-        return float(np.mean([row[column] for row in rows])) * 100 if rows else None
+        return float(np.mean([row[COLUMN] for row in self.rows[name, noise, method]])) * 100
 
-    def gains(self, name: str, noise: str, method: str, column: str) -> np.ndarray | None:
-        """What each test query gains over ft: the mean over the seeds that both have, in points."""
-        rows, base = ({row["seed"]: row for row in self.rows.get((name, noise, m), [])} for m in (method, "ft"))
-        differences = [np.subtract(rows[seed][column], base[seed][column]) for seed in rows.keys() & base.keys()]
-        return np.mean(differences, axis=0) * 100 if differences else None
+    def gains(self, name: str, noise: str, method: str) -> float:
+        """Points that a method gains over ft: the mean over the seeds that both have."""
+        rows, base = ({row["seed"]: row for row in self.rows[name, noise, m]} for m in (method, "ft"))
+        seeds = rows.keys() & base.keys()
+        return float(np.mean([np.subtract(rows[seed][COLUMN], base[seed][COLUMN]) for seed in seeds])) * 100
 
-
-def _readme_table(runs: Runs) -> str:
-    """What false labels cost, what comes back, and how many are found."""
-    lines = []
-    for name, noise in itertools.product(SETS, NOISES[2:4]):
-        column = "after nDCG@10"
-        means = [runs.mean(name, noise, method, column) for method in ("ft", "denoise")]
-        clean = runs.mean(name, "clean", "ft", column)
-        if clean is None or None in means:
-            continue
-        found = np.mean([row["share"] for row in runs.rows[name, noise, "denoise"]])
-        share = f"{float(noise.split(':')[1]):.0%}"
-        lines.append((name, share, *(f"{value:.1f}" for value in (clean, *means)), f"{found:.0%}"))
-    heads = ("data", "false at random", "without them", "`ft` with them", "`denoise` with them", "estimated share")
-    return table_lines(heads, lines)
+    def found(self, name: str, noise: str) -> tuple[str, str]:
+        """The estimate of the noise rate by denoise, and how many of the pairs that it lists are wrong."""
+        rows = self.rows[name, noise, "denoise"]
+        share, listed, wrong = (np.mean([row[key] for row in rows]) for key in ("share", "listed", "listed_false"))
+        return f"{100 * share:.0f}", f"{100 * wrong / listed:.0f}"
 
 
-def _found_table(runs: Runs) -> str:
-    lines = []
-    for name, noise in itertools.product(SETS, NOISES):
-        found = [row for row in runs.rows.get((name, noise, "denoise"), []) if row["share"] is not None]
-        if found:
-            mean = {key: np.mean([row[key] or 0 for row in found]) for key in ("share", "low", "high", "truth", "auc")}
-            listed, false = (np.mean([row[key] for row in found]) for key in ("listed", "listed_false"))
-            precise = f"{listed:,.0f}, {false / max(listed, 1):.0%} false"
-            lines.append((
-                name, noise, f"{mean['truth']:.2f}", f"{mean['share']:.2f} ({mean['low']:.2f} to {mean['high']:.2f})",
-                "" if noise == "clean" else f"{mean['auc']:.2f}", precise,
-            ))  # fmt: skip
-    heads = ("data", "noise", "truly false", "estimated (mean 95% interval)", "AUC", "listed pairs")
-    return table_lines(heads, lines)
+def _table(models: dict[str, Runs]) -> str:
+    """What wrong labels cost ft, what methods bring back, and how well they are found: means over data sets."""
+    rows = [(noise, noise, models["static"]) for noise in NOISES[1:-1]]
+    rows.append((f"{NOISES[2]}, MiniLM", NOISES[2], models["minilm"]))
+    heads = ("wrong labels", "`ft` loses", *(f"`{method}`" for method in SHOWN), "estimate", "listed")
+    return table_lines(heads, [(title, *_cells(runs, noise)) for title, noise, runs in rows])
 
 
-def _quality_table(runs: Runs) -> str:
-    """What ft reaches and what the others gain over it, nDCG@10 / R@20; an empty column is left out."""
-    methods = [m for m in METHODS[1:] if any(method == m for _, _, method in runs.rows)]
-    lines = []
-    for name, noise in itertools.product(SETS, NOISES):
-        if (name, noise, "ft") in runs.rows:
-            parts = [_quality(runs, name, noise, f"after {m}", methods) for m in MEASURES]
-            lines.append((name, noise, *(" / ".join(cell).strip(" /") for cell in zip(*parts, strict=True))))
-    return table_lines(("data", "noise", "ft", *methods), lines)
+def _cells(runs: Runs, noise: str) -> list[str]:
+    names = [name for name in SETS if (name, noise, "ft") in runs.rows]
+    lost = [runs.mean(name, "clean", "ft") - runs.mean(name, noise, "ft") for name in names]
+    cells = [f"{np.mean(lost):.1f}"]
+    for method in SHOWN:
+        gains = [runs.gains(name, noise, method) for name in names if (name, noise, method) in runs.rows]
+        cells.append(_gain(gains) if gains else "")
+    estimates, wrong = zip(*(runs.found(name, noise) for name in names), strict=True)
+    return [*cells, f"{'/'.join(estimates)}%", f"{'/'.join(wrong)}%"]
 
 
-def _quality(runs: Runs, name: str, noise: str, column: str, methods: list[str]) -> list[str]:
-    gains = {method: runs.gains(name, noise, method, column) for method in methods}
-    found = {method: values for method, values in gains.items() if values is not None}
-    p = holm([ttest_1samp(values, 0).pvalue for values in found.values()])
-    row = [f"{runs.mean(name, noise, 'ft', column):.1f}", *[""] * len(methods)]
-    for (method, values), corrected in zip(found.items(), p, strict=True):
-        gain = f"{values.mean():+.1f}".replace("-", "−")
-        row[methods.index(method) + 1] = f"**{gain}**" if corrected < 0.05 else gain
-    return row
-
-
-def _back_table(runs: Runs) -> str:
-    """Points lost by ft to each noise, and the share of them that each method brings back, over the data sets."""
-    lines = []
-    for noise in NOISES[1:]:
-        row = [noise]
-        lost = {
-            name: clean - ft
-            for name in SETS
-            if (clean := runs.mean(name, "clean", "ft", "after nDCG@10")) is not None
-            and (ft := runs.mean(name, noise, "ft", "after nDCG@10")) is not None
-        }
-        row.append(f"{np.mean(list(lost.values())):.1f}" if lost else "")
-        for method in METHODS[1:]:
-            gains = {
-                name: values.mean()
-                for name in lost
-                if (values := runs.gains(name, noise, method, "after nDCG@10")) is not None
-            }
-            if not gains:
-                row.append("")
-                continue
-            total, loss = sum(gains.values()), sum(lost[name] for name in gains)
-            p = f", p = {ttest_1samp(list(gains.values()), 0).pvalue:.2g}" if len(gains) > 1 else ""
-            text = f"{total / len(gains):+.1f} ({total / loss:.0%} back{p}; {len(gains)} sets)"
-            row.append(text.replace("-", "−"))
-        lines.append(row)
-    return table_lines(("noise", "ft loses", *METHODS[1:]), lines)
+def _gain(gains: list[float]) -> str:
+    """The mean over data sets; bold if a t-test over them has p < 0.05."""
+    mean = f"{np.mean(gains):+.1f}".replace("-", "−")
+    return f"**{mean}**" if ttest_1samp(gains, 0).pvalue < 0.05 else mean
 
 
 if __name__ == "__main__":

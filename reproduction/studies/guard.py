@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python reproduction/studies/guard.py             # trains what is missing, then fills the tables
     OMP_NUM_THREADS=1 python reproduction/studies/guard.py --tables    # makes the tables of the stored results
 
-Each setting is trained three times: with ``--future like-test``, the default, which reads one number of test; with the
-true ``--future``, which reads nothing of test; and with ``--future both``. Every run has the base model, the fine-tuned
+Each setting is trained three times: with ``--expected-documents like-test``, the default, which reads one number of test; with the
+true ``--expected-documents``, which reads nothing of test; and with ``--expected-documents both``. Every run has the base model, the fine-tuned
 model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
-Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md. Reads
+Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md and README.md. Reads
 ``../shared``. Finished runs are not repeated, so the study can be stopped at any time.
 """
 
@@ -26,14 +26,21 @@ from study import ROOT, STATIC_MODEL, STORED, Results, fill, load_setting, need,
 
 PAGE, FIGURE = ROOT / "docs" / "did-it-help.md", ROOT / "docs" / "never-worse.svg"
 RUNS = Path("runs/guard")
-KEY = ("model", "setting", "future", "seed")
+KEY = ("model", "setting", "expected_documents", "seed")
 SETS = ("entailmentbank", "scifact", "nfcorpus", "toollens")
 SETTINGS = [f"{name}{change}" for change in ("", "+new", "+n60", "+new+n200") for name in SETS]
+KINDS = {
+    "": "as they are",
+    "+n60": "60 queries (`+n60`)",
+    "+new": "new documents (`+new`)",
+    "+new+n200": "both, 200 queries (`+new+n200`)",
+}
+"""What was done to the data sets, and the names of it in the table."""
 MODELS = {"static": STATIC_MODEL, "minilm": "minilm"}
 MEASURES = {"nDCG@10": "", "R@20": "_recall"}
 """Measures, and the endings of their columns."""
-COMPARED = ("before", "fine_tuned", "after")
-FUTURES = {"like-test": "like-test", "true": "the true --future", "both": "both"}
+COMPARED = ("base", "fine_tuned", "final")
+FUTURES = {"like-test": "`like-test`", "true": "the true one", "both": "`both`"}
 """Values of the study's ``--futures``, and their names in the tables."""
 
 
@@ -46,25 +53,29 @@ def train(run: dict[str, Any], out: Path, **settings: Any) -> Run:
     return opera.adapt(data, model=MODELS[run["model"]], out=out, seed=run["seed"], resume=resume, **settings)
 
 
-def told(setting: str, future: str) -> str:
-    """Return the value of ``--future`` for a run."""
-    true = "new-documents" if "+new" in setting else "same-documents"
-    return true if future == "true" else future
+def told(setting: str, expected_documents: str) -> str:
+    """Return the value of ``--expected-documents`` for a run."""
+    true = "new" if "+new" in setting else "known"
+    return true if expected_documents == "true" else expected_documents
 
 
 def measure(run: dict[str, Any]) -> dict[str, Any]:
     """Train a run; return its test figures in points, and what the guard saw."""
     home = RUNS / run["model"] / run["setting"]
-    trained = train(run, home / f"{run['future']}-seed{run['seed']}", future=told(run["setting"], run["future"]))
+    trained = train(
+        run,
+        home / f"{run['expected_documents']}-seed{run['seed']}",
+        expected_documents=told(run["setting"], run["expected_documents"]),
+    )
     guard, measures = trained.record.guard, dict(trained.measures)
     assert guard is not None
     if not guard.refit:  # the training did not see all pairs
         unguarded = train(run, home / f"unguarded-seed{run['seed']}", guard=False)
-        measures["fine_tuned"] = unguarded.measures["after"]
+        measures["fine_tuned"] = unguarded.measures["final"]
     return {
         "queries": trained.record.data.counts["train_queries"],
         "seen": -1.0 if guard.test_seen is None else guard.test_seen,
-        "share": guard.share,
+        "share": guard.mixing_weight,
         "verdict": guard.verdict,
         **{f"dev_{name}": 100 * getattr(guard.dev, name) for name in ("difference", "low", "high")},
         **{f"{name}{end}": 100 * measures[name][m] for m, end in MEASURES.items() for name in COMPARED},
@@ -72,33 +83,45 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings_table(runs: pd.DataFrame) -> str:
-    """A line per setting, told ``like-test``: means over the seeds."""
-    heads = ["world", "queries", "seen", "untrained", "fine-tuned", "handed over", "λ", "verdicts"]
+    """A line per kind of setting, told ``like-test``: nDCG@10 over the data sets, and the lowest changes."""
+    heads = ["setting", "base", "fine-tuned", "final", "worst fine-tuned", "worst final", "λ"]
     lines = []
-    for setting, seeds in runs[runs.future == "like-test"].groupby("setting", sort=False):
-        figures = [" / ".join(f"{seeds[f'{name}{end}'].mean():.1f}" for end in MEASURES.values()) for name in COMPARED]
-        weights, verdicts = ", ".join(f"{share:g}" for share in seeds.share), ", ".join(seeds.verdict)
-        first = seeds.iloc[0]
-        lines.append([setting, f"{first.queries:,}", f"{first.seen:.0%}", *figures, weights, verdicts])
+    for kind, title in KINDS.items():
+        chosen = runs[
+            (runs.expected_documents == "like-test") & (runs.setting.str.replace("^[a-z]+", "", regex=True) == kind)
+        ]
+        means = chosen.groupby("setting")[list(COMPARED)].mean()
+        worst = [signed((means[name] - means.base).min()) for name in COMPARED[1:]]
+        weights = f"{chosen.share.min():g} to {chosen.share.max():g}"
+        lines.append([title, *(f"{mean:.1f}" for mean in means.mean()), *worst, weights])
+    return table_lines(heads, lines)
+
+
+def readme_table(runs: pd.DataFrame) -> str:
+    """A line per data set: nDCG@10 of the three models on known and on new documents."""
+    means = runs[runs.expected_documents == "like-test"].groupby("setting")[list(COMPARED)].mean()
+    heads = ["data", *(head for kind in ("known", "new") for head in (f"{kind}: base", "fine-tuned", "OPERA"))]
+    lines = [
+        [name, *(f"{value:.1f}" for setting in (name, f"{name}+new") for value in means.loc[setting])] for name in SETS
+    ]
     return table_lines(heads, lines)
 
 
 def summary_table(runs: pd.DataFrame) -> str:
     """The final model against base and fine-tuned; data sets are the sample, since settings of one set are alike."""
-    heads = ["told", "against", *(f"{name}{of}" for name in MEASURES for of in ("", ": lowest world", ": lowest run"))]
+    names = {"base": "base model", "fine_tuned": "fine-tuned"}
+    heads = [
+        "`--expected-documents`",
+        *(head for name in names.values() for head in (f"against {name}", "worst setting")),
+    ]
     lines = []
-    names = (("before", "untrained"), ("fine_tuned", "fine-tuned"))
-    for (future, title), (other, label) in itertools.product(FUTURES.items(), names):
-        told_so = runs[runs.future == future]
-        line = [title, label]
-        for end in MEASURES.values():
-            differences = told_so[f"after{end}"] - told_so[f"{other}{end}"]
-            settings = differences.groupby(told_so.setting, sort=False).mean()
+    for expected_documents, title in FUTURES.items():
+        told_so, line = runs[runs.expected_documents == expected_documents], [title]
+        for other in names:
+            settings = (told_so.final - told_so[other]).groupby(told_so.setting, sort=False).mean()
             sets = settings.groupby(settings.index.str.split("+").str[0], sort=False).mean()
             low, high = mean_interval(sets.to_numpy())
-            lowest = settings.idxmin()
-            line += [f"{signed(sets.mean())} ({signed(low)} to {signed(high)})"]
-            line += [f"{signed(settings[lowest])} ({lowest})", signed(differences.min())]
+            line += [f"{signed(sets.mean())} ({signed(low)} to {signed(high)})", signed(settings.min())]
         lines.append(line)
     return table_lines(heads, lines)
 
@@ -111,16 +134,16 @@ def draw(runs: pd.DataFrame) -> None:
     mpl.rcParams["svg.hashsalt"] = "opera"
     import matplotlib.pyplot as plt
 
-    means = runs[runs.future == "like-test"].groupby("setting", sort=False)[list(COMPARED)].mean()
+    means = runs[runs.expected_documents == "like-test"].groupby("setting", sort=False)[list(COMPARED)].mean()
     figure, axes = plt.subplots(figsize=(8, 0.32 * len(means) + 1.1), layout="constrained")
     for place, (setting, row) in enumerate(means[::-1].iterrows()):
-        tuned, final = row.fine_tuned - row.before, row.after - row.before
+        tuned, final = row.fine_tuned - row.base, row.final - row.base
         axes.plot([tuned, final], [place, place], color="#bbbbbb", zorder=1)
         axes.scatter(tuned, place, color="#c0504d", marker="x", zorder=2, label=None if place else "fine-tuned")
-        axes.scatter(final, place, color="#1f6f8b", zorder=3, label=None if place else "handed over")
+        axes.scatter(final, place, color="#1f6f8b", zorder=3, label=None if place else "final model")
         axes.text(-13.4, place, setting, ha="right", va="center", fontsize=8)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set(xscale="symlog", yticks=[], xlim=(-13, 90), xlabel="points of nDCG@10 against the base model (test)")
+    axes.set(xscale="symlog", yticks=[], xlim=(-13, 90), xlabel="points of nDCG@10 above the base model (test)")
     axes.set_xticks([-10, -3, 0, 3, 10, 30], labels=["−10", "−3", "0", "+3", "+10", "+30"])
     axes.legend(loc="lower right", frameon=False)
     for side in ("top", "right", "left"):
@@ -139,13 +162,17 @@ def main() -> None:
     results = Results(STORED / "guard.csv", KEY)
     if not options.tables:
         need("../shared/data", "../shared/models")
-        for future, seed, setting in itertools.product(options.futures, map(int, options.seeds), options.settings):
-            run = dict(zip(KEY, (options.model, setting, future, seed), strict=True))
+        for expected_documents, seed, setting in itertools.product(
+            options.futures, map(int, options.seeds), options.settings
+        ):
+            run = dict(zip(KEY, (options.model, setting, expected_documents, seed), strict=True))
             if not results.has(run):
                 results.add(run, **measure(run))
     rows = pd.DataFrame(results.select(model="static"))
     rows = rows.assign(order=rows.setting.map(SETTINGS.index)).sort_values(["order", "seed"])
-    fill(PAGE, {"worlds-static": settings_table(rows), "summary-static": summary_table(rows)})
+    fill(PAGE, {"settings": settings_table(rows)})
+    fill(ROOT / "README.md", {"readme": readme_table(rows)})
+    print(summary_table(rows))
     draw(rows)
 
 

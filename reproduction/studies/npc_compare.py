@@ -73,10 +73,10 @@ def train(run: Row) -> Row:
     return {
         "truth": wrong.mean(),
         **(detected_by_npc(wrong) if run["method"] == "npc" else detected_by_rank(pairs, record, wrong)),
-        "mixing_weight": record.guard.share,
-        **{measure: 100 * measures["after"][measure] for measure in MEASURES},
+        "mixing_weight": record.guard.mixing_weight,
+        **{measure: 100 * measures["final"][measure] for measure in MEASURES},
         **{f"fine_tuned {measure}": 100 * measures["fine_tuned"][measure] for measure in MEASURES},
-        "base nDCG@10": 100 * measures["before"]["nDCG@10"],
+        "base nDCG@10": 100 * measures["base"]["nDCG@10"],
         "seconds": clock.seconds,
     }
 
@@ -99,9 +99,9 @@ def detected_by_npc(wrong: np.ndarray) -> dict[str, Any]:
 
 def detected_by_rank(pairs: Any, record: Any, wrong: np.ndarray) -> dict[str, Any]:
     """Compare what first visits say with the truth, bool ``[N]``."""
-    visited, listed = pairs.first_rank.notna().to_numpy(), (pairs.probability_false > 0.5).to_numpy()
+    visited, listed = pairs.first_rank.notna().to_numpy(), (pairs.probability_wrong > 0.5).to_numpy()
     return {
-        "estimated": record.false_pairs.share,
+        "estimated": record.noisy_labels.noise_rate,
         "auc": auc(pairs.first_rank.to_numpy()[visited], wrong[visited]) if wrong.any() else None,
         "listed": listed.sum(),
         "listed_false": (listed & wrong).sum(),

@@ -1,7 +1,7 @@
 """What is a decision about a label worth, and does a review's interval hold the true rate of wrong labels?
 
     OMP_NUM_THREADS=1 nice python reproduction/studies/review.py               # trains what is missing; hours
-    OMP_NUM_THREADS=1 python reproduction/studies/review.py --tables           # fills docs/noisy-labels.md
+    OMP_NUM_THREADS=1 python reproduction/studies/review.py --tables           # prints the tables
 
 Wrong pairs are added to train and dev as in false_labels.py. A run with all defaults but the guard is followed by
 runs that get the true answer about 25 to 400 of its training pairs with ``--decisions``: ``suspicious`` pairs in the
@@ -30,7 +30,7 @@ from false_labels import MEASURES, is_wrong, noisy
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.labels.review import in_order
-from study import DATA, ROOT, STATIC_MODEL, STORED, OverSettings, Results, Row, fill, need, table_lines, words
+from study import DATA, STATIC_MODEL, STORED, OverSettings, Results, Row, need, table_lines, words
 
 SETS = ("scifact", "entailmentbank", "toollens")
 NOISES = ("random:0.3", "hard:0.3")
@@ -41,7 +41,6 @@ RUN = ("set", "noise", "method", "seed", "order", "decisions")
 SETTINGS: Row = {"precision": "fp32", "guard": False, "trainer": {"save_steps": 1000}}
 """Checkpoints take time and are not read."""
 FIRST: Row = {"order": "none", "decisions": 0}
-PAGE = ROOT / "docs" / "noisy-labels.md"
 FEWER = (1, 20)
 """The simulations divide the number of wrong pairs by these: most data sets have fewer than 30%."""
 Z, FEW = 1.959963984540054, (0, 0.0513, 0.3554, 0.8177)
@@ -70,7 +69,7 @@ def train(run: Row, decisions: list[Path] | None = None) -> tuple[Row, pd.DataFr
     pairs["place"] = [places.get(pair, len(places)) for pair in zip(pairs.query_id, pairs.doc_id, strict=True)]
     pairs["is_wrong"] = is_wrong(clean, pairs)
     return {
-        **{measure: np.mean(queries[f"after {measure}"]) for measure in MEASURES},
+        **{measure: np.mean(queries[f"final {measure}"]) for measure in MEASURES},
         "pairs": len(pairs),
         "wrong": int(pairs.is_wrong.sum()),
         "listed": len(listed),
@@ -214,7 +213,7 @@ def interval_table(results: Results) -> str:
 
 
 def main() -> None:
-    """Train what is missing, or fill the page."""
+    """Train what is missing, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options = {"--sets": SETS, "--noises": NOISES, "--methods": METHODS, "--seeds": "012"}
     for option, values in {**options, "--decided": map(str, DECIDED)}.items():
@@ -223,7 +222,7 @@ def main() -> None:
     asked = parser.parse_args()
     results = Results(STORED / "review.csv", RUN)
     if asked.tables:
-        fill(PAGE, {"decisions": worth_table(gains_of(results)), "reviews": interval_table(results)})
+        print(worth_table(gains_of(results)), interval_table(results), sep="\n")
         return
     need("../shared/data", "../shared/models")
 

@@ -51,7 +51,7 @@ def load_setting(name: str, seed: int = 0) -> RetrievalData:
 def _with_new_documents(data: RetrievalData) -> RetrievalData:
     alone = replace(data, splits={"train": data.split("train")})
     fraction = min(NEW_TEST, MOST_NEW_TEST / data.training_split().n_queries)
-    return hold_out(alone, "test", fraction, SPLIT_SEED, "new-documents")
+    return hold_out(alone, "test", fraction, SPLIT_SEED, "new")
 
 
 def _with_few_queries(data: RetrievalData, count: int, seed: int) -> RetrievalData:

@@ -234,8 +234,8 @@ def adapt_run(run: Run, folder: Path, results: TransformerResults) -> None:
     finished = opera.adapt(data, model="minilm", out=folder, method=run.method, seed=run.seed, resume=resume, **LENGTHS)
     table, guard, used = finished.per_query(), finished.record.guard, finished.settings
     settings = " ".join(f"{name}={used[name]}" for name in ("max_steps", "learning_rate", "temperature"))
-    facts = {"settings": settings, "mixing_weight": "" if guard is None else guard.share}
-    for regime, moment in (("defaults, λ = 1", "fine_tuned"), ("defaults", "after")):
+    facts = {"settings": settings, "mixing_weight": "" if guard is None else guard.mixing_weight}
+    for regime, moment in (("defaults, λ = 1", "fine_tuned"), ("defaults", "final")):
         values = {f"test {measure}": table[f"{moment} {measure}"].to_numpy() for measure in MEASURES}
         results.add_measured({**asdict(run), "regime": regime}, values, step=0, **facts)
 

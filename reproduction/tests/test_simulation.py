@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 
 import pytest
 
 import opera
-from opera_paper.cli import main
+from commands import Opera
 from opera_paper.theory import (
     METHOD_NAMES,
     SimulationSettings,
@@ -32,7 +30,7 @@ def test_it_matches_the_theorem_within_its_standard_error(noise: float, auc: flo
 
 
 def test_the_last_claim_fails_where_the_scores_mislead() -> None:
-    """Notes, row 9: at γ = ρ, SP beats DP only while γ > m⁺/m."""
+    """Erratum 9: at γ = ρ, SP beats DP only while γ > m⁺/m."""
     for auc, better in ((0.8, "sp"), (0.25, "dp")):
         point = examine(SimulationSettings(auc=auc, k=0.4, v=0.4, repeats=100))
         closed, simulated = point.closed_form, point.simulated
@@ -49,35 +47,16 @@ def test_a_selection_that_keeps_nothing_is_refused() -> None:
         simulate(SimulationSettings(documents=10, k=0.05, repeats=20))
 
 
-class TestCommand:
-    @pytest.fixture
-    def theory(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-        """Run ``opera-paper theory`` and return what it prints, also as an error."""
+def test_the_command_prints_a_table_or_json(run_opera_paper: Opera) -> None:
+    small = ["theory", "--auc", "0.8", "--set", "repeats=20", "--set", "documents=20"]
+    table = run_opera_paper(*small, "--noise", "0.3").stdout
+    assert {"0.3", "0.8", "0.657", "sp"} <= set(table.split())
+    records = json.loads(run_opera_paper(*small, "--json").stdout)["points"]
+    assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
+    assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
 
-        def run(options: str) -> str:
-            monkeypatch.setattr(sys, "argv", ["opera-paper", "theory", *options.split()])
-            with pytest.raises(SystemExit):
-                main()
-            return "".join(capsys.readouterr())
 
-        return run
-
-    def test_it_prints_a_table_or_json(self, theory: Callable[[str], str]) -> None:
-        small = "--auc 0.8 --set repeats=20 --set documents=20"
-        table = theory(f"{small} --noise 0.3")
-        assert {"0.3", "0.8", "0.657", "sp"} <= set(table.split())
-        records = json.loads(theory(f"{small} --json"))["points"]
-        assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
-        assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ("--noise 1.5", "noise: must be less than 1, got 1.5"),
-            ("--set gamma=1", "unknown setting 'gamma' (opera-paper theory --help lists all)"),
-            ("--set noise=0.1", "--set noise: use the option --noise"),
-            ("--seed -1", "seed: must be greater than or equal to 0, got -1"),
-        ],
-    )
-    def test_wrong_settings_are_named(self, theory: Callable[[str], str], options: str, message: str) -> None:
-        assert theory(options) == f"opera-paper: error: {message}\n"
+@pytest.mark.parametrize("options", ["--noise 1.5", "--set gamma=1", "--set noise=0.1"])
+def test_wrong_settings_are_refused(run_opera_paper: Opera, options: str) -> None:
+    done = run_opera_paper("theory", *options.split())
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -77,15 +77,15 @@ WRONG_VALUES = [
         ("data.counts.documents: Input should be a valid integer, unable to parse string as an integer",
          put("data", "counts", "documents", value="many")),
         ("training: is missing, though the run is finished", put("training", value=None)),
-        ("guard.share: Input should be less than or equal to 1", put("guard", "share", value=2)),
+        ("guard.mixing_weight: Input should be less than or equal to 1", put("guard", "share", value=2)),
     )
 ] + [
     of_run(reason, changed(MEASURES, change), "measures.json")
     for reason, change in (
-        ("before: Field required", lambda values: values.pop("before")),
-        ("before: nDCG@10 is missing", lambda values: values["before"].pop("nDCG@10")),
+        ("before: Field required", lambda values: values.pop("base")),
+        ("before: nDCG@10 is missing", lambda values: values["base"].pop("nDCG@10")),
         ("after.nDCG@10: Input should be a valid number, unable to parse string as a number",
-         put("after", "nDCG@10", value="good")),
+         put("final", "nDCG@10", value="good")),
     )
 ]  # fmt: skip
 
@@ -95,7 +95,7 @@ TABLES = [
         ("pairs.parquet", "column 'query_id' is missing", lambda found: found.drop_columns(["query_id"])),
         ("pairs.parquet", "has no rows", lambda found: found.slice(0, 0)),
         ("per_query.parquet", "column 'after nDCG@10' is missing",
-         lambda found: found.drop_columns(["after nDCG@10"])),
+         lambda found: found.drop_columns(["final nDCG@10"])),
         ("trace.parquet", "has no rows", lambda found: found.slice(0, 0)),
         ("draws.parquet", "column 'pair' is missing", lambda found: found.drop_columns(["pair"])),
     )
@@ -175,7 +175,7 @@ DECISIONS = [
 ] + [
     Bad(REPORT, "run/review.json: is missing", with_run, remove("run/review.json")),
     of_run("column 'before nDCG@10' is missing",
-        parquet("run/per_query.parquet", lambda found: found.drop_columns(["before nDCG@10"])), "per_query.parquet"),
+        parquet("run/per_query.parquet", lambda found: found.drop_columns(["base nDCG@10"])), "per_query.parquet"),
 ]  # fmt: skip
 
 ROWS = [*WRONG_VALUES, *TABLES, *FILES, *GRIDS, *DECISIONS]

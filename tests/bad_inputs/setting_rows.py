@@ -49,7 +49,7 @@ range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends inclu
 prune_before_mining=perhaps: must be true or false, got 'perhaps'
 relevant_grade=0: must be greater than or equal to 1, got 0
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
-future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-test', got 'like-train'
+expected_documents=like-train: must be 'known', 'new', 'both' or 'like-test', got 'like-train'
 guard=perhaps: must be true or false, got 'perhaps'
 k=0.5 => setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is denoise
 num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)

@@ -229,25 +229,23 @@ def change_vectors(change: Callable[[np.ndarray], np.ndarray]) -> Make:
     return lambda folder: np.save(folder / "q.npy", change(np.load(folder / "q.npy")), allow_pickle=True)
 
 
-NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or holds a value that is no number"
-NO_ARRAY = (
-    "q.npy: must hold an array [n, d] of floats, with the id of each row on a line of a .txt of the same name beside it"
-)
+NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or has a value that is not a number"
+NO_ARRAY = "q.npy: must hold a float array [n, d], with one id per line in a .txt file of the same name"
 LIKE = re.escape(NO_ARRAY)
 
 VECTORS = [
     Bad("train data --query-vectors q.csv --document-vectors q.csv --out run",
-        "q.csv: must end in .npy or .parquet; the suffix decides the format"),
+        "q.csv: must end in .npy or .parquet, which decides the format"),
     vectors("q.txt: cannot be read (No such file or directory)", remove("q.txt")),
-    vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 ids)", write("q.txt", "test0\n")),
-    vectors("q.npy: has two vectors for the id 'test0'", edit("q.txt", 1, "test0")),
-    vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
+    vectors(f"{NO_ARRAY} (18 rows, but q.txt has 1 id)", write("q.txt", "test0\n")),
+    vectors("q.npy: has two vectors for the id 'test0'; remove one", edit("q.txt", 1, "test0")),
+    vectors("q.npy: has no vector for query 'train0'; add the missing 1 of 18 vectors",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("nan"))),
     vectors(NO_NUMBER, change_vectors(lambda v: v * 0)),
     vectors(f"{NO_ARRAY} (it holds [18, 8] of int64)",
         change_vectors(lambda v: v.astype(int))),
-    vectors("q.npy has vectors of length 4, d.npy of 8: both must come from one model",
+    vectors("d.npy: must have vectors of dimension 4, as q.npy has, got 8; use vectors of one model",
         change_vectors(lambda v: v[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda v: v.astype(object))),

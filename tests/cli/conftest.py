@@ -1,4 +1,4 @@
-"""The command line run in this process."""
+"""A finished run for the tests of commands."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 import opera
-from commands import Opera, opera_here
 from opera.runs.folder import Run
-
-
-@pytest.fixture
-def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
-    """``run_opera("train", ...)``: run ``opera train ...`` in an empty folder."""
-    return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

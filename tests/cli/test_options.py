@@ -1,14 +1,10 @@
-"""What commands share: how settings of several sources merge, and how Ctrl-C ends."""
+"""How settings of recipes, ``--set`` and options merge."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-import typer
-
-from opera.cli.options import collect_values, interruptible, load_training_data
-from opera.core.errors import DataError, ModelError
+from opera.cli.options import collect_values
 
 
 def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> None:
@@ -27,20 +23,3 @@ def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_pa
         assert collect_values([str(recipe)], ["steps=70"]) == {"max_steps": 70, "learning_rate": 0.1}
     both = collect_values(None, None, epochs=5.0, max_steps=7)
     assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
-
-
-def test_the_model_is_located_before_the_data_are_read(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    assert load_training_data(str(beir), str(static_model)).training_split().n_queries == 40
-    with pytest.raises(ModelError, match="no such model folder"):
-        load_training_data(str(tmp_path / "no-data"), str(tmp_path / "no-model"))
-    with pytest.raises(DataError, match="no such file or folder"):
-        load_training_data(str(tmp_path / "no-data"), str(static_model))
-
-
-def test_ctrl_c_prints_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended, interruptible(lambda: "start again"):
-        raise KeyboardInterrupt
-    assert ended.value.exit_code == 130
-    assert capsys.readouterr().err == "\nopera: interrupted; start again\n"
-    with pytest.raises(ValueError, match="other"), interruptible(lambda: "never asked"):
-        raise ValueError("other")

@@ -21,8 +21,7 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
     flat, defaults = settings.flat(), DEFAULTS[kind]
     assert all(flat[name] is not None for name in AUTOMATIC)
     assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
-    whole = settings.queries_per_pass(processes)
-    assert whole < min(defaults.queries_per_batch, queries) + processes
+    assert settings.queries_per_pass(processes) < min(defaults.queries_per_batch, queries) + processes
     for name in AUTOMATIC:  # each within its own bounds, as resuming checks it
         assert TrainSettings.parse({name: flat[name]})
 
@@ -31,13 +30,8 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
 def test_an_epoch_draws_every_query_once(
     queries: int, epochs: float, batch: int, accumulation: int, processes: int
 ) -> None:
-    settings = TrainSettings.parse(
-        {
-            "epochs": epochs,
-            "per_device_train_batch_size": batch,
-            "trainer": {"gradient_accumulation_steps": accumulation},
-        }
-    )
+    trainer = {"gradient_accumulation_steps": accumulation}
+    settings = TrainSettings.parse({"epochs": epochs, "per_device_train_batch_size": batch, "trainer": trainer})
     resolved = resolve(settings, Situation(queries, "static", "cpu", processes))
     per_epoch = math.ceil(queries / (batch * accumulation * processes))
     assert resolved.max_steps == math.ceil(epochs * per_epoch)
@@ -53,12 +47,8 @@ def test_the_page_has_the_numbers() -> None:
         name.split("`")[0]: [float(value) for value in values] for name, *values in rows if values[-1][:1].isdigit()
     }
     columns = [DEFAULTS[kind] for kind in ("static", "adapter", "small", "large")]
-    assert told == {
-        "temperature": [each.temperature for each in columns],
-        "per_device_train_batch_size": [each.queries_per_batch for each in columns],
-        "learning_rate": [each.learning_rate for each in columns],
-        "warmup_ratio": [each.warmup_ratio for each in columns],
-        "epochs": [each.epochs for each in columns],
-    }
-    limits = [f"{each.least_steps}, {each.most_steps['cpu']:,} / {each.most_steps['cuda']:,}" for each in columns]
+    names = ("temperature", "learning_rate", "warmup_ratio", "epochs")
+    expected = {name: [getattr(defaults, name) for defaults in columns] for name in names}
+    assert told == expected | {"per_device_train_batch_size": [defaults.queries_per_batch for defaults in columns]}
+    limits = [f"{kind.least_steps}, {kind.most_steps['cpu']:,} / {kind.most_steps['cuda']:,}" for kind in columns]
     assert f"| fewest steps, most on a CPU / a GPU | {' | '.join(limits)} |" in page

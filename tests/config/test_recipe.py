@@ -1,5 +1,8 @@
+"""Recipes: defaults, mistakes and their file format."""
+
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from opera.methods import DEFAULT_METHOD
 
 
 def test_defaults_of_methods_are_the_papers() -> None:
+    assert make_recipe({}).method == make_recipe({"method": "Auto"}).method == DEFAULT_METHOD
     recipe = make_recipe({"method": "dp"})
     dp = recipe.method_settings
     assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
@@ -23,21 +27,12 @@ def test_defaults_of_methods_are_the_papers() -> None:
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
 
 
-def test_auto_is_the_default_method() -> None:
-    assert make_recipe({}).method == make_recipe({"method": "Auto"}).method == DEFAULT_METHOD
-
-
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(SettingError) as caught:
-        make_recipe(
-            {"method": "dp", "temprature": 0.1, "max_steps": 0, "learning_rate": -1, "alpha_start": 0.5, "k": 0.5}
-        )
-    message = str(caught.value)
-    assert "unknown setting 'temprature'; did you mean 'temperature'?" in message
-    assert "max_steps: must be greater than or equal to 1, got 0" in message
-    assert "learning_rate: must be greater than 0, got -1" in message
-    assert "alpha_start: must be greater than or equal to 1, got 0.5" in message
-    assert "setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is dp" in message
+        make_recipe({"method": "dp", "temprature": 0.1, "max_steps": 0, "alpha_start": 0.5, "k": 0.5})
+    assert sorted(re.split("[ :]", line)[0] for line in caught.value.lines) == [
+        "alpha_start", "max_steps", "setting", "unknown",
+    ]  # fmt: skip
 
 
 def test_a_recipe_is_yaml_1_2(tmp_path: Path) -> None:

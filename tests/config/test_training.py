@@ -19,16 +19,10 @@ def test_every_setting_has_one_group() -> None:
 
 
 def test_values_are_checked_and_come_back() -> None:
-    given = {"temperature": 0.1, "trainer": {"eval_steps": 5}, "negatives": "hard", "range": "5:50"}
-    settings = TrainSettings.parse(given)
-    assert settings.temperature == 0.1
+    values = {"temperature": 0.1, "trainer": {"eval_steps": 5}, "negatives": "hard", "range": "5:50"}
+    settings = TrainSettings.parse(values)
     assert settings.evaluates_on_dev
-    assert settings.mining.range == (5, 50)
-    assert settings.flat() == {
-        **TrainSettings().flat(),
-        **given,
-        "range": (5, 50),
-    }
+    assert settings.flat() == {**TrainSettings().flat(), **values, "range": (5, 50)}
     assert TrainSettings.parse(settings.flat()) == settings
 
 
@@ -46,16 +40,11 @@ def test_batch_arithmetic(per_device: int, accumulation: int, group: int, proces
 
 
 @given(st.integers(1, 10**6), st.integers(1, 8), st.integers(1, 16))
-def test_a_global_batch_is_divided_or_refused(whole: int, accumulation: int, processes: int) -> None:
-    values = {"global_batch_size": whole, "trainer": {"gradient_accumulation_steps": accumulation}}
+def test_a_global_batch_is_divided_or_refused(global_batch: int, accumulation: int, processes: int) -> None:
+    values = {"global_batch_size": global_batch, "trainer": {"gradient_accumulation_steps": accumulation}}
     settings, situation = TrainSettings.parse(values), Situation(5, "large", "cuda", processes)
-    parts = accumulation * processes
-    if whole % parts == 0:
-        batching = resolve(settings, situation)
-        assert batching.queries_per_step(processes) == batching.global_batch_size == whole
-        return
-    with pytest.raises(SettingError, match=f"global_batch_size={whole}: does not divide evenly over {processes} ") as e:
-        resolve(settings, situation)
-    numbers = [int(number) for number in str(e.value).split("; give ")[1].split(" or ")]
-    assert all(number > 0 and number % parts == 0 for number in numbers)
-    assert len([number for number in numbers if abs(number - whole) < parts]) == len(numbers)
+    if global_batch % (accumulation * processes) == 0:
+        assert resolve(settings, situation).queries_per_step(processes) == global_batch
+    else:
+        with pytest.raises(SettingError, match=f"global_batch_size={global_batch}: does not divide evenly"):
+            resolve(settings, situation)

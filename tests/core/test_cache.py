@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from pathlib import Path
 
 import pytest
 
 from opera.core.cache import cached, entry
-from opera.core.errors import SettingError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -77,30 +75,3 @@ def test_complete_files_of_a_killed_process_are_kept() -> None:
     home = cached("vectors", "abc", make, ["a", "b", "c"])
     assert asked == [["a", "b", "c"], ["b", "c"]]
     assert {path.name for path in home.iterdir()} == {"a", "b", "c"}
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o2775])
-def test_who_may_write_to_the_cache_may_add_entries_of_each_kind(mode: int, tmp_path: Path) -> None:
-    """A cache that several users share, as containers with users of their own do."""
-    tmp_path.chmod(mode)
-    kind = cached("vectors", "abc", write).parent
-    assert stat.S_IMODE(kind.stat().st_mode) == mode
-
-
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    def fill(folder: Path, names: list[str]) -> None:
-        write(folder, names)
-        raise OSError(28, "No space left on device", str(folder / "a"))
-
-    with pytest.raises(StorageError, match="no space left on device; free some space"):
-        cached("vectors", "abc", fill)
-    assert not list((tmp_path / "vectors").iterdir())
-
-
-@pytest.mark.parametrize("place", ["file", "file/x", "x" * 300, "loop/x", "~nobody at all/x"])
-def test_a_cache_that_cannot_be_used_is_named(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "loop").symlink_to("loop")
-    monkeypatch.setenv("OPERA_CACHE", place if place.startswith("~") else str(tmp_path / place))
-    with pytest.raises((SettingError, StorageError), match="OPERA_CACHE"):
-        cached("vectors", "abc", write)

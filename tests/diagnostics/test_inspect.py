@@ -6,14 +6,12 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import opera
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import SettingError
 from opera.diagnostics.duplicates import word_overlap
 
 
@@ -25,11 +23,11 @@ def leaks_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
     """Count test queries with a near-duplicate in train, and their pairs whose document is labelled for it."""
     train, test = data.training_split(), data.split("test").relevant()
     train_texts, near, leaked = data.queries.texts(train.query_rows), 0, 0
-    for at, text in enumerate(data.queries.texts(test.query_rows)):
+    for number, text in enumerate(data.queries.texts(test.query_rows)):
         rows = [row for row, other in enumerate(train_texts) if overlap(text, other)]
         known = {int(d) for row in rows for d in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]}
         near += bool(rows)
-        leaked += sum(int(d) in known for d in test.doc_rows[test.offsets[at] : test.offsets[at + 1]])
+        leaked += sum(int(d) in known for d in test.doc_rows[test.offsets[number] : test.offsets[number + 1]])
     return near, leaked
 
 
@@ -57,51 +55,32 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     assert opera.inspect(spoilt, model=static_model, relevant_grade=2).grades == seen.grades
     assert sum(seen.grades["train"].values()) == len(data.split("train").doc_rows)
     assert seen.positives_per_query.mean == pytest.approx(seen.counts["train_pairs"] / 40)
-    by_hand = leaks_by_hand(data)
     assert seen.documents.copies == len(data.corpus) - len(set(data.corpus.texts()))
     assert seen.documents.near_duplicates == sum(
         any(overlap(a, b) for b in data.corpus.texts()[:i] + data.corpus.texts()[i + 1 :])
         for i, a in enumerate(data.corpus.texts())
     )
-    found = seen.leaks["test"]
-    assert (found.leaked_queries, found.leaked_pairs) == by_hand
+    leaks = seen.leaks["test"]
+    assert (leaks.leaked_queries, leaks.leaked_pairs) == leaks_by_hand(data)
     train, test = data.training_split(), data.split("test").relevant()
-    assert (found.queries, found.pairs) == (test.n_queries, len(test.doc_rows))
-    assert found.shared_documents == len(set(test.doc_rows.tolist()) & set(train.doc_rows.tolist()))
+    assert (leaks.queries, leaks.pairs) == (test.n_queries, len(test.doc_rows))
+    assert leaks.shared_documents == len(set(test.doc_rows.tolist()) & set(train.doc_rows.tolist()))
     known = np.isin(test.doc_rows, train.relevant().doc_rows)
     assert seen.seen["test"] == pytest.approx(known.mean())
-    assert seen.seen.keys() == seen.leaks.keys()
     assert len(seen.suspicious) == 5
     beaten = [pair.closer_random_share for pair in seen.suspicious]
     assert beaten == sorted(beaten, reverse=True)
     assert sum(seen.similarities.labelled_counts) == pytest.approx(1)
-    again = opera.inspect(spoilt, model=static_model, show=5)
-    assert again == seen
+    assert opera.inspect(spoilt, model=static_model, show=5) == seen
 
 
 def test_training_lists_the_pairs_that_look_false_and_leaves_no_model(
     static_model: Path, tmp_path: Path, make_beir: Callable[..., Path]
 ) -> None:
     data, listed = make_beir(n_train=60), tmp_path / "list.csv"
-    found = opera.inspect(data, model=static_model, train=listed).false_pairs
-    assert found is not None
-    assert len(list(csv.DictReader(listed.read_text().splitlines()))) == found.suspicious > 0
+    noisy_labels = opera.inspect(data, model=static_model, train=listed).noisy_labels
+    assert noisy_labels is not None
+    assert len(list(csv.DictReader(listed.read_text().splitlines()))) == noisy_labels.suspicious > 0
     assert {path.name for path in tmp_path.iterdir()} == {data.name, listed.name}
     with pytest.raises(SettingError, match=r"--train .*list.csv: exists; pass --overwrite"):
         opera.inspect(data, model=static_model, train=listed)
-
-
-def test_frames_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path) -> None:
-    """Bad rows are left out and shown, whatever the data are."""
-    rows = [(f"what is {at}", f"the thing number {at}") for at in range(40)]
-    frame = pd.DataFrame([*rows, ("nothing", " ")], columns=["Ticket", "KB article"])
-    how: dict[str, Any] = {"columns": {"query": "ticket", "document": "KB article"}, "model": static_model}
-    with pytest.raises(DataError, match=r"^pairs\[40\]: column 'KB article' must not be empty"):
-        opera.inspect(frame, **how)
-    seen = opera.inspect(frame, skip_bad_rows=True, **how)
-    (row,) = seen.skipped
-    assert (row["file"], row["line"], row["reason"]) == ("pairs", 40, "column 'KB article' must not be empty")
-    assert seen.counts["train_pairs"] == 40
-    frame.to_csv(tmp_path / "export.csv", index=False, sep=";", encoding="utf-16")
-    again = opera.inspect(tmp_path / "export.csv", encoding="utf-16", skip_bad_rows=True, **how)
-    assert (again.counts, again.skipped[0]["line"]) == (seen.counts, 42)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -30,12 +33,12 @@ def random_parts(heads: int, shared: int, dtype: torch.dtype, lengths: list[int]
 def by_torch(parts: list[Tensor], lengths: list[int], is_causal: bool) -> Tensor:
     """Each text by itself, in float32."""
     group = parts[0].shape[1] // parts[1].shape[1]
-    found = []
+    outputs = []
     for start, stop in pairwise(bounds_of(lengths).tolist()):
         query, key, value = (part[start:stop].float().transpose(0, 1) for part in parts)
         key, value = (part.repeat_interleave(group, 0) for part in (key, value))
-        found.append(F.scaled_dot_product_attention(query, key, value, is_causal=is_causal).transpose(0, 1))
-    return torch.cat(found)
+        outputs.append(F.scaled_dot_product_attention(query, key, value, is_causal=is_causal).transpose(0, 1))
+    return torch.cat(outputs)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +58,14 @@ def test_results_and_gradients_are_those_of_torch(
     monkeypatch.setattr(attention, "BLOCK_SCORES", 3 * 47**2)
     parts = random_parts(4, shared, dtype, LENGTHS)
     rule = Rule(is_causal, np.float32(WIDTH**-0.5), *threshold_and_key(0))
-    found = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)  # type: ignore[no-untyped-call]
+    attended = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)  # type: ignore[no-untyped-call]
     expected = by_torch(parts, LENGTHS, is_causal)
     above = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
-    torch.testing.assert_close(found.float(), expected, rtol=0, atol=tolerance)
+    torch.testing.assert_close(attended.float(), expected, rtol=0, atol=tolerance)
     with torch.no_grad():
         inference = attended_by_torch(*parts, Pack.of(bounds_of(LENGTHS)), rule)
     torch.testing.assert_close(inference.float(), expected, rtol=0, atol=tolerance)
-    gradients = torch.autograd.grad(found, parts, above.to(dtype))
+    gradients = torch.autograd.grad(attended, parts, above.to(dtype))
     for gradient, wanted in zip(gradients, torch.autograd.grad(expected, parts, above), strict=True):
         assert gradient.dtype == dtype
         torch.testing.assert_close(gradient.float(), wanted.float(), rtol=tolerance, atol=tolerance)
@@ -100,15 +103,24 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
     assert torch.equal(layer(numbers), first)
     assert not torch.equal(layer(numbers), first)
     assert torch.equal(gradient, first)  # ones: what came through is what goes back
-    kept = (first > 0).double()
+    survived = (first > 0).double()
     # 196,608 draws: the standard deviation of their mean is 0.0007, of a row's 0.0153, of a column's 0.0133
-    assert abs(kept.mean() - 0.9) < 0.004
+    assert abs(survived.mean() - 0.9) < 0.004
     assert torch.allclose(first[first > 0], torch.tensor(1 / 0.9))
-    assert (kept.mean(0) - 0.9).abs().max() < 0.08
-    assert (kept.mean(1) - 0.9).abs().max() < 0.08
-    neighbours = torch.stack([(kept[:, 1:] * kept[:, :-1]).mean(), (kept[1:] * kept[:-1]).mean()])
+    assert (survived.mean(0) - 0.9).abs().max() < 0.08
+    assert (survived.mean(1) - 0.9).abs().max() < 0.08
+    neighbours = torch.stack([(survived[:, 1:] * survived[:, :-1]).mean(), (survived[1:] * survived[:-1]).mean()])
     assert (neighbours - 0.81).abs().max() < 0.005
     assert torch.equal(layer.eval()(numbers), numbers)
+
+
+def test_numba_leaves_torch_the_threads_that_it_had() -> None:
+    """torchrun, a grid and a container's quota give a process fewer than numba finds."""
+    child = "import torch; from opera.encoder.kernels import use_torch_threads; use_torch_threads(); "
+    child += "import numba; print(torch.get_num_threads(), numba.get_num_threads())"
+    variables = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", child], check=True, capture_output=True, text=True, env=variables)
+    assert done.stdout.split() == ["2", "2"]
 
 
 @pytest.mark.parametrize("lengths", [[60, 100], sorted(range(30, 100, 3), reverse=True), [30] * 64])

@@ -24,12 +24,12 @@ def test_shards_hold_every_row_and_suit_the_table(count: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 30])
 def test_shards_are_read_as_one_array(count: int, tmp_path: Path) -> None:
     shards = Shards(count, 8)
-    whole = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
+    vectors = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
     for number, name in enumerate(shards.names(".npy")):
-        np.save(tmp_path / name, whole[shards.rows(number)])
-    found = Embeddings(tmp_path, shards)
-    assert (found.shape, len(found), found[:].dtype) == ((count, 3), count, np.float32)
+        np.save(tmp_path / name, vectors[shards.rows(number)])
+    embeddings = Embeddings(tmp_path, shards)
+    assert (embeddings.shape, len(embeddings), embeddings[:].dtype) == ((count, 3), count, np.float32)
     for part in (slice(None), slice(1, 9), slice(7, 8), slice(None, None, -2)):
-        assert np.array_equal(found[part], whole[part])
+        assert np.array_equal(embeddings[part], vectors[part])
     rows = np.random.default_rng(2).integers(count, size=(4, 5)) if count else np.empty((0, 2), int)
-    assert np.array_equal(found[rows], whole[rows])
+    assert np.array_equal(embeddings[rows], vectors[rows])

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Event, Thread
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from backbones import write_backbone
 from opera.encoder import packing as packing_module
 from opera.encoder.attention import NAME
-from opera.encoder.forward import Column, embed_columns, embed_tokens, pads, token_batches
+from opera.encoder.forward import Column, embed_columns, embed_tokens, pads
 from opera.encoder.packing import packing, packs
 from opera.encoder.token_ids import token_ids
 from opera.retrieval.models import checkpoint_gradients, load_model
@@ -32,9 +29,9 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def gradients(model: nn.Module, values: list[Tensor]) -> Tensor:
     torch.stack([(part * torch.linspace(-1, 1, part.numel()).view_as(part)).sum() for part in values]).sum().backward()
-    found = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
+    gradient = torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
     model.zero_grad()
-    return found
+    return gradient
 
 
 def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransformer, tmp_path: Path) -> None:
@@ -42,15 +39,15 @@ def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransfor
     expected = torch.from_numpy(model.encode(TEXTS))
     with suppress(KeyboardInterrupt), packing(model), torch.no_grad():
         assert packs(model)
-        found = embed_tokens(model, ids, packed=True)
+        packed = embed_tokens(model, ids, packed=True)
         with packing(model):  # once more, as where a run evaluates while it trains
             again = embed_tokens(model, ids, packed=True)
         assert packs(model)
-        assert torch.equal(found, again)
+        assert torch.equal(packed, again)
         inside = torch.from_numpy(model.encode(TEXTS))  # padded texts go through torch's attention, with their mask
         model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
         raise KeyboardInterrupt
-    torch.testing.assert_close(nn.functional.normalize(found, dim=-1), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(nn.functional.normalize(packed, dim=-1), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(inside, expected, rtol=0, atol=1e-6)
     assert [type(module) for module in model.modules()] == kinds
     assert model[0].auto_model.config._attn_implementation == "sdpa"
@@ -74,10 +71,10 @@ def test_columns_have_the_gradients_of_the_plain_path(
     for may_pack in (True, False):
         embedded.clear()
         with packing(model) if may_pack else nullcontext():
-            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns], may_pack=may_pack)
-            for one, other in zip(found, plain, strict=True):
+            ours = embed_columns(model, [Column(token_ids(model, column)) for column in columns], may_pack=may_pack)
+            for one, other in zip(ours, plain, strict=True):
                 torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-            torch.testing.assert_close(gradients(model, found), expected, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(gradients(model, ours), expected, rtol=1e-3, atol=1e-4)
         assert sum(embedded) == 4
         assert len(embedded) > 1
 
@@ -98,10 +95,37 @@ def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch
     with packing(model), torch.no_grad():
         assert not packs(model)
         assert pads(model)
-        found = nn.functional.normalize(embed_tokens(model, ids).float(), dim=-1)
-        with pytest.raises(ValueError, match="without a single token"):
+        padded = nn.functional.normalize(embed_tokens(model, ids).float(), dim=-1)
+        with pytest.raises(ValueError, match="have no tokens"):
             embed_tokens(model, [np.empty(0, np.int32)])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(padded, expected, rtol=0, atol=1e-5)
+
+
+def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
+    """Their queries and keys leave autocast in float32, their values in bfloat16."""
+    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
+    columns = [TEXTS[:2], TEXTS[2:4]]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
+    expected = gradients(model, plain)
+    with packing(model):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            ours = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
+        cosine = nn.functional.cosine_similarity(gradients(model, ours), expected, dim=0)
+    assert cosine > 0.99  # both are rounded to 8 bits, in another order
+
+
+def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu").train()
+    ids = [Column(token_ids(model, TEXTS))]
+    results = []
+    for checkpoints in (False, True):
+        if checkpoints:
+            checkpoint_gradients(model)
+        torch.manual_seed(6)
+        with packing(model):
+            results.append(gradients(model, embed_columns(model, ids)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-7)
 
 
 def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: Path) -> None:
@@ -118,70 +142,3 @@ def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: 
     model = SentenceTransformer(modules=[transformer, Pooling(16, "mean")], device="cpu")
     with packing(model):
         assert not packs(model)
-
-
-def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
-    """Their queries and keys leave autocast in float32, their values in bfloat16."""
-    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
-    columns = [TEXTS[:2], TEXTS[2:4]]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
-    expected = gradients(model, plain)
-    with packing(model):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
-        cosine = nn.functional.cosine_similarity(gradients(model, found), expected, dim=0)
-    assert cosine > 0.99  # both are rounded to 8 bits, in another order
-
-
-def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
-    model = load_model(bert_model, "cpu").train()
-    ids = [Column(token_ids(model, TEXTS))]
-    found = []
-    for checkpoints in (False, True):
-        if checkpoints:
-            checkpoint_gradients(model)
-        torch.manual_seed(6)
-        with packing(model):
-            found.append(gradients(model, embed_columns(model, ids)))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-7)
-
-
-@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100), st.booleans())
-def test_every_text_is_in_one_batch_within_the_budget(lengths: list[int], most_tokens: int, padded: bool) -> None:
-    batches = token_batches(np.array(lengths, np.int64), most_tokens, padded)
-    assert sorted(number for batch in batches for number in batch.tolist()) == list(range(len(lengths)))
-    in_order = [lengths[number] for batch in batches for number in batch.tolist()]
-    assert in_order == sorted(lengths, reverse=True)
-    for number, batch in enumerate(batches):
-        assert tokens(lengths, batch, padded) <= most_tokens or len(batch) == 1
-        if number + 1 < len(batches):
-            more = [*batch, batches[number + 1][0]]
-            ends = lengths[batch[-1]] > 0 and lengths[more[-1]] == 0  # texts without tokens are by themselves
-            assert ends or tokens(lengths, more, padded) > most_tokens, "no batch is smaller than it need be"
-
-
-def tokens(lengths: list[int], batch: object, padded: bool) -> int:
-    each = [max(1, lengths[number]) for number in batch]  # type: ignore[attr-defined]
-    return max(each) * len(each) if padded else sum(each)
-
-
-def test_threads_that_share_a_model_take_turns(model: SentenceTransformer) -> None:
-    """The second enters when the first has left, and finds a model that packs."""
-    ids, inside, found = token_ids(model, TEXTS), Event(), []
-
-    def second() -> None:
-        inside.wait()
-        with packing(model), torch.no_grad():
-            found.append(embed_tokens(model, ids, packed=True))
-
-    thread = Thread(target=second)
-    thread.start()
-    with packing(model), torch.no_grad():
-        expected = embed_tokens(model, ids, packed=True)
-        inside.set()
-        thread.join(0.2)  # long enough to enter, were it let in
-        assert not found
-        assert torch.equal(embed_tokens(model, ids, packed=True), expected)
-    thread.join()
-    assert torch.equal(found[0], expected)

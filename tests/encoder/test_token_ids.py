@@ -74,16 +74,19 @@ def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_mode
 
     assert has_token_path(spoilt())
     assert not has_token_path(spoilt(processing_kwargs={"text": {"max_length": 4}}))
-    assert not has_token_path(spoilt(query_expansion={"strategy": "fixed", "length": 8, "attend": True}))
     assert not has_token_path(spoilt(preprocess=lambda *inputs, **more: {}))
-    config = spoilt()[0].modality_config
-    assert not has_token_path(spoilt(modality_config={**config, "message": config["text"]}))
     routed = spoilt()
     routed.append(Router.for_query_document([Normalize()], [Normalize()]))
     assert not has_token_path(routed), "the task decides"
-    pairs = spoilt()
-    pairs[0].tokenizer.backend_tokenizer.post_processor = _with_segments(pairs)
-    assert not has_token_path(pairs), "segments are more than ids"
+
+
+def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    assert prompt_length(model, "common1 common2: ") is None
+    model[1].include_prompt = False
+    assert prompt_length(model, "") is None
+    length = prompt_length(model, "common1 common2 ")
+    assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]
 
 
 def test_zeros_as_segments_are_no_ids_of_a_model_without_segments(tmp_path: Path) -> None:
@@ -106,30 +109,3 @@ def test_a_vocabulary_with_gaps_is_as_large_as_its_largest_id(
     tokenizer.model = WordLevel(words, unk_token="[UNK]")
     assert token_ids(model, ["t1w1"])[0].max() == 70_000
     assert vocabulary_size(model) == 70_001
-
-
-def test_texts_that_the_library_packs_have_the_same_ids(bert_model: Path) -> None:
-    from transformers import DataCollatorWithFlattening
-
-    model = load_model(bert_model, "cpu")
-    first = model[0]  # as it is with flash attention, which needs a GPU
-    first.data_collator = DataCollatorWithFlattening(return_seq_idx=True, return_flash_attn_kwargs=True)
-    first.can_flatten_inputs, first._flatten_position_offset = True, 0
-    assert "cu_seq_lens_q" in model.preprocess(TEXTS)
-    assert has_token_path(model)
-
-
-def _with_segments(model: SentenceTransformer) -> Any:
-    from tokenizers.processors import TemplateProcessing
-
-    first = model[0].tokenizer.convert_tokens_to_ids("[CLS]")
-    return TemplateProcessing(single="[CLS]:1 $A:1", special_tokens=[("[CLS]", first)])
-
-
-def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
-    model = load_model(bert_model, "cpu")
-    assert prompt_length(model, "common1 common2: ") is None
-    model[1].include_prompt = False
-    assert prompt_length(model, "") is None
-    length = prompt_length(model, "common1 common2 ")
-    assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]

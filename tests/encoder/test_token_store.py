@@ -37,18 +37,18 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
         TokenSource.of(model, data, "document", corpus_text="text"),
         TokenSource.of(model, data, "query"),
     ]
-    found = []
+    expected = []
     for source in sources:
         rows = ROWS % len(source.table)
-        found.append(source.tokenise(rows))
-        assert same(source.store().rows(rows), found[-1])
+        expected.append(source.tokenise(rows))
+        assert same(source.store().rows(rows), expected[-1])
     assert source.store().rows(ROWS[:0]) == []
     homes = list((cache_folder() / "tokens").iterdir())
     assert len(homes) == 3
     for parameter in model.parameters():
         parameter.data += 1
     monkeypatch.setattr(token_store, "token_ids", None)
-    assert same(sources[0].store().rows(ROWS), found[0])
+    assert same(sources[0].store().rows(ROWS), expected[0])
     if kind == "bert":
         model[0].document_length = 5
         with pytest.raises(TypeError):  # they are other ids

@@ -8,14 +8,13 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import TrainerCallback
 
 import opera
 from attacks import Bomb, plant_bomb
-from opera.core.errors import InputError, ModelError, RunFolderError, TrainingError
+from opera.core.errors import InputError
 from opera.runs.folder import Run
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
@@ -31,8 +30,8 @@ class StopAtTen(TrainerCallback):  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
-    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("whole") / "run", **TWELVE)
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("uninterrupted") / "run", **TWELVE)
 
 
 @pytest.fixture(scope="module")
@@ -52,23 +51,6 @@ def cut(cut_once: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def resume(beir: Path, static_model: Path) -> Callable[..., Run]:
     return lambda out, **more: opera.adapt(beir, model=static_model, out=out, **{"resume": True, **TWELVE, **more})
-
-
-def test_who_may_read_the_run_may_read_its_checkpoints(cut: Path) -> None:
-    """safetensors writes files for their owner alone."""
-    files = [path for path in (cut / "checkpoints").rglob("*") if path.is_file()]
-    assert {path.stat().st_mode & 0o777 for path in files} == {cut.stat().st_mode & 0o666}
-
-
-def test_an_unfinished_run_says_what_can_be_done(cut: Path, beir: Path, resume: Callable[..., Run]) -> None:
-    assert Run.open(cut).record.status == "running"
-    with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
-        opera.evaluate(beir, model=cut)
-    with pytest.raises(RunFolderError, match="holds a run; pass --resume"):
-        resume(cut, resume=False)
-    with pytest.raises(RunFolderError, match="was started differently; use the same settings") as caught:
-        resume(cut, temperature=0.5)
-    assert "temperature: the run has 0.1, this call 0.5" in str(caught.value)
 
 
 @pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
@@ -94,42 +76,33 @@ def test_no_weights_in_a_checkpoint_are_unpickled(
     assert not (tmp_path / "code-ran").exists()
 
 
-def test_a_checkpoint_of_other_pairs_is_refused(cut: Path, resume: Callable[..., Run]) -> None:
-    folder = cut / "checkpoints" / "checkpoint-8"
-    with np.load(folder / "sampler.npz") as arrays:
-        np.savez(folder / "sampler.npz", **{**arrays, "0/fingerprint": arrays["0/fingerprint"] + 1})
-    with pytest.raises(TrainingError, match="belongs to other training pairs"):
-        resume(cut)
-
-
 def test_a_run_goes_on_from_its_newest_complete_checkpoint(
-    whole: Run, cut: Path, resume: Callable[..., Run], caplog: pytest.LogCaptureFixture
+    uninterrupted: Run, cut: Path, resume: Callable[..., Run], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever else is there."""
     (cut / "trace.parquet").write_bytes(b"PAR1")
     (cut / "checkpoints" / "checkpoint-8" / "complete").unlink()
-    for name in ("checkpoint-old", "checkpoint-", "checkpoint-10x", "checkpoint-010", "checkpoint-999999999"):
-        (cut / "checkpoints" / name).mkdir()
-    (cut / "checkpoints" / "checkpoint-11").write_text("a file")
+    (cut / "checkpoints" / "checkpoint-old").mkdir()
     seconds = Run.open(cut).record.seconds["train"]
     with caplog.at_level("INFO", logger="opera"):
         resumed = resume(cut)
     assert "checkpoint-8 is incomplete" in caplog.text
     assert resumed.training.resumed_from == 4
     assert resumed.record.seconds["train"] > seconds > 0
-    assert_same_run(resumed, whole)
-    assert (resumed.path / "draws.parquet").read_bytes() == (whole.path / "draws.parquet").read_bytes()
+    assert_same_run(resumed, uninterrupted)
+    assert (resumed.path / "draws.parquet").read_bytes() == (uninterrupted.path / "draws.parquet").read_bytes()
 
 
-def test_links_are_removed_and_not_followed(whole: Run, cut: Path, resume: Callable[..., Run], tmp_path: Path) -> None:
+def test_links_are_removed_and_not_followed(
+    uninterrupted: Run, cut: Path, resume: Callable[..., Run], tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "thesis.tex").write_text("years of work")
     (cut / "checkpoints" / "checkpoint-12").symlink_to(elsewhere)
-    assert_same_run(resume(cut), whole)
+    assert_same_run(resume(cut), uninterrupted)
     for name in ("model", "checkpoints"):
         shutil.rmtree(cut / name)
         (cut / name).symlink_to(elsewhere)
-    assert_same_run(resume(cut, resume=False, overwrite=True), whole)
+    assert_same_run(resume(cut, resume=False, overwrite=True), uninterrupted)
     assert not (cut / "model").is_symlink()
     assert {path.name for path in elsewhere.iterdir()} == {"thesis.tex"}

@@ -190,11 +190,13 @@ def test_a_script_that_is_resumed(
     """The same draws, the same bytes of weights, the same log."""
     data, model = several if kind == "several" else dataset, bert_model if kind == "bert" else static_model
     stop = changed.get("save_steps", 4)
-    whole, trainer = train_script(data, model, tmp_path / "whole", method, **{"save_steps": stop, **changed})
+    uninterrupted, trainer = train_script(
+        data, model, tmp_path / "uninterrupted", method, **{"save_steps": stop, **changed}
+    )
     train_script(data, model, tmp_path / "cut", method, stop=stop, **changed)
     resumed, again = train_script(data, model, tmp_path / "cut", method, resume=True, **{"save_steps": stop, **changed})
     assert again.state.global_step == trainer.state.global_step > stop
-    assert draws_of(whole) == draws_of(resumed)
+    assert draws_of(uninterrupted) == draws_of(resumed)
     assert weights_of(trainer.model) == weights_of(again.model)
     # the epoch starts again where nothing is skipped
     logs = [[{**row, "epoch": 0} for row in part.state.log_history[:-1]] for part in (trainer, again)]
@@ -206,6 +208,7 @@ RUNS: list[tuple[str, str, dict[str, Any]]] = [
     ("dp", "bert", {"update_interval": 7, "precision": "fp32", "gradient_accumulation_steps": 2}),
     ("dp", "bert", {"lora": "r=4,dropout=0.1", "learning_rate": 0.03, "guard": True, "refit": True}),
     ("dp", "static", {"update_interval": "epoch"}),
+    ("dp", "static", {"adapter": "query", "learning_rate": 0.02}),
     ("dp", "several", {"mix": "equal", "negatives": "hard", "range": "1:9"}),
     ("infobatch", "several", {}),
     ("denoise", "several", {"one_set_per_step": True}),
@@ -227,14 +230,14 @@ def test_a_run_that_is_resumed(
     settings = {**SMALL, "method": method, "guard": False, **more}
     settings |= {"model": bert_model if kind == "bert" else static_model}
     data = two_sets if kind == "several" else beir
-    whole = opera.adapt(data, out=tmp_path / "whole", **settings)
+    uninterrupted = opera.adapt(data, out=tmp_path / "uninterrupted", **settings)
     with interrupted_at(6):
         opera.adapt(data, out=tmp_path / "cut", **settings)
     resumed = opera.adapt(data, out=tmp_path / "cut", resume=True, **settings)
     assert more.get("refit") or resumed.training.resumed_from == 4
-    assert_same_run(resumed, whole)
-    assert (resumed.path / "draws.parquet").read_bytes() == (whole.path / "draws.parquet").read_bytes()
-    assert resumed.measures == whole.measures
+    assert_same_run(resumed, uninterrupted)
+    assert (resumed.path / "draws.parquet").read_bytes() == (uninterrupted.path / "draws.parquet").read_bytes()
+    assert resumed.measures == uninterrupted.measures
     assert opera.adapt(data, out=tmp_path / "cut", resume=True, **settings).finished
 
 
@@ -302,8 +305,9 @@ class InFloat64(TrainerCallback):
         model.double()
 
 
-batch, data, model, out = sys.argv[1:]
+batch, cache, data, model, out = sys.argv[1:]
 settings = dict(
+    gradient_cache=int(cache) or None, matryoshka="8", dropout=0,
     max_steps=12, eval_steps=6, save_steps=6, callbacks=[InFloat64()],
     per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
     temperature=0.1, precision="fp32", optim="sgd", max_grad_norm=0.0, learning_rate=0.03,  # shows each wrong gradient
@@ -313,8 +317,8 @@ for method in ("dp", "infobatch"):
 """
 
 
-def test_a_run_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    """The draws, losses and weights of one process.
+def test_a_run_in_two_processes(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    """The draws, losses and weights of one process, and of a gradient cache those without it.
 
     Two processes add the same numbers in another order. In float64 that changes a sum of n ≤ 1000 terms of size 10 by
     less than n·2⁻⁵³·10 = 1e-12 per step. To reach 1e-9, 12 steps would have to amplify it a thousand times, while a
@@ -324,8 +328,8 @@ def test_a_run_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) 
     """
     script = tmp_path / "in_float64.py"
     script.write_text(IN_FLOAT64)
-    for processes, batch in ((1, 8), (2, 4)):
-        arguments = [str(script), str(batch), str(beir), str(static_model), str(tmp_path / str(processes))]
+    for processes, batch, cache in ((1, "8", "0"), (2, "4", "3")):
+        arguments = [str(script), batch, cache, str(beir), str(bert_model), str(tmp_path / str(processes))]
         for child in launched(arguments, tmp_path / f"log{processes}", processes):
             assert child.wait() == 0, child.log.read_text()
     for method in ("dp", "infobatch"):
@@ -333,7 +337,7 @@ def test_a_run_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) 
         assert (first.record.processes, second.record.processes) == (1, 2)
         assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
         assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
-        assert first.measures["before"] == second.measures["before"], "shared work has the same bytes"
+        assert first.measures["base"] == second.measures["base"], "shared work has the same bytes"
         evaluations = [dict(run.training.evaluations) for run in (first, second)]
         assert evaluations[0] == pytest.approx(evaluations[1], abs=1e-9)
         assert list(evaluations[0]) == [6, 12]

@@ -17,7 +17,7 @@ from opera.data import load_data
 from opera.engine.dataset import text_dataset
 from opera.engine.loss import InfoNCELoss
 from opera.engine.pruning import Pruning
-from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training_set.negatives import RandomNegatives
@@ -36,7 +36,7 @@ class Step:
         self.known = known_of(self.pairs)
         method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
         negatives = RandomNegatives(pool_of(len(data.corpus)))
-        sets = [SetDraws(method, negatives)]
+        sets = [SetSampler(method, negatives)]
         self.sampler = PairSampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
         self.pruning = Pruning()
         self.pruning.samplers = [self.sampler]
@@ -65,9 +65,9 @@ class Step:
     def gradients(self, value: Tensor) -> Tensor:
         """Backward from twice the loss, as a gradient scaler would; the gradients of all parameters in one row."""
         (2 * value).backward()
-        found = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
+        gradient = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
         self.model.zero_grad()
-        return found
+        return gradient
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
     torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
     ids, similarity, losses, _ = step.seen[0]
-    assert ids.tolist() == step.labels.tolist() == step.sampler.drawn[0].tolist()
+    assert ids.tolist() == step.labels.tolist() == step.sampler.sampled[0].tolist()
     assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
     assert (np.abs(similarity) <= 1.0001).all()
 
@@ -98,7 +98,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
     embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
     queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
     step.model.train()
-    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.drawn[0]), step.pairs
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.sampled[0]), step.pairs
     columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
     for row in range(BATCH):
         positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
@@ -111,7 +111,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
 
 def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
     step.seen.clear()
-    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._untrained[0].weights
+    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._pending[0].weights
     plain = step.value(step.loss())
     drawn[:] = weights
     mixed = step.value(step.loss())
@@ -135,11 +135,11 @@ def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, s
         )
         for part in step.features
     ]
-    whole = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
-    of_whole = step.gradients(whole)
-    assert cached.item() == pytest.approx(whole.item(), rel=1e-12)
-    assert of_whole.abs().max() > 0.01
-    torch.testing.assert_close(of_cached, of_whole, rtol=0, atol=1e-12)
+    uncached = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
+    of_uncached = step.gradients(uncached)
+    assert cached.item() == pytest.approx(uncached.item(), rel=1e-12)
+    assert of_uncached.abs().max() > 0.01
+    torch.testing.assert_close(of_cached, of_uncached, rtol=0, atol=1e-12)
     for one, other in zip(*step.seen, strict=True):
         np.testing.assert_array_equal(one, other)
     if texts == BATCH:  # one pass draws the random numbers of no cache

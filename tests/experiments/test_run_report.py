@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html
-import json
 import re
 import shutil
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
-from opera.core.terminal import json_text
-from opera.experiments.analysis import analyse_runs, find_groups
+from opera.experiments.analysis import find_groups
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest, correct_test
 from tiny_world import write_beir
 
@@ -44,8 +42,8 @@ def decided(run: opera.Run) -> list[dict[str, str]]:
     table = run.per_query()
     labels = dict(zip(table["query_id"].to_pylist(), table["relevant"].to_pylist(), strict=True))
     first, second, third, *_ = labels
-    found = table["after documents"].to_pylist()
-    missing = next(document for document in found[1] if document not in labels[second])
+    ranking = table["final documents"].to_pylist()[1]
+    missing = next(document for document in ranking if document not in labels[second])
     rows = [(first, document, "wrong") for document in labels[first]]
     rows += [(second, labels[second][0], "wrong"), (second, missing, "missing"), (third, labels[third][0], "correct")]
     columns = ("query_id", "doc_id", "decision")
@@ -66,34 +64,18 @@ def corrected(run: opera.Run, file: Path) -> CorrectedTest:
 
 def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
     page = opera.report(run.path).read_text()
-    head = page.split("<nav>")[0].split("<body>")[1]
-    assert 0 < head.index("The final model") < head.index("<svg")
-    captions = re.findall("<figcaption>(.*?)</figcaption>", page)
     changes = run.review()["changed"]
     count = "{gained} gained, {lost} lost, {same} unchanged".format(**changes)
-    assert captions[0] == f"nDCG@10 of each test query: {count}"
-    assert captions[1].startswith("learning curve: training loss")
-    assert captions[2].startswith("learning curve: nDCG@10 on dev")
+    assert 0 < page.index("The final model") < page.index(f"nDCG@10 of each test query: {count}")
     examples = re.findall(r'<details class="example".*?</details>', page, re.DOTALL)
-    shown = [query for name in ("gains", "losses") for query in changes[name][:3]]
-    assert len(examples) == len(shown) > 0
-    for example, query in zip(examples, shown, strict=True):
+    queries = [query for name in ("gains", "losses") for query in changes[name][:3]]
+    for example, query in zip(examples, queries, strict=True):
         assert html.escape(query["query"][:60]) in example
         assert example.count("<li") == len(query["base"]) + len(query["final"])
         assert example.count('class="labelled"') == sum(
             document["labelled"] for name in ("base", "final") for document in query[name]
         )
     assert "<script" not in page
-
-
-def test_figures_with_the_labels_as_given_are_the_runs(
-    run: opera.Run, decided: list[dict[str, str]], tmp_path: Path
-) -> None:
-    file = write(tmp_path / "decisions.csv", decided)
-    analysis = json.loads(json_text(analyse_runs(run.path, decisions=[file]).as_dict()))
-    given, _ = analysis["corrected_test"]["figures"]
-    for when in ("before", "after"):
-        assert given[when] == pytest.approx({name: run.measures[when][name] for name in CORRECTED}, abs=1e-9)
 
 
 def test_figures_with_corrected_labels_are_those_of_corrected_data(
@@ -104,18 +86,21 @@ def test_figures_with_corrected_labels_are_those_of_corrected_data(
     changed = shutil.copytree(data, tmp_path / "changed")
     qrels = changed / "qrels" / "test.tsv"
     head, *lines = qrels.read_text().splitlines()
-    by_kind = {kind: {(row["query_id"], row["doc_id"]) for row in decided if row["decision"] == kind}
-               for kind in ("wrong", "missing")}  # fmt: skip
-    lines = [line for line in lines if tuple(line.split("\t")[:2]) not in by_kind["wrong"]]
-    lines += [f"{query}\t{document}\t1" for query, document in by_kind["missing"]]
+    wrong, missing = (
+        {(row["query_id"], row["doc_id"]) for row in decided if row["decision"] == decision}
+        for decision in ("wrong", "missing")
+    )
+    lines = [line for line in lines if tuple(line.split("\t")[:2]) not in wrong]
+    lines += [f"{query}\t{document}\t1" for query, document in missing]
     qrels.write_text("\n".join([head, *lines]) + "\n")
     measured = opera.evaluate(changed, model=run.model_path, measures=CORRECTED)
-    figures = result.figures[1]
+    labels_as_given, figures = result.figures
+    assert labels_as_given.final == pytest.approx({name: run.measures["final"][name] for name in CORRECTED}, abs=1e-9)
     assert figures.queries == len(measured.query_ids) == run.per_query().num_rows - 1
-    assert figures.after == pytest.approx(measured.measures, abs=1e-9)
-    assert (result.removed, result.added, result.confirmed, result.left_out) == (len(by_kind["wrong"]), 1, 1, 1)
+    assert figures.final == pytest.approx(measured.measures, abs=1e-9)
+    assert (result.removed, result.added, result.confirmed, result.left_out) == (len(wrong), 1, 1, 1)
     page = opera.report(run.path, tmp_path / "page.html", decisions=file).read_text()
-    assert f"{figures.before['nDCG@10']:.3f} → {figures.after['nDCG@10']:.3f}" in page
+    assert f"{figures.base['nDCG@10']:.3f} → {figures.final['nDCG@10']:.3f}" in page
     assert html.escape(result.sentence) in page
 
 
@@ -125,10 +110,10 @@ def test_runs_on_the_same_test_queries_take_the_same_decisions(
     file = write(tmp_path / "decisions.csv", decided)
     other = opera.adapt(data, model=static_model, out=tmp_path / "runs" / "ft", method="ft", max_steps=2, guard=False)
     alone = corrected(other, file)
-    assert alone.figures[1].before == corrected(run, file).figures[1].before
+    assert alone.figures[1].base == corrected(run, file).figures[1].base
     shutil.copytree(run.path, tmp_path / "runs" / "first")
     both = correct_test(find_groups(tmp_path / "runs"), [file])
-    assert {figures.after["nDCG@10"] for figures in both.figures} > {f.after["nDCG@10"] for f in alone.figures}
+    assert {figures.final["nDCG@10"] for figures in both.figures} > {f.final["nDCG@10"] for f in alone.figures}
     pq.write_table(run.per_query().slice(1), other.path / "per_query.parquet")
     with pytest.raises(DataError, match="its test labels differ"):
         correct_test(find_groups(tmp_path / "runs"), [file])

@@ -15,15 +15,14 @@ from opera.guard import choice
 from opera.guard import dev_corpus as module
 from opera.guard.dev_corpus import (
     DevCorpus,
+    base_values,
     best_documents,
     dev_corpus,
     dev_values,
     reduced_corpus,
-    untrained_values,
 )
 from opera.retrieval.search import search_corpus
 from opera.training_set.prepare import Prepared, load_and_check
-from tiny_world import write_beir
 
 
 @pytest.fixture(autouse=True)
@@ -67,49 +66,29 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
 
 def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:
     dev = small_corpus(prepared, prepared.data.drawn)
-    from_cache = untrained_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
+    from_cache = base_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
     np.testing.assert_array_equal(from_cache, dev_values(prepared.model.encoder, dev, prepared.settings))
-    whole = untrained_values(
-        prepared.model.encoder, prepared.data.drawn, DevCorpus(prepared.data.drawn), prepared.settings
-    )
-    assert (whole <= from_cache + 1e-12).all()  # fewer documents can only move the relevant ones up
+    all_documents = DevCorpus(prepared.data.drawn)
+    among_all = base_values(prepared.model.encoder, prepared.data.drawn, all_documents, prepared.settings)
+    assert (among_all <= from_cache + 1e-12).all()  # fewer documents can only move the relevant ones up
 
 
-def test_each_of_several_sets_keeps_a_part_by_its_size(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    data = opera.data.load_all([beir, write_beir(tmp_path / "second", 60, 20, 4)])
-    several = load_and_check(data, str(bert_model), make_recipe({"method": "ft"}))
-    dev = small_corpus(several, several.data.drawn)
-    assert dev.rows is None
-    first, second = (len(own.corpus) for own in dev.data.sets)
-    assert second == 100 * 60 // 180
-    assert 100 * 120 // 180 <= first < 120, "the relevant ones are more than its part"
-    assert (
-        len(dev_values(several.model.encoder, dev, several.settings))
-        == several.data.drawn.judged_qrels("dev").n_queries
-    )
-
-
-def test_the_fine_tuned_models_false_friends_are_ranked_too(
-    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_fine_tuned_models_best_documents_are_ranked_too(
+    prepared: Prepared, beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The corpus holds the best documents of the base model and of the fine-tuned one."""
     monkeypatch.setattr(module, "DEPTH", 1)
-    found, made = list[np.ndarray](), list[DevCorpus]()
+    (base,) = best_documents(prepared.model.encoder, prepared.data.drawn, prepared.settings)
+    calls = list[tuple[np.ndarray, DevCorpus]]()
 
-    def best(*arguments: Any) -> list[np.ndarray]:
-        (rows,) = best_documents(*arguments)
-        found.append(rows)
-        return [rows]
+    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> DevCorpus:
+        calls.append((best[0], dev_corpus(data, best, settings)))
+        return calls[-1][1]
 
-    def corpus(*arguments: Any) -> DevCorpus:
-        made.append(dev_corpus(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr(choice, "best_documents", best)
     monkeypatch.setattr(choice, "dev_corpus", corpus)
     settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
     opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
-    base, fine_tuned = found
-    assert np.setdiff1d(fine_tuned, base).size, "training moved other documents to the top"
-    assert made[0].rows is not None
-    assert np.isin(np.union1d(base, fine_tuned), made[0].rows).all()
+    [(best, dev)] = calls
+    assert dev.rows is not None
+    assert np.isin(base, best).all()
+    assert np.setdiff1d(best, base).size, "training moved other documents to the top"
+    assert np.isin(best, dev.rows).all()

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from opera.guard.rule import (
     COARSE,
     FINE,
-    Kind,
+    QueryKind,
     anchor,
-    choose_share,
+    choose_mixing_weight,
     cross_fitted,
     guarded_measure,
-    mean_variance,
-    posterior_mean,
-    prior_mean,
-    stands,
     verdict_of,
 )
 
@@ -30,12 +24,12 @@ def curve(shares: tuple[float, ...], means: list[float], n: int = 400, spread: f
     return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(shares, means, strict=True)}
 
 
-def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[Kind]:
-    return [Kind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
+def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]:
+    return [QueryKind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
 
 
 def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
-    return choose_share(per_query, one_kind(per_query, seen), static)
+    return choose_mixing_weight(per_query, one_kind(per_query, seen), static)
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -57,8 +51,8 @@ def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
 
 
 @pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("seen", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("n", [1, 2, 19, 100])
+@pytest.mark.parametrize("seen", [0.0, 1.0])
+@pytest.mark.parametrize("n", [1, 100])
 def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> None:
     assert choose({share: np.ones(n) for share in FINE}, seen, static) == 0.0
     before = np.linspace(0.2, 0.8, n)
@@ -66,48 +60,30 @@ def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> N
     assert choose(swapped, seen, static) == 0.0
 
 
-@pytest.mark.parametrize("seen", [0.0, 0.5, 1.0])
-def test_a_share_below_the_base_model_on_dev_does_not_stand(seen: float) -> None:
-    slightly_worse = np.random.default_rng(0).standard_normal(100)
-    slightly_worse -= slightly_worse.mean() + 0.05  # well within a standard error of 0.1
-    every = Kind(np.ones(100, dtype=bool), seen)
-    assert not stands(slightly_worse, [every])
-    assert stands(slightly_worse + 0.1, [every])
-    halves = [replace(every, rows=rows) for rows in (np.arange(100) < 50, np.arange(100) >= 50)]
-    gain = np.repeat([1.0, 0.0], 50)
-    assert stands(gain, halves), "one kind gains, the other has a tie"
-    assert not stands(gain - 0.01, halves)
-    assert not stands(gain[:0], [Kind(np.ones(0, dtype=bool), seen)])
-
-
-def test_the_posterior_lies_between_prior_and_evidence() -> None:
-    assert posterior_mean(0.02, 0.0, -0.01, 0.1) == 0.02  # evidence without error
-    assert posterior_mean(0.02, float("inf"), -0.01, 0.1) == -0.01  # no evidence
-    assert posterior_mean(0.02, 0.01, -0.01, 0.1) == pytest.approx(0.005)  # equal weights
-    assert mean_variance(np.array([0.3])) == float("inf")
-    for low, high, expected in ((0.0, 0.25, 0.025), (0.5, 0.75, -0.025), (0.25, 0.75, 0)):  # around .5
-        assert prior_mean(low, high, 0.5) == pytest.approx(expected)
-
-
-def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[Kind]]:
+def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[QueryKind]]:
     """Two halves of 200 queries with these means."""
     halves = [curve(FINE, means, 200) for means in (known, new)]
     rows = np.arange(400) < 200
-    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [Kind(rows, 1), Kind(~rows, 0)]
+    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [
+        QueryKind(rows, 1),
+        QueryKind(~rows, 0),
+    ]
 
 
 def test_of_two_kinds_neither_is_harmed() -> None:
     rises, peaks = [0.3 * share for share in FINE], [0.1 * share - 0.22 * share**2 for share in FINE]
-    assert choose_share(*two_kinds(rises, rises)) == 1.0
-    assert choose_share(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
-    assert choose_share(*two_kinds(rises, [-share for share in FINE])) == 0.0
+    assert choose_mixing_weight(*two_kinds(rises, rises)) == 1.0
+    assert choose_mixing_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
+    assert choose_mixing_weight(*two_kinds(rises, [-share for share in FINE])) == 0.0
     per_query, (known, _) = two_kinds(rises, [-share for share in FINE])
-    none = Kind(np.zeros(400, dtype=bool), 0.0)
-    assert choose_share(per_query, [known]) == 1.0
-    assert choose_share(per_query, [known, none]) == 0.5  # what is expected of new documents where none are on dev
+    none = QueryKind(np.zeros(400, dtype=bool), 0.0)
+    assert choose_mixing_weight(per_query, [known]) == 1.0
+    assert (
+        choose_mixing_weight(per_query, [known, none]) == 0.5
+    )  # what is expected of new documents where none are on dev
     flat = {share: np.full(40, 0.5 + 1e-6 * (share > 0)) for share in FINE}
-    new, missing = Kind(np.ones(40, dtype=bool), 0.0), Kind(np.zeros(40, dtype=bool), 1.0)
-    assert choose_share(flat, [missing, new]) == choose_share(flat, [new]) == 0.25
+    new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
+    assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == 0.25
 
 
 def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
@@ -126,14 +102,12 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
 
 def test_the_three_verdicts() -> None:
     rng = np.random.default_rng(0)
-    before = rng.uniform(size=200)
-    better = guarded_measure(before, before, before + rng.uniform(0, 0.2, 200))
-    same = guarded_measure(before, before, before)
+    base = rng.uniform(size=200)
+    better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
     assert better.low > 0
-    assert verdict_of(0.5, better, 200) == "better"
-    assert verdict_of(0.5, same, 200) == "same"
-    assert verdict_of(0.0, same, 200) == "kept"
-    assert better.difference == pytest.approx(better.after - better.before)
+    assert better.difference == pytest.approx(better.final - better.base)
+    verdicts = [verdict_of(0.5, better, 200), verdict_of(0.5, same, 200), verdict_of(0.0, same, 200)]
+    assert verdicts == ["better", "same", "kept"]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, "same"), (19, "same"), (20, "better")])

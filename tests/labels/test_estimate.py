@@ -12,7 +12,7 @@ from opera.labels.estimate import (
     beside_siblings,
     estimate,
     false_share,
-    probability_false,
+    probability_wrong,
 )
 from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
@@ -20,7 +20,7 @@ from opera.methods import METHODS, Plan
 from worlds import make_pairs
 
 
-def world(
+def simulated(
     n_queries: int, share: float, seed: int = 0, steps: int = 50
 ) -> tuple[TrainingPairs, FirstVisits, np.ndarray]:
     """Pairs of which a share is false: their ranks are uniform, those of true pairs near the top."""
@@ -30,10 +30,6 @@ def world(
     p = np.where(false, rng.random(pairs.n_pairs), rng.beta(0.3, 12, pairs.n_pairs))
     step = rng.permutation(np.arange(pairs.n_pairs) * steps // pairs.n_pairs)
     return pairs, FirstVisits(p.astype(np.float32), step.astype(np.int32)), false
-
-
-def pairs_kept(pairs: TrainingPairs) -> np.ndarray:
-    return np.ones(pairs.n_pairs, dtype=bool)
 
 
 @pytest.mark.parametrize("others", [1, 2, 6, 7, 100])
@@ -54,12 +50,12 @@ def test_p_values_rank_the_pair_among_the_other_documents() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
 def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
-    pairs, visits, false = world(1000, share)
-    found = estimate(pairs, visits, pairs_kept(pairs))
-    assert found is not None
-    assert found.share == pytest.approx(share, abs=0.05)  # 4,000 pairs: a standard error of 0.016
-    assert found.low <= found.share <= found.high
-    p = found.probability.astype(float)
+    pairs, visits, false = simulated(1000, share)
+    result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
+    assert result is not None
+    assert result.share == pytest.approx(share, abs=0.05)  # 4,000 pairs: a standard error of 0.016
+    assert result.low <= result.share <= result.high
+    p = result.probability_wrong.astype(float)
     assert p[false].sum() + (1 - p)[~false].sum() > 0.85 * len(p)
     # Calibrated: where it says p, about p of the pairs are false.
     for low, high in ((0, 0.2), (0.8, 1.01)):
@@ -80,64 +76,40 @@ def test_a_doubtful_pair_beside_a_true_one_is_more_probably_false() -> None:
     assert beside[~false].mean() < alone[~false].mean()
 
 
-@pytest.mark.parametrize("alike", ["independent", "all of a query"])
-def test_siblings_that_do_not_answer_for_a_pair_change_nothing(alike: str) -> None:
-    """Where false pairs are as many beside true ones, or fewer, a pair is judged by its own rank."""
-    rng = np.random.default_rng(0)
-    query = np.repeat(np.arange(1000), 4)
-    false = rng.random(4000) < 0.4 if alike == "independent" else np.repeat(rng.random(1000) < 0.4, 4)
-    p = np.where(false, rng.random(4000), rng.beta(0.3, 12, 4000))
-    alone = np.minimum(1, 0.4 / (0.4 + 0.6 * 12 * np.exp(-12 * p)))
-    beside = beside_siblings(query, p, alone)
-    # The shares of 40 blocks of 100 pairs differ from .4 by chance; isotonic regression keeps little of it.
-    assert np.abs(beside - alone).mean() < 0.02
-
-
-def test_of_few_queries_a_pair_is_no_evidence_against_itself() -> None:
-    """The siblings of a false pair are truer than those of a true one of its query, by that pair alone."""
-    rng = np.random.default_rng(0)
-    query = np.repeat(np.arange(5), 400)
-    false = rng.random(2000) < 0.3
-    p = np.where(false, rng.random(2000), rng.beta(0.3, 12, 2000))
-    alone = np.minimum(1, 0.3 / (0.3 + 0.7 * 12 * np.exp(-12 * p)))
-    assert beside_siblings(query, p, alone) == pytest.approx(alone, abs=0.02)
-
-
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     held = 0
     for seed in range(60):
-        pairs, visits, _ = world(150, 0.3, seed)
-        found = estimate(pairs, visits, pairs_kept(pairs))
-        assert found is not None
-        held += found.low <= 0.3 <= found.high
+        pairs, visits, _ = simulated(150, 0.3, seed)
+        result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
+        assert result is not None
+        held += result.low <= 0.3 <= result.high
     assert held >= 50  # P(fewer of 60 at 95%) = 0.001
 
 
 def test_each_data_set_is_judged_by_itself_and_what_is_pruned_counts_for_nothing() -> None:
-    (clean, ranks, _), (_, noisy, _) = world(300, 0.0), world(300, 0.6, seed=1)
+    (clean, ranks, _), (_, noisy, _) = simulated(300, 0.0), simulated(300, 0.6, seed=1)
     n = clean.n_pairs
     pairs = make_pairs([4] * 600, 10_000)
     p, step = (np.concatenate([getattr(part, name) for part in (ranks, noisy)]) for name in ("p", "step"))
     visits = FirstVisits(p, step, np.array([0, n, 2 * n]))
-    found = estimate(pairs, visits, pairs_kept(pairs))
-    assert found is not None
-    assert found.share == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
-    assert found.probability[:n].mean() == pytest.approx(0, abs=0.04)
-    assert found.probability[n:].mean() == pytest.approx(0.6, abs=0.08)
-    kept = np.arange(2 * n) < n
+    result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
+    assert result is not None
+    assert result.share == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
+    assert result.probability_wrong[:n].mean() == pytest.approx(0, abs=0.04)
+    assert result.probability_wrong[n:].mean() == pytest.approx(0.6, abs=0.08)
     visits.p[n:] = np.nan
-    pruned = estimate(pairs, visits, kept)
+    pruned = estimate(pairs, visits, np.arange(2 * n) < n)
     assert pruned is not None
     assert pruned.share == pytest.approx(0, abs=0.04)
     assert pruned.high < 0.1
-    assert np.isnan(pruned.probability[n:]).all()
+    assert np.isnan(pruned.probability_wrong[n:]).all()
 
 
 def test_without_enough_visits_nothing_is_doubted() -> None:
-    pairs, visits, _ = world(1000, 0.5)
+    pairs, visits, _ = simulated(1000, 0.5)
     visits.p[FEWEST - 1 :] = np.nan
-    assert estimate(pairs, visits, pairs_kept(pairs)) is None
-    assert not probability_false(pairs, visits).any()
+    assert estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool)) is None
+    assert not probability_wrong(pairs, visits).any()
 
 
 def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
@@ -147,9 +119,9 @@ def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
     p = np.where(np.arange(2600) < 1000, 0.01, rng.random(2600)).astype(np.float32)
     visits = FirstVisits(p, np.zeros(2600, dtype=np.int32))
     visits.p[::10] = np.nan
-    found = probability_false(pairs, visits)
-    assert (found[:1000] == 0).all()
-    assert found[1000::10].min() == found[1000::10].max() == pytest.approx(1, abs=0.1)
+    result = probability_wrong(pairs, visits)
+    assert (result[:1000] == 0).all()
+    assert result[1000::10].min() == result[1000::10].max() == pytest.approx(1, abs=0.1)
 
 
 def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
@@ -162,7 +134,7 @@ def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
 
 
 def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:
-    pairs, visits, _ = world(200, 0.5)
+    pairs, visits, _ = simulated(200, 0.5)
     visits.p[:] = 0.001
     ft, denoise = (METHODS[name](pairs, Plan(0, 20, 64), METHODS[name].settings_class()) for name in ("ft", "denoise"))
     denoise.visits.load_state_dict(visits.state_dict())
@@ -170,23 +142,9 @@ def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:
         assert np.array_equal(denoise.draw(step).pair_ids, ft.draw(step).pair_ids)
 
 
-def test_denoise_goes_on_doubting_where_a_training_is_resumed_for_more_steps() -> None:
-    pairs, visits, _ = world(200, 0.5)
-    short, longer = (
-        METHODS["denoise"](pairs, Plan(0, steps, 64), METHODS["denoise"].settings_class()) for steps in (20, 60)
-    )
-    for step in range(20):
-        short.draw(step)
-    longer.load_state_dict(short.state_dict())
-    assert longer.schedule(20)["probability_false"] == 0
-    longer.visits.load_state_dict(visits.state_dict())
-    longer.draw(20)
-    assert longer.schedule(20)["probability_false"] == pytest.approx(0.5, abs=0.1)
-
-
 def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
     """check_draws has no visits; here half of the pairs are doubted."""
-    pairs, visits, _ = world(300, 0.5)
+    pairs, visits, _ = simulated(300, 0.5)
     counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
     for seed in range(200):
         method = METHODS["denoise"](pairs, Plan(seed, 10, 60), METHODS["denoise"].settings_class())
@@ -210,17 +168,6 @@ def test_denoise_draws_no_query_twice_while_others_look_true(n_queries: int, mos
         drawn = method.draw(step).pair_ids
         assert np.bincount(drawn).max() <= most
         assert true[drawn].mean() > 0.9
-
-
-def test_denoise_draws_false_pairs_less_and_queries_without_a_true_pair() -> None:
-    pairs, visits, false = world(1000, 0.5)
-    method = METHODS["denoise"](pairs, Plan(0, 100, 64), METHODS["denoise"].settings_class())
-    drawn = np.concatenate([method.draw(step).pair_ids for step in range(10)])
-    assert false[drawn].mean() == pytest.approx(0.5, abs=0.08)  # 640 draws: a standard error of 0.02
-    method.visits.load_state_dict(visits.state_dict())
-    drawn = np.concatenate([method.draw(step).pair_ids for step in range(10, 20)])
-    assert false[drawn].mean() < 0.2  # some false pairs rank first, and some queries have no true one
-    assert method.schedule(20)["probability_false"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_pairs_that_a_review_removed_do_not_lower_the_share_of_the_others() -> None:

@@ -17,8 +17,8 @@ number = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnor
 def test_counts_moved_are_those_of_the_numbers_now(values: list[float], changes: list[tuple[int, float]]) -> None:
     now = np.array(values)
     counts = Counts(now)
-    for at, value in changes:
-        place = [at % len(now)]
+    for number, value in changes:
+        place = [number % len(now)]
         counts.move(now[place], np.array([value]))
         now[place] = value
     ascending = np.sort(bucket_of(now))

@@ -16,9 +16,6 @@ from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods.draws import ShuffledPasses, draw_pool, draw_weighted_documents
-from opera.methods.dynamic import (
-    query_probabilities,
-)
 from worlds import make, make_pairs, mixed_pairs, top_k_of
 
 
@@ -60,30 +57,17 @@ class TestDraws:
         """The joint distribution where the border cuts a bucket, against building the pool: how many of each kind."""
         scores, rng = np.array([3.0] * 2 + [1.0] * 6 + [0.0] * 12), np.random.default_rng(0)
         draw, kind = drawer(scores.tolist(), 5, 10), np.array([0] * 2 + [1] * 6 + [2] * 12)
-        found: list[Counter[tuple[int, ...]]] = [Counter(), Counter()]
+        counters: list[Counter[tuple[int, ...]]] = [Counter(), Counter()]
         for _ in range(6000):
             tied, low = rng.permutation(np.arange(2, 8)), np.arange(8, 20)
             others = rng.choice(np.concatenate([tied[3:], low]), 5, replace=False)
             built = rng.choice(np.concatenate([[0, 1], tied[:3], others]), 4, replace=False)
-            for counter, drawn in zip(found, (built, draw(4)), strict=True):
+            for counter, drawn in zip(counters, (built, draw(4)), strict=True):
                 counter[tuple(np.bincount(kind[drawn], minlength=3))] += 1
-        usual = [key for key in found[0] if found[0][key] >= 20]
-        table = np.array([[counter[key] for key in usual] for counter in found])
+        usual = [key for key in counters[0] if counters[0][key] >= 20]
+        table = np.array([[counter[key] for key in usual] for counter in counters])
         assert len(usual) >= 8
         assert chi2_contingency(table).pvalue > 1e-3
-
-    def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
-        scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12
-        draw, top, counts, first = drawer(scores, 5, 10), top_k_of(np.array(scores), 5), np.zeros(20), np.zeros(20)
-        for _ in range(3000):
-            drawn = draw(10)
-            assert len(set(drawn.tolist())) == 10
-            counts[drawn] += 1
-            first[drawn[0]] += 1
-        expected = query_probabilities(top.probabilities(np.array(scores)), 5, 10)
-        assert counts[:2].tolist() == [3000, 3000]
-        assert chisquare(counts[2:], expected[2:] * 30_000).pvalue > 1e-3
-        assert chisquare(first, expected * 3000).pvalue > 1e-3
 
     def test_documents_without_a_weight_are_drawn_only_where_none_has_one(self, pairs: TrainingPairs) -> None:
         weight = (pairs.pair_query != 15) & (np.arange(pairs.n_pairs) % 2 == 0)

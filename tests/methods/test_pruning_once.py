@@ -1,4 +1,4 @@
-"""Pruning once, before training: which pairs rp, sp, sp+cbs and sp+dp keep, and how they draw from them."""
+"""Methods that draw from a fixed set of pairs: which ones rp, sp, sp+cbs and sp+dp keep, and how they and ft draw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
-from opera.methods.dynamic import virtual_dataset_size
+from opera.methods.finetuning import finetuning_probabilities
 from opera.methods.selection import keep_best_pairs, keep_highest, kept_count
 from opera.methods.static import static_probabilities
 from worlds import make, make_pairs, make_scores, mixed_pairs
@@ -89,17 +89,6 @@ def test_rp_keeps_every_pair_equally_often(pairs: TrainingPairs) -> None:
     assert np.abs(kept - share).max() < 5 * np.sqrt(share * (1 - share) / 2000)
 
 
-def test_nothing_pruned_is_drawn_and_dp_runs_over_the_rest(pairs: TrainingPairs) -> None:
-    method = make("sp+dp", {"k": 0.4}, pairs)
-    keep = make("sp", {"k": 0.4}, pairs).kept
-    p = method.probabilities(0)
-    assert np.array_equal(p.pair > 0, keep)
-    for step in range(20):
-        assert keep[method.draw(step).pair_ids].all()
-    kept_queries = len(np.unique(pairs.pair_query[keep]))
-    assert method.summary()["pool_size"] == virtual_dataset_size(kept_queries, 2, 0.25)
-
-
 def test_with_everything_kept_it_is_dp(pairs: TrainingPairs) -> None:
     both, alone = make("sp+dp", {"k": 1.0}, pairs), make("dp", {}, pairs)
     for step in range(20):
@@ -107,3 +96,18 @@ def test_with_everything_kept_it_is_dp(pairs: TrainingPairs) -> None:
         assert a.tolist() == b.tolist()
         both.observe(a, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
         alone.observe(b, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+
+
+def test_equation_1_against_its_plain_reading() -> None:
+    p = finetuning_probabilities(TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 2]), np.arange(7)))
+    assert p.query.tolist() == pytest.approx([1 / 3] * 3)
+    assert p.document.tolist() == pytest.approx([1 / 2, 1 / 2, 1, 1 / 4, 1 / 4, 1 / 4, 1 / 4])
+    assert p.pair.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 12, 1 / 12, 1 / 12, 1 / 12])
+
+
+def test_every_query_is_drawn_once_per_pass() -> None:
+    pairs = mixed_pairs()
+    method = make("ft", {}, pairs, batch=4)
+    queries = pairs.pair_query[np.concatenate([method.draw(step).pair_ids for step in range(8)])]
+    assert sorted(queries[:16]) == sorted(queries[16:]) == list(range(16))
+    assert queries[:16].tolist() != queries[16:].tolist()

@@ -22,7 +22,7 @@ def test_evaluate_takes_data_first_and_the_model_by_keyword(beir: Path, static_m
     data = opera.load_data(beir)
     assert opera.evaluate(data, model=static_model, measures=["R@20", "AP"]).measures == found.measures
     assert found.query_ids == data.queries.ids(data.split("test").query_rows)
-    assert list(found.columns("before")) == ["before R@20", "before AP", "before documents"]
+    assert list(found.columns("base")) == ["base R@20", "before AP", "base documents"]
     with pytest.raises(TypeError, match="takes 1 positional argument"):
         opera.evaluate(beir, static_model)  # type: ignore[misc]
 
@@ -55,9 +55,9 @@ def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
         for grade in (None, 1, 2):
             found = opera.evaluate(folder, model=run.path, relevant_grade=grade)
             assert not trained & set(found.query_ids)
-    assert opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES).measures == runs[2].measures["after"]
+    assert opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES).measures == runs[2].measures["final"]
     loose = opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES, relevant_grade=1)
-    assert loose.measures != runs[2].measures["after"]
+    assert loose.measures != runs[2].measures["final"]
 
 
 @pytest.mark.shared

@@ -79,7 +79,7 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
         "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
     )
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
-    assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
+    assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["final"])
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
 

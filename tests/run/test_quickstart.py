@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+def base(monkeypatch: pytest.MonkeyPatch) -> None:
     def adapt(*_: object, out: Path, **settings: object) -> None:
         if not out.exists():
             write_unfinished_run(out, {"method": "ft"}, "data")
@@ -46,7 +46,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
     text = io.StringIO()
     print_quickstart(Screen(text, 600), run)
     shown = text.getvalue()
-    for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
+    for text in ("nDCG@10", "base", "final", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
     search = next(line for line in shown.splitlines() if line.strip().startswith("opera search"))
     done = CliRunner().invoke(app, shlex.split(search)[1:4])  # what follows says what the command is for
@@ -56,28 +56,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
         q.quickstart(tmp_path / "quickstart")
 
 
-@pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", ["alone", "in a folder"])
-def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
-    data = tmp_path / "one" / "data"
-    if kind == "alone":
-        data.mkdir(parents=True)
-        (data / "precious.csv").write_text("1,2\n")
-    else:
-        q.quickstart(tmp_path / "one")
-    spoils = {
-        "alone": lambda: None,
-        "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
-    }
-    spoils[kind]()
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="was not written by a finished quickstart"):
-            q.quickstart(tmp_path / "one", overwrite=overwrite)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.usefixtures("untrained")
+@pytest.mark.usefixtures("base")
 def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="unknown method"):
         q.quickstart(tmp_path, method="dq")

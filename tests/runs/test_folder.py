@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from attacks import Bomb
 from grids import write_unfinished_run
-from opera.core.errors import RunFolderError, StorageError
+from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
-from opera.runs.folder import REPORT_MARK, Run, RunWriter, holds_run
-from opera.runs.housekeeping import (
-    check_out_folder,
-    clear_leftovers,
-    clear_run,
-)
+from opera.runs.folder import REPORT_MARK, Run, holds_run
+from opera.runs.housekeeping import check_out_folder, clear_leftovers, clear_run
+from opera.runs.reading import read_arrays
+from opera.runs.record import GridRecord, grid_in
 
 
 @pytest.fixture
@@ -51,12 +51,11 @@ class TestCheckOutFolder:
     def test_leftovers_of_a_killed_start_are_no_obstacle_and_hidden_files_of_others_are(self, tmp_path: Path) -> None:
         unfinished(tmp_path / "run.json").touch()
         check_out_folder(tmp_path, resume=False, overwrite=False)
-        for name in (".model-notes", ".old-data.csv", ".opera-a1b2", ".run.json-0123456789ABCDEF"):
-            (tmp_path / name).touch()
-            with pytest.raises(RunFolderError, match="is not empty and holds no run"):
-                check_out_folder(tmp_path, resume=False, overwrite=True)
-            clear_leftovers(tmp_path)
-            (tmp_path / name).unlink()
+        (tmp_path / ".model-notes").touch()
+        with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+            check_out_folder(tmp_path, resume=False, overwrite=True)
+        clear_leftovers(tmp_path)
+        assert (tmp_path / ".model-notes").exists()
 
 
 def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
@@ -82,37 +81,6 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     assert (run / "report.html").exists()
 
 
-def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path)
-    writer.write_model(lambda folder: (folder / "old.txt").write_text("1"))  # type: ignore[arg-type, return-value]
-    writer.write_model(lambda folder: (folder / "new.txt").write_text("2"))  # type: ignore[arg-type, return-value]
-    assert files(tmp_path) == {"model", "model/new.txt"}
-    assert writer.model_path.stat().st_mode & 0o777 == 0o755
-
-    def fail(folder: Path) -> None:
-        (folder / "half.txt").write_text("3")
-        raise OSError("the disk is full")
-
-    with pytest.raises(StorageError, match="cannot be written: the disk is full"):
-        writer.write_model(fail)
-    assert files(tmp_path) == {"model", "model/new.txt"}
-
-
-def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:
-    RunWriter(tmp_path).write_trace([])
-    assert Run(tmp_path).trace().column_names == ["step"]
-    RunWriter(tmp_path).write_trace([{"step": 1, "loss": 2, "alpha": None}])
-    table = Run(tmp_path).trace()
-    assert table.to_pylist() == [{"step": 1, "loss": 2.0, "alpha": None}]
-    assert [str(kind) for kind in table.schema.types] == ["int64", "double", "double"]
-
-
-def test_a_run_is_printed_in_a_line(run: Path) -> None:
-    assert repr(Run.open(run)) == f"Run('{run}', running)"
-    (run / "run.json").write_text("{}")
-    assert repr(Run(run)) == f"Run('{run}', cannot be read)"
-
-
 def test_a_run_json_of_others_makes_no_run(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"name": "my experiment"}')
     assert not holds_run(tmp_path)
@@ -120,3 +88,18 @@ def test_a_run_json_of_others_makes_no_run(tmp_path: Path) -> None:
         Run.open(tmp_path)
     with pytest.raises(RunFolderError, match="is not empty and holds no run"):
         check_out_folder(tmp_path, resume=False, overwrite=True)
+
+
+def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
+    mark = tmp_path / "code-ran"
+    np.savez(tmp_path / "x.npz", a=np.array([Bomb(mark)], dtype=object))
+    with pytest.raises(RunFolderError):
+        read_arrays(tmp_path / "x.npz")
+    assert not mark.exists()
+
+
+def test_a_grids_record_that_is_written_is_read(tmp_path: Path) -> None:
+    record = GridRecord(model="modèle", settings={"learning_rate": 0.1, "range": [1, 50]}, cells=["x/ft/steps10/seed0"])
+    record.write(tmp_path)
+    assert GridRecord.read(tmp_path) == record
+    assert grid_in(tmp_path) == record

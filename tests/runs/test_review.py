@@ -16,7 +16,7 @@ import pytest
 import opera
 from opera.labels.review import in_order
 from opera.runs.folder import Run
-from tiny_world import write_beir
+from tiny_world import write_noisy_beir
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -24,22 +24,17 @@ HOSTILE = "</script><script>alert(1)</script>"
 @pytest.fixture(scope="module")
 def run(static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run on pairs 40% of which are random, and whose queries hold HTML."""
-    folder = write_beir(tmp_path_factory.mktemp("review") / "data", n_train=100, dev=True)
-    queries, train = folder / "queries.jsonl", folder / "qrels" / "train.tsv"
+    folder = write_noisy_beir(tmp_path_factory.mktemp("review") / "data", wrong_grade=1)
+    queries = folder / "queries.jsonl"
     queries.write_text(queries.read_text().replace('"text": "', f'"text": "{HOSTILE} '))
-    right = {tuple(line.split("\t")[:2]) for line in train.read_text().splitlines()[1:]}
-    others = sorted({(f"train{query}", f"d{doc}") for query in range(100) for doc in range(120)} - right)
-    wrong = np.random.default_rng(0).permutation(others)[: round(len(right) * 0.4 / 0.6)]
-    with train.open("a") as file:
-        file.writelines(f"{query}\t{doc}\t1\n" for query, doc in wrong)
     settings: dict[str, Any] = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
     return opera.adapt(folder, model=static_model, out=folder.parent / "run", **settings)
 
 
 def data_of(page: Path) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found
-    return dict(json.loads(found[1]))
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert match
+    return dict(json.loads(match[1]))
 
 
 def test_the_page_holds_every_list_and_its_texts_stay_texts(run: Run) -> None:
@@ -68,14 +63,14 @@ def test_items_are_of_the_run(run: Run) -> None:
         assert item["doc_id"] not in labelled[item["query_id"]]
     changes = record["changed"]
     assert changes["lost"] + changes["gained"] + changes["same"] == table.num_rows
-    assert all(item["after"] < item["before"] for item in changes["losses"])
+    assert all(item["final"] < item["base"] for item in changes["losses"])
 
 
-def test_a_notebook_shows_the_verdict_the_table_and_the_noise(run: Run) -> None:
+def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:
     page = run._repr_html_()
     assert page is not None
-    for words in ("test queries.", "<td>nDCG@10</td>", "of the training pairs look", "dev quer"):
-        assert words in page
+    assert "<td>nDCG@10</td>" in page
+    assert "of the training pairs look" in page
 
 
 def test_the_same_run_gives_the_same_page_and_another_number_of_items(run: Run, tmp_path: Path) -> None:
@@ -99,21 +94,7 @@ def test_a_table_for_another_judge_can_be_given_back(run: Run, static_model: Pat
     again = opera.adapt(run.record.data.source, model=static_model, out=tmp_path / "run", max_steps=2, decisions=table)
     done = f"1 pair removed, 0 added, 2 confirmed by {table}"
     assert again.record.data.notes[-1].endswith(done)
-    inspection = opera.inspect(run.record.data.source, model=static_model, decisions=table)
-    assert inspection.notes[-1] == done
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ({"split": "dev"}, "split=dev: must be train or test"),
-        ({"items": 0}, "items"),
-        ({"out": "page.txt"}, r"must end in \.html or \.csv"),
-    ],
-)
-def test_wrong_arguments_are_refused(run: Run, call: dict[str, Any], message: str) -> None:
-    with pytest.raises(opera.InputError, match=message):
-        opera.review(run, **call)
+    assert opera.inspect(run.record.data.source, model=static_model, decisions=table).notes[-1] == done
 
 
 def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum() -> None:

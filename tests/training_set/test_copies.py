@@ -18,7 +18,7 @@ from opera.data import GivenNegatives, RetrievalData, TeacherScores
 from opera.data.combined import combine, each_set
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
-from opera.data.splits import Future, draw_missing_splits, seen_share
+from opera.data.splits import ExpectedDocuments, draw_missing_splits, seen_share
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
 from opera.training_set.prepare_data import prepare_data
@@ -120,14 +120,18 @@ def texts(data: RetrievalData, split: str) -> tuple[set[str], set[str]]:
 @given(
     repeats_of=st.lists(st.integers(0, 11), min_size=12, max_size=24),
     what=st.sampled_from(["documents", "queries"]),
-    future=st.sampled_from(["new-documents", "same-documents", "both"]),
+    expected_documents=st.sampled_from(["new", "known", "both"]),
     seed=st.integers(0, 5),
 )
-def test_no_text_of_a_drawn_split_trains(repeats_of: list[int], what: str, future: Future, seed: int) -> None:
+def test_no_text_of_a_drawn_split_trains(
+    repeats_of: list[int], what: str, expected_documents: ExpectedDocuments, seed: int
+) -> None:
     data = copied(len(repeats_of), repeats_of, what)
     if len(set(data.query_group)) < 4 or len(set(data.document_group)) < 4:
         return
-    drawn = draw_missing_splits(data, seed=seed, test_fraction=0.25, needs_dev=True, future=future)
+    drawn = draw_missing_splits(
+        data, seed=seed, test_fraction=0.25, needs_dev=True, expected_documents=expected_documents
+    )
     train_queries, train_documents = texts(drawn, "train")
     for split in ("test", "dev"):
         queries, documents = texts(drawn, split)
@@ -135,12 +139,12 @@ def test_no_text_of_a_drawn_split_trains(repeats_of: list[int], what: str, futur
         judged = [drawn.corpus.texts([row])[0] for row in drawn.split(split).relevant().doc_rows]
         share = np.mean([text in train_documents for text in judged])
         assert seen_share(drawn, split) == pytest.approx(share), "the note reports this share"
-        if future == "new-documents" and what == "queries":
+        if expected_documents == "new" and what == "queries":
             assert not documents & train_documents
 
 
-@pytest.mark.parametrize("future", ["new-documents", "same-documents"])
-def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> None:
+@pytest.mark.parametrize("expected_documents", ["new", "known"])
+def test_what_a_set_holds_out_does_not_train_through_another(expected_documents: ExpectedDocuments) -> None:
     """The second set has the same queries with other documents, and asks about the first set's documents."""
     first = copied(30, range(30), "queries")
     corpus = {f"e{i}": f"document {i}" for i in range(30)} | {f"x{i}": f"other {i}" for i in range(30)}
@@ -148,7 +152,9 @@ def test_what_a_set_holds_out_does_not_train_through_another(future: Future) -> 
     train = {f"r{i}": {f"e{i}": 1} for i in range(30)} | {f"s{i}": {f"x{i}": 1} for i in range(30)}
     second = RetrievalData.from_dicts("second", corpus=corpus, queries=queries, qrels={"train": train})
     before = combine([first, second])
-    drawn = draw_missing_splits(before, seed=0, test_fraction=0.2, needs_dev=True, future=future)
+    drawn = draw_missing_splits(
+        before, seed=0, test_fraction=0.2, needs_dev=True, expected_documents=expected_documents
+    )
     trained = [texts(part, "train") for part in each_set(drawn)]
     for part in each_set(drawn):
         for split in ("test", "dev"):

@@ -75,5 +75,5 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     assert run.settings["negatives"] == "given"
     assert run.record.data.notes[0].startswith("no test split is given: assumed that tomorrow's queries ask about new")
     assert run.record.data.notes[1:] == [
-        "drew 2 of the 20 train queries as test (new-documents, seed 0); 0% of their documents stay in train"
+        "drew 2 of the 20 train queries as test (new, seed 0); 0% of their documents stay in train"
     ]

@@ -1,4 +1,4 @@
-"""The adapter of vectors from a service, ``adapter.npz``, and its module; needs no torch."""
+"""``adapter.npz``, the adapter for vectors from a service, and its module; needs no torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = ("query", "document")
 
 @dataclass(frozen=True)
 class NumpyAdapter:
-    """An adapter, ready to apply.
+    """An adapter to apply to vectors.
 
     Attributes:
         matrices: I + W, float32 ``[d, d]``, by role: ``query``, ``document``.
@@ -37,12 +37,12 @@ class NumpyAdapter:
         """Adapt query vectors: float32 ``[n, d]``, rows of length 1.
 
         Raises:
-            DataError: for a vector without a direction.
+            DataError: for a zero vector or a value that is not finite.
         """
         return self._apply(vectors, "query")
 
     def documents(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """Adapt document vectors; as :meth:`queries`."""
+        """Adapt document vectors, like :meth:`queries`."""
         return self._apply(vectors, "document")
 
     def _apply(self, vectors: ArrayLike, role: str) -> NDArray[np.float32]:
@@ -59,34 +59,34 @@ def load(path: str | Path) -> NumpyAdapter:
         path: a run folder, its ``model`` folder, or an ``adapter.npz``.
 
     Raises:
-        ModelError: if there is no adapter, or it cannot be read or holds something else.
+        ModelError: if there is no valid adapter.
     """
     folder = user_path(path, "path")
-    places = (folder, folder / ADAPTER_FILE, folder / MODEL_FOLDER / ADAPTER_FILE)
-    place = next((place for place in places if place.is_file()), None)
-    if place is None:
+    paths = (folder, folder / ADAPTER_FILE, folder / MODEL_FOLDER / ADAPTER_FILE)
+    file = next((path for path in paths if path.is_file()), None)
+    if file is None:
         raise ModelError(
-            f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is "
-            "part of it: load RUN/model with SentenceTransformer"
+            f"{path}: has no {ADAPTER_FILE}; if the base is a sentence-transformers model, load "
+            "RUN/model with SentenceTransformer, which includes the adapter"
         )
     try:
-        with open_file(place) as file, np.load(file, allow_pickle=False) as arrays:
+        with open_file(file) as opened, np.load(opened, allow_pickle=False) as arrays:
             matrices = dict(arrays)
-    except Exception as error:  # NumPy and zipfile raise many types on a spoilt file
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged file
         reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
-        raise ModelError(f"{place}: is not an adapter that can be read ({reason})") from None
-    _check(matrices, place)
+        raise ModelError(f"{file}: cannot be read as an adapter ({reason})") from None
+    _check(matrices, file)
     return NumpyAdapter(matrices)
 
 
-def _check(matrices: Mapping[str, NDArray[Any]], place: Path) -> None:
+def _check(matrices: Mapping[str, NDArray[Any]], file: Path) -> None:
     shapes = {matrix.shape for matrix in matrices.values()}
     square = len(shapes) == 1 and all(len(shape) == 2 == 1 + len(set(shape)) for shape in shapes)
-    numbers = all(m.dtype == np.float32 and np.isfinite(m).all() for m in matrices.values())
-    if not (square and numbers and matrices.keys() <= set(ROLES)):
+    finite = all(m.dtype == np.float32 and np.isfinite(m).all() for m in matrices.values())
+    if not (square and finite and matrices.keys() <= set(ROLES)):
         got = ", ".join(f"'{role}' {list(m.shape)} of {m.dtype}" for role, m in matrices.items())
         raise ModelError(
-            f"{place}: must hold finite float32 matrices [d, d] of one size, named query or "
+            f"{file}: must hold finite float32 matrices [d, d] of one size, named query or "
             f"document, got {shortened(printable(got)) or 'nothing'}"
         )
 

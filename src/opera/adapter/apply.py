@@ -1,4 +1,4 @@
-"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy."""
+"""Apply the adapter next to this file to vectors [n, d] of the service; needs NumPy."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +11,18 @@ MATRICES = dict(np.load(FILE)) if FILE.is_file() else {}
 
 
 def apply(vectors: Any, role: str, matrices: Mapping[str, Any] = MATRICES) -> Any:
-    """Multiply vectors by the matrix of a role, and bring them to length 1."""
-    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
-    with np.errstate(all="ignore"):  # what is not a number is looked for below
+    """Multiply vectors by the matrix of a role, and normalise them to length 1."""
+    adapted = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+    with np.errstate(all="ignore"):  # the check below finds values that are not finite
         if role in matrices:
-            moved = moved @ matrices[role].T
-        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+            adapted = adapted @ matrices[role].T
+        lengths = np.linalg.norm(adapted, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
     if bad.size:
         raise ValueError(
-            f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
+            f"vectors: row {bad[0]} is zero, too long, or has a value that is not a number"
         )
-    return (moved / lengths).astype(np.float32)
+    return (adapted / lengths).astype(np.float32)
 
 
 def queries(vectors: Any) -> Any:

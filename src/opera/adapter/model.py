@@ -1,4 +1,4 @@
-"""An adapter as a sentence-transformers model: a module reads vectors, a Dense moves them."""
+"""An adapter as a sentence-transformers model: a lookup of vectors, then a Dense module."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FrozenVectors:
     """The vectors of a data set's texts, by row of its tables.
 
     Attributes:
-        queries: float32 ``[queries, dimension]``, rows of length 1: an array, shards on disk, or a
-            file of vectors, which give those of some rows.
-        documents: float32 ``[documents, dimension]``, in the same way.
+        queries: float32 ``[queries, dimension]``, rows of length 1: an array, or an object that
+            reads rows from disk.
+        documents: float32 ``[documents, dimension]``, like the queries.
     """
 
     queries: Any
@@ -40,17 +40,17 @@ class FrozenVectors:
 
 
 class VectorLookup(InputModule):  # type: ignore[misc]
-    """Reads row numbers, written as texts, and returns their vectors.
+    """Reads row numbers as texts, and returns the vectors of these rows.
 
-    The vectors are neither parameters nor buffers: no checkpoint stores them, and a step reads its
-    own rows only.
+    The vectors are neither parameters nor buffers, so no checkpoint stores them. A step reads only
+    the rows of its batch.
 
     Args:
         dimension: length of a vector.
-        digest: SHA-256 of what the vectors were read from, for the model's fingerprint.
+        digest: SHA-256 of the vectors' source, for the model's fingerprint.
 
     Attributes:
-        vectors: the vectors; ``None`` until they are known.
+        vectors: the vectors; ``None`` until :func:`set_vectors`.
     """
 
     config_keys: ClassVar = ["dimension", "digest"]
@@ -68,14 +68,14 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         task: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """Gather the vectors of some rows: float32 ``[rows, dimension]``, one sentence each."""
+        """Return the vectors of rows as sentence embeddings: float32 ``[rows, dimension]``."""
         if self.vectors is None:
-            raise RuntimeError("the vectors are not there yet")
+            raise RuntimeError("VectorLookup has no vectors; call set_vectors first")
         vectors = self.vectors.queries if task == "query" else self.vectors.documents
         return {"sentence_embedding": torch.from_numpy(vectors[np.array(inputs, dtype=np.int64)])}
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Pass the vectors on."""
+        """Return the features unchanged."""
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -88,7 +88,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
 
 
 def adapter_model(dimension: int, kind: str, device: str) -> SentenceTransformer:
-    """Make the model that trains: a lookup, then I + W for queries, or with ``both`` each side."""
+    """Create the model to train: a lookup, then I + W for queries and, with ``both``, documents."""
     sides = ROLES if kind == "both" else ROLES[:1]
     start = {"activation_function": nn.Identity(), "init_weight": torch.eye(dimension)}
     dense: Modules = {side: [Dense(dimension, dimension, bias=False, **start)] for side in sides}
@@ -96,33 +96,33 @@ def adapter_model(dimension: int, kind: str, device: str) -> SentenceTransformer
 
 
 def vector_model(*modules: nn.Module, device: str) -> SentenceTransformer:
-    """Make a model whose first module looks vectors up."""
+    """Create a model whose first module looks up vectors."""
     model = SentenceTransformer(modules=list(modules), device=device)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
 
 
 def set_vectors(model: SentenceTransformer, vectors: FrozenVectors) -> None:
-    """Give a model's lookup its vectors."""
+    """Set the vectors of a model's lookup."""
     model[0].vectors = vectors
 
 
 def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> FrozenVectors:
-    """Encode every text of a data set once, or read the vectors from the cache."""
+    """Encode all texts of a data set, or read their vectors from the cache."""
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
     return FrozenVectors(queries, encoder.encode_corpus(data, corpus_text))
 
 
 def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceTransformer:
-    """Put a trained adapter after its base model; the result shares the modules of both."""
-    joined = copy.copy(base)
-    joined._modules = OrderedDict(base._modules)
-    joined.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))
-    return joined
+    """Append a trained adapter to its base model; the result shares the modules of both."""
+    adapted = copy.copy(base)
+    adapted._modules = OrderedDict(base._modules)
+    adapted.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))
+    return adapted
 
 
 def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:
-    """Write what a run hands over: a model's folder, or ``adapter.npz`` for vectors from files."""
+    """Write the final model, or ``adapter.npz`` for vectors from files."""
     if reads_vectors(base):
         modules = {role: module for role in ROLES for module in _modules(trained, role)}
         weights = {role: module.linear.weight.detach() for role, module in modules.items()}
@@ -136,5 +136,5 @@ def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:
 
 
 def _router(modules: Modules) -> Router:
-    """Route by role; a text without one counts as a document."""
+    """Route by role; a text without a role counts as a document."""
     return Router.for_query_document(modules["query"], modules.get("document", []))

@@ -16,7 +16,7 @@ from opera.adapter.model import FrozenVectors, VectorLookup, set_vectors, vector
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.reading import open_file
-from opera.core.terminal import printable, shortened, shown
+from opera.core.terminal import counted, printable, shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.text_files import numbered_lines
 
@@ -24,10 +24,10 @@ from opera.data.text_files import numbered_lines
 def service_model(
     queries: Path, documents: Path, data: RetrievalData, device: str
 ) -> SentenceTransformer:
-    """Make a model that reads the vectors of a data set's texts from two files.
+    """Create a model that reads the vectors of a data set's texts from two files.
 
     Raises:
-        DataError: for a file that cannot be read, a text without a vector, or two lengths.
+        DataError: for a file that cannot be read, a text without a vector, or unequal dimensions.
     """
     both = (
         FileVectors(queries, data.queries, "query"),
@@ -36,8 +36,8 @@ def service_model(
     dimension, other = (vectors.shape[1] for vectors in both)
     if dimension != other:
         raise DataError(
-            f"{queries} has vectors of length {dimension}, {documents} of {other}: both must come "
-            "from one model"
+            f"{documents}: must have vectors of dimension {dimension}, as {queries} has, got "
+            f"{other}; use vectors of one model"
         )
     lookup = VectorLookup(dimension, "".join(vectors.digest for vectors in both))
     model = vector_model(lookup, device=device)
@@ -46,23 +46,23 @@ def service_model(
 
 
 class FileVectors:
-    """The vectors of a table's texts, read from a file as they are asked for, and normalised.
+    """The normalised vectors of a table's texts, read from a file on demand.
 
     Args:
-        path: ``.npy`` ``[n, d]`` with one id per line in a ``.txt`` of the same name beside it, or
-            ``.parquet`` with the columns ``id`` and ``vector``. Ids that the table does not have
-            are left out.
+        path: ``.npy`` ``[n, d]`` with one id per line in a ``.txt`` file of the same name, or
+            ``.parquet`` with the columns ``id`` and ``vector``. Ids that are not in the table are
+            ignored.
         table: the queries or documents.
         kind: ``query`` or ``document``, for messages.
 
     Attributes:
-        shape: rows of the table, and length of a vector.
+        shape: rows of the table, and dimension.
         digest: SHA-256 of the file and its ids.
     """
 
     def __init__(self, path: Path, table: TextTable, kind: str) -> None:
         if path.suffix not in FORMATS:
-            raise DataError(f"{path}: must end in .npy or .parquet; the suffix decides the format")
+            raise DataError(f"{path}: must end in .npy or .parquet, which decides the format")
         read, rule = FORMATS[path.suffix]
         try:
             with open_file(path) as opened:
@@ -73,46 +73,47 @@ class FileVectors:
             raise DataError(f"{error.filename or path}: cannot be read ({reason})") from None
         except DataError:
             raise
-        except Exception as error:  # of many types, on spoilt files
+        except Exception as error:  # damaged files raise errors of many classes
             reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
             raise DataError(f"{path}: {rule} ({reason})") from None
         self.digest = hashlib.sha256("\0".join([digest, *ids]).encode()).hexdigest()
-        places = {identifier: place for place, identifier in enumerate(ids)}
-        if len(places) < len(ids):
-            twice = next(name for place, name in enumerate(ids) if places[name] != place)
-            raise DataError(f"{path}: has two vectors for the id {shown(twice)}")
-        wanted = table.ids()
-        rows = np.array([places.get(identifier, -1) for identifier in wanted], dtype=np.int64)
-        if (absent := np.flatnonzero(rows < 0)).size:
+        row_of_id = {identifier: row for row, identifier in enumerate(ids)}
+        if len(row_of_id) < len(ids):
+            repeated = next(name for row, name in enumerate(ids) if row_of_id[name] != row)
+            raise DataError(f"{path}: has two vectors for the id {shown(repeated)}; remove one")
+        table_ids = table.ids()
+        rows = np.array([row_of_id.get(identifier, -1) for identifier in table_ids], dtype=np.int64)
+        if (missing := np.flatnonzero(rows < 0)).size:
             raise DataError(
-                f"{path}: has no vector for {kind} {shown(wanted[absent[0]])}; {absent.size:,} of "
-                f"{len(wanted):,} have none, and each needs one"
+                f"{path}: has no vector for {kind} {shown(table_ids[missing[0]])}; add the missing "
+                f"{missing.size:,} of {len(table_ids):,} vectors"
             )
         self._path, self._ids, self._vectors, self._rows = path, ids, vectors, rows
         self.shape = len(rows), vectors.shape[1]
 
     def __getitem__(self, rows: IntArray) -> NDArray[np.float32]:
         vectors = self._vectors[self._rows[rows]].astype(np.float64)
-        with np.errstate(all="ignore"):  # what is not finite is looked for below
+        with np.errstate(all="ignore"):  # the check below finds values that are not finite
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
             name = shown(self._ids[self._rows[rows[bad].min()]])
             raise DataError(
-                f"{self._path}: the vector of {name} is zero, too long, or holds a value that is "
-                "no number"
+                f"{self._path}: the vector of {name} is zero, too long, or has a value that is "
+                "not a number"
             )
         return np.asarray(vectors / lengths, dtype=np.float32)
 
 
 def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
-    # unlike np.load it reads neither archives nor pickles
+    # unlike np.load, open_memmap reads neither archives nor pickles
     vectors, names = np.lib.format.open_memmap(path, mode="r"), path.with_suffix(".txt")
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise ValueError(f"it holds {list(vectors.shape)} of {vectors.dtype}")
     ids = [line for _, line in numbered_lines(names)]
     if len(ids) != len(vectors):
-        raise ValueError(f"{len(vectors):,} rows, but {names.name} has {len(ids):,} ids")
+        rows = counted(len(vectors), "row")
+        raise ValueError(f"{rows}, but {names.name} has {counted(len(ids), 'id')}")
     return ids, vectors
 
 
@@ -123,19 +124,17 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
     if None in ids or len(lengths) != 1 or not pa.types.is_floating(flat.type):
-        raise ValueError(f"a row has no id or another length, or 'vector' is {column.type}")
+        raise ValueError(f"an id is missing, lengths differ, or 'vector' is {column.type}")
     return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), lengths[0])
 
 
 FORMATS = {
     ".npy": (
         _read_npy,
-        "must hold an array [n, d] of floats, with the id of each row on a line of a .txt of the "
-        "same name beside it",
+        "must hold a float array [n, d], with one id per line in a .txt file of the same name",
     ),
     ".parquet": (
         _read_parquet,
-        "must be a Parquet file with an 'id' and a 'vector' in each row, lists of floats of one "
-        "length",
+        "must be a Parquet file with the columns 'id' and 'vector', lists of floats of one length",
     ),
 }

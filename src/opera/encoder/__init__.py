@@ -1,2 +1,1 @@
-"""How fast a model reads texts: token ids kept on disk, batches without padding, and the model's
-own computation."""
+"""Faster encoding and training: stored token ids, batches without padding, and CPU kernels."""

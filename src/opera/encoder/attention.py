@@ -1,10 +1,8 @@
-"""Attention over packed texts on a CPU: matrix products by torch, everything between them by one
-pass of numba.
+"""Attention over packed texts on a CPU: torch computes the matrix products, and numba the rest.
 
-Several texts stand behind each other in one sequence, without padding. Texts of about the same
-length are taken as one block. Scores live for one block only: backward computes them anew, as flash
-attention does, so memory grows with the tokens and not with their squares. torch's own attention on
-CPUs keeps every score as soon as there is dropout.
+A packed sequence holds several texts without padding. Texts of similar length form a block. Scores
+exist for one block at a time, and backward recomputes them, like flash attention. So memory grows
+linearly with the tokens. With dropout, torch's attention on CPUs would keep all scores.
 """
 
 from __future__ import annotations
@@ -22,35 +20,31 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from opera.encoder import kernels
-from opera.encoder.kernels import seen_by_numba, use_torch_threads
+from opera.encoder.kernels import as_array, use_torch_threads
 
 SMALL = 4_096
-"""Numbers up to which torch's own is as fast."""
+"""Up to this size, torch's dropout is as fast."""
 
 
 def threshold_and_key(rate: float) -> tuple[np.uint32, np.uint32]:
-    """Say for a rate of dropout which random numbers to use, by torch's generator: whoever restores
-    it repeats them.
-    """
+    """Return the threshold of a dropout rate, and a random key from torch's generator."""
     if rate == 0:
         return np.uint32(0), np.uint32(0)
     return np.uint32(min(rate * 2**32, 2**32 - 1)), np.uint32(torch.randint(2**32, ()).item())
 
 
 class HashedDropout(nn.Dropout):
-    """``torch.nn.Dropout`` whose mask on a CPU is hashed, in forward and again in backward; none is
-    kept.
+    """``torch.nn.Dropout`` that stores no mask on a CPU: forward and backward compute it by a hash.
 
-    One number of torch's generator decides the mask, so whoever restores the generator repeats it.
+    The key of the hash is a number from torch's generator, so a restored generator repeats the
+    mask.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Drop numbers with probability ``p`` while training; scale the others by 1 / (1 - p)."""
-        computed_here = input.device.type == "cpu" and input.dtype in (
-            torch.float32,
-            torch.bfloat16,
-        )
-        if not self.training or not 0 < self.p < 1 or not computed_here or input.numel() <= SMALL:
+        """Drop numbers with probability ``p`` in training; scale the rest by 1 / (1 - p)."""
+        dtypes = (torch.float32, torch.bfloat16)
+        supported = input.device.type == "cpu" and input.dtype in dtypes
+        if not self.training or not 0 < self.p < 1 or not supported or input.numel() <= SMALL:
             return super().forward(input)
         dropped: Tensor = _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]
         return dropped
@@ -71,31 +65,30 @@ def _drop(numbers: Tensor, threshold: np.uint32, key: np.uint32) -> Tensor:
     numbers = numbers.contiguous()
     out = torch.empty_like(numbers)
     use_torch_threads()
-    rows = (seen_by_numba(part).reshape(-1, numbers.shape[-1]) for part in (numbers, out))
+    rows = (as_array(tensor).reshape(-1, numbers.shape[-1]) for tensor in (numbers, out))
     kernels.drop(*rows, threshold, key)
     return out
 
 
 NAME = "opera_packed"
-"""Value of ``attn_implementation`` while a model runs packed."""
+"""Value of ``attn_implementation`` while a model reads packed texts."""
 BLOCK_TOKENS = 4_096
-"""Tokens of a block, padding counted, unless one text has more."""
+"""Most tokens of a block, with padding, unless one text has more."""
 BLOCK_SCORES = 2**21
-"""Scores that are computed at once, unless one head of one text has more."""
+"""Most scores to compute at once, unless one head of one text has more."""
 SIMILAR = 1.125
-"""Texts of a block are at most that many times as long as its shortest, or 8 tokens longer."""
+"""Most times that a block's longest text is as long as its shortest, or 8 tokens longer."""
 
-
-UNKNOWN = ("sliding_window", "softcap", "s_aux", "position_bias")
-"""Arguments of other attention, each of which changes the result."""
+UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
+"""Arguments that change the result, and that packed attention does not support."""
 
 
 class Pack(NamedTuple):
-    """Where texts are in a packed sequence.
+    """The positions of texts in a packed sequence.
 
     Attributes:
-        starts: int64 ``[texts]``, where each begins.
-        lengths: int32 ``[texts]``, its tokens.
+        starts: int64 ``[texts]``, the first token of each text.
+        lengths: int32 ``[texts]``, the tokens of each text.
     """
 
     starts: NDArray[np.int64]
@@ -103,12 +96,12 @@ class Pack(NamedTuple):
 
     @classmethod
     def of(cls, bounds: Tensor) -> Pack:
-        """Read the bounds of texts, int32 ``[texts + 1]``."""
+        """Create a pack from the bounds of texts, int32 ``[texts + 1]``."""
         offsets = bounds.numpy().astype(np.int64)
         return cls(offsets[:-1], np.diff(offsets).astype(np.int32))
 
     def blocks(self) -> Iterator[Pack]:
-        """Cut the texts, in their order, into blocks of about the same length."""
+        """Cut the texts into blocks of similar length, without a change of order."""
         first = 0
         while first < len(self.lengths):
             shortest = longest = int(self.lengths[first])
@@ -124,13 +117,13 @@ class Pack(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a query looks at keys.
+    """The parameters of attention.
 
     Attributes:
-        is_causal: whether a token sees those before it alone.
+        is_causal: whether a token attends only to itself and earlier tokens.
         scale: multiplies the scores.
-        threshold: rate of dropout times 2^32.
-        key: which random numbers.
+        threshold: dropout rate times 2^32.
+        key: seed of the dropout mask.
     """
 
     is_causal: bool
@@ -140,17 +133,17 @@ class Rule(NamedTuple):
 
 
 class PackedAttention(torch.autograd.Function):
-    """Softmax of products of queries and keys within each text, with dropout, times values.
+    """Attention within each text, with dropout.
 
-    Takes and returns ``[tokens, heads, d]``; keys and values may have fewer heads, each for several
-    of the queries'.
+    Tensors are ``[tokens, heads, d]``. Keys and values may have fewer heads than queries, which
+    then share them.
     """
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule
     ) -> Tensor:
-        """Compute block by block."""
+        """Compute attention block by block."""
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
         log_sums, group, first_row = [], query.shape[1] // key.shape[1], 0
         for block in pack.blocks():
@@ -159,7 +152,7 @@ class PackedAttention(torch.autograd.Function):
             sums = np.zeros(queries.shape[:2], np.float32)
             for part in _parts(queries):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
-                arrays = (seen_by_numba(scores), sums[part], lengths[part])
+                arrays = (as_array(scores), sums[part], lengths[part])
                 kernels.softmax_with_dropout(
                     *arrays, *rule, first_row + part.start * queries.shape[1]
                 )
@@ -173,7 +166,7 @@ class PackedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the scores anew, block by block, and send the gradient through them."""
+        """Recompute the scores block by block, and propagate the gradient."""
         query, key, value, out = ctx.saved_tensors
         gradient = gradient.contiguous()
         totals = (gradient.float() * out.float()).sum(-1, keepdim=True)
@@ -192,8 +185,8 @@ class PackedAttention(torch.autograd.Function):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 slopes = torch.bmm(above[part], values[part].transpose(1, 2))
                 arrays = (
-                    seen_by_numba(scores),
-                    seen_by_numba(slopes),
+                    as_array(scores),
+                    as_array(slopes),
                     sums[part],
                     in_total[part],
                     lengths[part],
@@ -215,26 +208,20 @@ class PackedAttention(torch.autograd.Function):
 
 
 def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
-    """Do what :class:`PackedAttention` does without dropout or gradients, block by block through
-    torch's attention.
+    """Attend within each text by torch's attention, without dropout or gradients.
 
-    In float32 it is the faster of the two: products of half precision gain more from the blocks'
-    layout.
+    In float32 this is faster than :class:`PackedAttention`, but not in half precision.
     """
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
         copies = _gathered(block, *((part, heads // part.shape[1]) for part in (query, key, value)))
         queries, keys, values = (copy.view(-1, heads, *copy.shape[1:]) for copy in copies)
-        behind = None
-        if (
-            not rule.is_causal and block.lengths.min() < block.lengths.max()
-        ):  # causal texts never see what is behind
-            behind = (
-                torch.arange(queries.shape[2])
-                < torch.from_numpy(block.lengths)[:, None, None, None]
-            )
+        mask = None  # causal attention never reaches the padding
+        if not rule.is_causal and block.lengths.min() < block.lengths.max():
+            lengths = torch.from_numpy(block.lengths)[:, None, None, None]
+            mask = torch.arange(queries.shape[2]) < lengths
         mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, behind, is_causal=rule.is_causal, scale=float(rule.scale)
+            queries, keys, values, mask, is_causal=rule.is_causal, scale=float(rule.scale)
         )
         _scatter(mixed.flatten(0, 1).contiguous(), block, out)
     return out
@@ -249,33 +236,32 @@ def packed_attention(
     dropout: float = 0.0,
     scaling: float | None = None,
     is_causal: bool | None = None,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend within each text of a pack; without ``cu_seq_lens_q`` do as torch's own attention
-    does.
+    """Attend within each text of a pack; without ``cu_seq_lens_q``, call torch's attention.
 
-    Has the form that transformers' ``AttentionInterface`` asks for: query ``[1, heads, tokens,
-    d]``, result ``[1, tokens, heads, d]``.
+    Shapes follow transformers' ``AttentionInterface``: query ``[1, heads, tokens, d]``, result
+    ``[1, tokens, heads, d]``.
 
     Raises:
-        ValueError: for a mask or a variant of attention that packs do not have.
+        ValueError: for a mask or an unsupported variant of attention.
     """
-    bounds = others.get("cu_seq_lens_q")
+    bounds = options.get("cu_seq_lens_q")
     if bounds is None:
-        options = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal}
+        options |= {"dropout": dropout, "scaling": scaling, "is_causal": is_causal}
         result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, **options, **others
+            module, query, key, value, attention_mask, **options
         )
         return result
-    unknown = [name for name in UNKNOWN if others.get(name) is not None]
-    if unknown or attention_mask is not None:
-        raise ValueError(f"packed attention knows no {', '.join(unknown) or 'mask'}")
+    unsupported = [name for name in UNSUPPORTED if options.get(name) is not None]
+    if unsupported or attention_mask is not None:
+        raise ValueError(f"packed attention does not support {', '.join(unsupported) or 'a mask'}")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
-    # Of rotary positions, queries and keys come in float32 and values in half precision: backward
-    # has no autocast.
+    # With rotary positions, queries and keys are float32 and values are in half precision. Backward
+    # has no autocast, so all get one type.
     dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
     queries, keys, values = (
         part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
@@ -289,9 +275,7 @@ def packed_attention(
 
 
 def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """No mask for a pack, whose bounds say everything; torch's own for padded texts, which come
-    with theirs.
-    """
+    """Return no mask for a pack, which has bounds instead, and torch's mask for padded texts."""
     if attention_mask is None:
         return None
     mask: Tensor | None = sdpa_mask(*args, attention_mask=attention_mask, **options)
@@ -303,14 +287,13 @@ AttentionMaskInterface.register(NAME, packed_mask)
 
 
 def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
-    """Copy the texts of a block out of ``[tokens, heads, d]``: ``[texts * heads * group, L, d]``
-    each.
+    """Copy the texts of a block from ``[tokens, heads, d]`` to ``[texts * heads * group, L, d]``.
 
-    Behind a shorter text its last token is repeated; no result depends on it.
+    A shorter text is padded with its last token; no result depends on the padding.
     """
     starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
-    places = starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)
-    texts = ((packed[places].transpose(1, 2), group) for packed, group in parts)
+    positions = starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)
+    texts = ((packed[positions].transpose(1, 2), group) for packed, group in parts)
     return [
         (text if group == 1 else text.repeat_interleave(group, 1)).flatten(0, 1).contiguous()
         for text, group in texts
@@ -318,7 +301,7 @@ def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
 
 
 def _scatter(blocks: Tensor, block: Pack, packed: Tensor) -> None:
-    """Copy the texts of a block to their places; heads that share one are added up."""
+    """Copy the texts of a block back to the pack, and sum over heads that share keys and values."""
     lengths = torch.from_numpy(block.lengths)
     start, stop = int(block.starts[0]), int(block.starts[-1] + block.lengths[-1])
     inside = torch.arange(blocks.shape[1]) < lengths[:, None]
@@ -329,7 +312,7 @@ def _scatter(blocks: Tensor, block: Pack, packed: Tensor) -> None:
 
 
 def _parts(queries: Tensor) -> Iterator[slice]:
-    """Cut units so that their scores stay in the processor's caches."""
+    """Cut units into slices whose scores fit into the processor's caches."""
     units, width = queries.shape[:2]
     step = max(1, BLOCK_SCORES // width**2)
     return (slice(start, min(start + step, units)) for start in range(0, units, step))

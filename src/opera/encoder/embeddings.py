@@ -1,7 +1,6 @@
 """Embeddings in memory-mapped shards, read as one array.
 
-Shards are ranges of rows that depend on the number of rows alone, and not on how many processes
-write them.
+Shards are ranges of rows. They depend only on the number of rows, not on the number of processes.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from opera.core.files import unfinished
 SUFFIX = ".npy"
 
 Vectors: TypeAlias = "NDArray[np.float32] | Embeddings"
-"""What is read by row numbers and slices, in memory or on disk."""
-
+"""Vectors in memory or on disk, indexed by row numbers and slices."""
 
 MOST_ROWS = 16_384
-"""Rows of a shard of a large table: what a killed process has to do again at most."""
+"""Most rows of a shard, so that a killed process repeats little."""
 LEAST_ROWS = 512
-"""Rows of a shard of a small table: enough for full batches."""
+"""Fewest rows of a shard, so that batches are full."""
 SHARDS = 32
-"""How many a table between has at least, for several processes to share."""
+"""Shards of a table between these limits, so that several processes can share the work."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,8 @@ class Shards:
 
     Attributes:
         count: rows of the table.
-        size: rows of a shard but the last; a power of two, so that tiles of 65,536 rows hold whole
-            shards.
+        size: rows of a shard, except the last; a power of two, so that shards divide tiles of
+            65,536 rows.
     """
 
     count: int
@@ -46,7 +44,7 @@ class Shards:
 
     @classmethod
     def of(cls, count: int) -> Shards:
-        """Cut a table of ``count`` rows."""
+        """Return the shards of a table with ``count`` rows."""
         size = 1 << max(0, -(-count // SHARDS) - 1).bit_length()
         return cls(count, min(max(size, LEAST_ROWS), MOST_ROWS))
 
@@ -54,27 +52,26 @@ class Shards:
         return max(1, -(-self.count // self.size))
 
     def names(self, suffix: str) -> list[str]:
-        """File names, in order."""
+        """Return the file names, in order."""
         return [f"{number:06d}{suffix}" for number in range(len(self))]
 
     def rows(self, number: int) -> slice:
-        """The range of a shard."""
+        """Return the rows of a shard."""
         return slice(number * self.size, min((number + 1) * self.size, self.count))
 
     def by_shard(self, rows: IntArray) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Group rows by shard: its number, their places in ``rows``, and their rows in it."""
+        """Group rows by shard: its number, the indices in ``rows``, and the rows in the shard."""
         numbers, within = np.divmod(np.asarray(rows, dtype=np.int64), self.size)
         order = np.argsort(numbers, kind="stable")
         bounds = np.flatnonzero(np.diff(numbers[order])) + 1
         groups = np.split(order, bounds) if len(order) else []
-        return [(int(numbers[places[0]]), places, within[places]) for places in groups]
+        return [(int(numbers[group[0]]), group, within[group]) for group in groups]
 
 
 class Embeddings:
     """Vectors of a table's rows, memory-mapped from the shards of a folder.
 
-    ``embeddings[rows]`` takes a slice or row numbers from 0 on, in any order, and copies nothing
-    else into memory.
+    ``embeddings[rows]`` takes a slice or row numbers in any order, and reads only these rows.
 
     Attributes:
         shape: rows and dimension.
@@ -93,12 +90,12 @@ class Embeddings:
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
         if isinstance(rows, slice) and rows.step is None:
             return self._range(*rows.indices(len(self))[:2])
-        wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
-        vectors = np.empty((wanted.size, self.shape[1]), dtype=np.float32)
-        for number, places, local in self._shards.by_shard(wanted.ravel()):
-            vectors[places] = self._parts[number][local]
-            _release(self._parts[number])
-        return vectors.reshape(*wanted.shape, self.shape[1])
+        numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        vectors = np.empty((numbers.size, self.shape[1]), dtype=np.float32)
+        for shard, indices, local_rows in self._shards.by_shard(numbers.ravel()):
+            vectors[indices] = self._parts[shard][local_rows]
+            _release(self._parts[shard])
+        return vectors.reshape(*numbers.shape, self.shape[1])
 
     def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
@@ -113,13 +110,13 @@ class Embeddings:
 
 
 def _release(part: NDArray[np.float32]) -> None:
-    """Let go of what was read of a shard; it stays in the system's cache."""
+    """Free the memory pages of a shard; the system's file cache keeps them."""
     if isinstance(part.base, mmap.mmap):
         part.base.madvise(mmap.MADV_DONTNEED)
 
 
 def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
-    """Write the vectors of a shard; the file has its name when it is complete."""
+    """Write a shard; its file gets its final name when it is complete."""
     temporary = unfinished(path)
     with temporary.open("wb") as file:
         np.lib.format.write_array(file, vectors, allow_pickle=False)
@@ -127,5 +124,5 @@ def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
 
 
 def shard_number(name: str) -> int:
-    """The number of the shard that a file holds."""
+    """Return the number of the shard in a file."""
     return int(name.partition(".")[0])

@@ -1,4 +1,4 @@
-"""A model's embeddings of token ids: of some texts, and of the columns of a training batch."""
+"""Embed token ids: lists of texts, and the columns of a training batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from opera.encoder.packing import embedded, packed_features, packs, padded_featu
 from opera.encoder.token_ids import TokenIds
 
 TOKENS_AT_ONCE = 8_192
-"""Tokens of a forward pass on a CPU: more do not make products faster, and leave its caches."""
+"""Tokens of a forward pass on a CPU. More are not faster, and exceed the processor's caches."""
 
 
 class Column(NamedTuple):
     """The texts of a column of a batch.
 
     Attributes:
-        texts: token ids of each.
-        prompt_length: tokens of the prompt, for a pooling that leaves it out.
+        texts: token ids of each text.
+        prompt_length: tokens of the prompt, for a pooling that excludes the prompt.
     """
 
     texts: Sequence[TokenIds]
@@ -42,15 +42,14 @@ def embed_tokens(
     packed: bool = False,
     run: nn.Module | None = None,
 ) -> Tensor:
-    """Embed texts that are token ids: a tensor ``[n, dimension]``, in the order given.
+    """Embed texts from their token ids: a tensor ``[n, dimension]``.
 
     Args:
-        model: one with :func:`opera.encoder.token_ids.has_token_path`; gradients flow where they
-            are on.
+        model: a model with :func:`opera.encoder.token_ids.has_token_path`.
         token_lists: the ids of each text.
-        prompt_length: tokens of the prompt, for a pooling that leaves it out.
-        packed: whether to pack them, which :func:`opera.encoder.packing.packs` allows now.
-        run: what to call in place of the model, such as one that wraps it for several processes.
+        prompt_length: tokens of the prompt, for a pooling that excludes the prompt.
+        packed: whether to pack the texts; requires :func:`opera.encoder.packing.packs`.
+        run: a wrapper to call instead of the model, such as for several processes.
     """
     return embedded(model, token_features(model, token_lists, prompt_length, packed=packed), run)
 
@@ -62,7 +61,7 @@ def token_features(
     *,
     packed: bool,
 ) -> dict[str, Any]:
-    """Return what a model takes for some texts: packed, padded, or as a table of tokens reads."""
+    """Return the model's inputs for texts: packed, padded, or for a static embedding."""
     if is_table(model):
         starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
         joined = np.concatenate(token_lists).astype(np.int64)
@@ -73,28 +72,28 @@ def token_features(
 
 
 def pads(model: SentenceTransformer) -> bool:
-    """Whether the texts of a batch cost as much as its longest now."""
+    """Whether the model pads the texts of a batch to the longest."""
     return not (is_table(model) or packs(model))
 
 
 def is_table(model: SentenceTransformer) -> bool:
-    """Whether a model looks each token up in a table, without any other layer before the mean."""
+    """Whether a model is a static embedding: the mean of a table's rows."""
     return type(model[0]) is StaticEmbedding
 
 
 def embed_columns(
     model: nn.Module, columns: Sequence[Column], *, may_pack: bool = True
 ) -> list[Tensor]:
-    """Embed columns of texts: a tensor ``[n, dimension]`` each, with gradients.
+    """Embed columns of texts: a tensor ``[n, dimension]`` per column, with gradients.
 
-    A text that stands twice in the batch is embedded once. On a CPU texts of like length are
-    embedded together, some thousand tokens at a time; on other devices all at once where texts are
-    packed, and column by column elsewhere.
+    Repeated texts are embedded once. On a CPU, a forward pass has texts of similar length and at
+    most :data:`TOKENS_AT_ONCE` tokens. On other devices, one pass embeds all packed texts, or one
+    column of padded texts.
 
     Args:
-        model: the model, or what wraps it for several processes.
+        model: the model, or its wrapper for several processes.
         columns: the columns.
-        may_pack: whether texts may be packed: not where the model is compiled.
+        may_pack: whether texts may be packed; a compiled model does not allow it.
     """
     bare: SentenceTransformer = extract_model_from_parallel(model, keep_torch_compile=False)
     on_cpu, padded = bare.device.type == "cpu", pads(bare) or not (may_pack or is_table(bare))
@@ -102,36 +101,36 @@ def embed_columns(
     if padded and not on_cpu:
         return [embed(column.texts, column.prompt_length) for column in columns]
     most = TOKENS_AT_ONCE if on_cpu and not is_table(bare) else 2**62
-    place: dict[tuple[int | None, bytes], int] = {}
+    row_of_text: dict[tuple[int | None, bytes], int] = {}
     parts = []
     for prompt_length in dict.fromkeys(column.prompt_length for column in columns):
-        alike = [column.texts for column in columns if column.prompt_length == prompt_length]
-        texts = list({ids.tobytes(): ids for column in alike for ids in column}.values())
+        lists = [column.texts for column in columns if column.prompt_length == prompt_length]
+        texts = list({ids.tobytes(): ids for token_lists in lists for ids in token_lists}.values())
         for batch in token_batches(np.array(list(map(len, texts))), most, padded):
-            chosen = [texts[number] for number in batch]
-            place |= {
-                (prompt_length, ids.tobytes()): len(place) + number
-                for number, ids in enumerate(chosen)
+            batch_texts = [texts[number] for number in batch]
+            row_of_text |= {
+                (prompt_length, ids.tobytes()): len(row_of_text) + number
+                for number, ids in enumerate(batch_texts)
             }
-            parts.append(embed(chosen, prompt_length))
-    joined = torch.cat(parts)
+            parts.append(embed(batch_texts, prompt_length))
+    embeddings = torch.cat(parts)
     rows = [
-        [place[column.prompt_length, ids.tobytes()] for ids in column.texts] for column in columns
+        [row_of_text[column.prompt_length, ids.tobytes()] for ids in column.texts]
+        for column in columns
     ]
-    return [joined[torch.tensor(of_column, device=joined.device)] for of_column in rows]
+    return [embeddings[torch.tensor(numbers, device=embeddings.device)] for numbers in rows]
 
 
 def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDArray[np.int64]]:
-    """Cut texts into batches: the longest first, so that memory that does not suffice shows at
-    once.
+    """Cut texts into batches, longest first, so that a lack of memory shows at once.
 
     Args:
         lengths: int ``[n]``, tokens of each text.
-        most_tokens: per batch. A text that has more is a batch of its own.
-        padded: whether each text of a batch costs as much as its longest.
+        most_tokens: per batch. A text with more tokens is a batch by itself.
+        padded: whether a batch is padded to its longest text.
 
     Returns:
-        Numbers of texts, int64, one array per batch; texts of one length stand in their order.
+        Numbers of texts, an int64 array per batch. Texts of equal length keep their order.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     ordered = np.maximum(np.asarray(lengths, dtype=np.int64)[order], 1)
@@ -145,7 +144,7 @@ def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDA
             room = int(np.searchsorted(total, total[start] + most_tokens, side="right")) - 1 - start
         stop = start + max(1, room)
         if start < with_tokens:
-            stop = min(stop, with_tokens)  # a pack has no place for a text without tokens
+            stop = min(stop, with_tokens)  # a pack cannot hold texts without tokens
         batches.append(order[start:stop])
         start = stop
     return batches

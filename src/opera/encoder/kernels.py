@@ -1,10 +1,10 @@
-"""The passes over memory between a transformer's matrix products, compiled by numba for CPUs.
+"""Softmax with dropout, and dropout, compiled by numba for CPUs.
 
-Each one reads its rows once where torch reads them several times: softmax with dropout, and
-dropout. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
+The functions read their rows only once, but torch reads them several times. Arrays are float32, or
+bfloat16 as uint16 bits. Arithmetic is float32.
 """
 
-# Numba infers the types from the arguments; annotations would only repeat them.
+# The functions have no annotations, because numba infers the types.
 
 import math
 from typing import Any
@@ -17,35 +17,33 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # its default: the user has not chosen
-    # OpenMP is what torch works with: where torch was imported first, both share its threads.
+if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # numba's default, not a user's choice
+    # torch uses OpenMP; numba then shares its threads.
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 
 
 def cached_njit(**options: Any) -> Any:
-    """``njit`` with a cache on disk, or without it if numba finds no folder that it may write."""
+    """``njit`` with a cache on disk, or without it if numba finds no writable folder."""
 
     def compiled(function):
         try:
             return njit(cache=True, **options)(function)
-        except RuntimeError:  # no such folder: each process compiles anew
+        except RuntimeError:  # no writable folder; every process compiles
             return njit(**options)(function)
 
     return compiled
 
 
 def use_torch_threads() -> None:
-    """Let numba work on as many threads as torch does."""
+    """Let numba use as many threads as torch."""
     threads = torch.get_num_threads()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    if torch.get_num_threads() != threads:  # as numba starts, it gives OpenMP all cores
+    if torch.get_num_threads() != threads:  # numba's start sets OpenMP to all cores
         torch.set_num_threads(threads)
 
 
-def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
-    """See a tensor on the CPU as an array over the same memory: float32, or the bits of bfloat16 as
-    uint16.
-    """
+def as_array(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
+    """View a CPU tensor as an array: float32, or the bits of bfloat16 as uint16."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         bits: NDArray[np.uint16] = tensor.view(torch.uint16).numpy()
@@ -61,7 +59,7 @@ def _get(row, column):
 
 
 def _put(row, column, number):
-    """Write a float32 to a row, rounded to nearest where the row is bfloat16."""
+    """Write a float32 to a row, rounded to nearest if the row is bfloat16."""
 
 
 @overload(_get)
@@ -89,9 +87,7 @@ def _put_typed(row, column, number):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _exp(x):
-    """e to the power of x <= 0, to a few float32 roundings: 2^n times a polynomial (Cephes' expf)
-    of the rest.
-    """
+    """Return e^x for x <= 0, to a few roundings: 2^n times a polynomial (Cephes' expf)."""
     x = max(x, F(-87.0))
     n = np.floor(x * F(1.44269504) + F(0.5))
     r = x - n * F(0.693359375) + n * F(2.12194440e-4)
@@ -107,7 +103,7 @@ def _exp(x):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _mixed(bits):
-    """Mix 32 bits, so that neighbours become unrelated (a finaliser like MurmurHash3's)."""
+    """Hash 32 bits, like the finaliser of MurmurHash3."""
     bits = U(bits ^ (bits >> U(16)))
     bits = U(bits * U(0x85EBCA6B))
     bits = U(bits ^ (bits >> U(13)))
@@ -117,33 +113,38 @@ def _mixed(bits):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _row_key(row, key):
-    """Two keys for the random numbers of a row."""
+    """Return two keys for the random numbers of a row."""
     first = _mixed(U(U(row) ^ key))
     return first, _mixed(U(first + U(row)))
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _survives(first, second, column, threshold):
-    """Whether dropout keeps a row's number: with probability 1 - threshold / 2^32."""
+    """Whether dropout keeps a number, with probability 1 - threshold / 2^32."""
     return U(_mixed(U(first + U(column))) + second) >= threshold
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _keys_of(query, length, is_causal):
-    """How many keys a query attends to, from the first on."""
+    """Return how many keys a query attends to; they are the first ones."""
     return min(query + 1, length) if is_causal else length
 
 
 @cached_njit(parallel=True, fastmath=True, error_model="numpy")
 def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
-    """Turn scores into attention probabilities, in place, and drop some.
+    """Replace scores by attention probabilities with dropout, in place.
 
-    A unit is one head of one text. ``scores``, products of queries and keys, are ``[units, L, L]``;
-    ``log_sums``, float32 ``[units, L]``, is filled with the logarithm of each query's sum;
-    ``lengths``, int32 ``[units]``, counts the tokens of each text, and what is behind them becomes
-    0. ``threshold`` is the rate of dropout times 2^32 and ``key`` says which random numbers;
-    ``first_row`` is the number of the first row of scores among all blocks, so that each row has
-    random numbers of its own.
+    A unit is one head of one text.
+
+    Args:
+        scores: ``[units, L, L]``, products of queries and keys; padding becomes 0.
+        log_sums: float32 ``[units, L]``, filled with the logarithm of each query's sum.
+        lengths: int32 ``[units]``, tokens of each text.
+        is_causal: whether a token attends only to itself and earlier tokens.
+        scale: multiplies the scores.
+        threshold: dropout rate times 2^32.
+        key: seed of the dropout mask.
+        first_row: number of the first row among all blocks, so that rows have different masks.
     """
     units, width, _ = scores.shape
     rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -184,12 +185,10 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
 def softmax_with_dropout_backward(
     scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first_row
 ):
-    """Turn scores into the probabilities that forward used, and gradients of these into gradients
-    of the products.
+    """Replace scores by probabilities, and gradients of these by gradients of the scores.
 
-    As :func:`softmax_with_dropout`; ``scores`` are computed anew, ``gradients`` of what it gave are
-    replaced, and ``totals``, float32 ``[units, L]``, is each query's sum of gradients times
-    probabilities.
+    Arguments are as in :func:`softmax_with_dropout`. ``totals``, float32 ``[units, L]``, has each
+    query's sum of gradients times probabilities.
     """
     units, width, _ = scores.shape
     rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -213,9 +212,7 @@ def softmax_with_dropout_backward(
 
 @cached_njit(parallel=True, fastmath=True, error_model="numpy")
 def drop(numbers, out, threshold, key):
-    """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others,
-    into ``out``.
-    """
+    """Write ``numbers [rows, width]`` to ``out``, with dropout of rate ``threshold / 2^32``."""
     rows, width = numbers.shape
     rescale = F(1) / (F(1) - F(threshold) / F(4294967296.0))
     for number in prange(rows):

@@ -1,4 +1,4 @@
-"""Which models read texts packed behind each other, without padding; and the features of a pack."""
+"""Pack texts into one sequence without padding, for models that can read packs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from opera.encoder.token_ids import TokenIds
 log = logging.getLogger("opera")
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-"""What transformers calls the bounds of packed texts, for attention alone."""
+"""Names that transformers uses for the bounds of packed texts; only attention reads them."""
 READERS = ("Pooling", "Normalize", "Dense", "Dropout", "LayerNorm")
-"""Modules of sentence-transformers that may follow the transformer: all but the first see whole
-embeddings."""
+"""Modules of sentence-transformers that may follow the transformer of a packed model."""
 TOLERANCE = 1e-3
-"""Largest difference of a packed text's unit embedding in float32: rounding is a thousand times
-smaller, a text that sees its neighbour or another position a hundred times larger."""
+"""Largest difference between packed and padded unit embeddings in float32. Rounding is a thousand
+times smaller; attention to another text, or a wrong position, is a hundred times larger."""
 
 _in_use: WeakKeyDictionary[nn.Module, RLock] = WeakKeyDictionary()
-"""Held by the thread that packs with a model: another would find it changed, or changed back."""
+"""Locks by model, because packing changes the model for all threads."""
 _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-"""Whether a model's embeddings of packed texts are those of padded ones, by its transformer."""
+"""Whether packing leaves a transformer's embeddings unchanged."""
 
 
 def packs(model: SentenceTransformer) -> bool:
-    """Whether a model takes packed texts now: inside :func:`packing`, or by flash attention."""
+    """Whether a model currently reads packed texts, by :func:`packing` or flash attention."""
     transformer = getattr(model[0], "auto_model", None)
     by_opera = transformer is not None and transformer.config._attn_implementation == NAME
     return by_opera or bool(getattr(model[0], "can_flatten_inputs", False))
@@ -49,11 +48,10 @@ def packs(model: SentenceTransformer) -> bool:
 
 @contextmanager
 def packing(model: SentenceTransformer) -> Iterator[None]:
-    """Inside, a transformer on a CPU runs OPERA's dropout, and its attention if it can be packed.
+    """Let a transformer on a CPU use OPERA's dropout, and its attention if the model can pack.
 
-    Results are those of the model's own attention to rounding; that is tried once per model, with
-    three texts. Threads that share a model take turns. ``OPERA_REPRODUCIBLE`` keeps to torch's own
-    kernels.
+    Embeddings change only by rounding, which a test with three texts checks once per model. Threads
+    that share a model take turns. ``OPERA_REPRODUCIBLE`` switches this off.
     """
     transformer = getattr(model[0], "auto_model", None)
     on_cpu = model.device.type == "cpu" and not is_reproducible()
@@ -83,53 +81,50 @@ def _packing(model: SentenceTransformer, transformer: PreTrainedModel) -> Iterat
 
 
 def _can_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
-    may = _may_pack(model, transformer)
-    if may and transformer not in _packs_exactly:
+    eligible = _may_pack(model, transformer)
+    if eligible and transformer not in _packs_exactly:
         _packs_exactly[transformer] = _compare(model, transformer)
-    if not (may and _packs_exactly[transformer]):
-        _say_that_it_pads(type(transformer).__name__)
+    if not (eligible and _packs_exactly[transformer]):
+        _log_padding(type(transformer).__name__)
         return False
     return True
 
 
 @cache
-def _say_that_it_pads(name: str) -> None:
-    log.info("note: %s reads texts padded to the longest of a batch; OPERA cannot pack them", name)
+def _log_padding(name: str) -> None:
+    log.info("note: OPERA cannot pack the texts of %s, and pads them to the longest text", name)
 
 
 def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    """Return the features of texts behind each other, as sentence-transformers gives them to flash
+    """Return the features of packed texts, in the form that sentence-transformers uses for flash
     attention.
 
     Args:
         model: a model that packs.
-        token_lists: token ids of each text, int32; none empty.
+        token_lists: token ids of each text, int32, not empty.
     """
     lengths = np.array([len(ids) for ids in token_lists], dtype=np.int64)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
-    joined, text = (
-        np.concatenate(token_lists).astype(np.int64),
-        np.repeat(np.arange(len(lengths)), lengths),
-    )
-    cut, longest = torch.from_numpy(bounds.astype(np.int32)), int(lengths.max())
+    positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
+    ids = np.concatenate(token_lists).astype(np.int64)
+    text_numbers = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    offsets, longest = torch.from_numpy(bounds.astype(np.int32)), int(lengths.max())
     return {
-        "input_ids": torch.from_numpy(joined)[None],
-        "position_ids": torch.from_numpy(places + _first_position(model))[None],
-        "seq_idx": torch.from_numpy(text.astype(np.int32))[None],
-        **dict(zip(BOUNDS, (cut, cut, longest, longest), strict=True)),
+        "input_ids": torch.from_numpy(ids)[None],
+        "position_ids": torch.from_numpy(positions + _first_position(model))[None],
+        "seq_idx": torch.from_numpy(text_numbers)[None],
+        **dict(zip(BOUNDS, (offsets, offsets, longest, longest), strict=True)),
     }
 
 
 def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    """Return the features of texts padded to the longest, on the side that the model's tokenizer
-    pads.
+    """Return the features of padded texts, on the tokenizer's padding side.
 
     Raises:
         ValueError: if no text has a token.
     """
     if not any(map(len, token_lists)):
-        raise ValueError("texts without a single token")
+        raise ValueError("the texts have no tokens")
     tokenizer: Any = model[0].tokenizer
     texts = [torch.from_numpy(ids).long() for ids in token_lists]
     padded = partial(pad_sequence, batch_first=True, padding_side=tokenizer.padding_side)
@@ -140,9 +135,7 @@ def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
 
 
 def _may_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
-    """Whether a model is of the kind that packs: a plain transformer with torch's attention in
-    every layer.
-    """
+    """Whether a model is a plain transformer with torch's attention in every layer."""
     config = transformer.config
     kinds = getattr(config, "layer_types", None) or []
     return (
@@ -168,7 +161,7 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
         5, min(100, model[0].auto_model.config.vocab_size), size=24
     )
     texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
-    trained, attention = model.training, transformer.config._attn_implementation
+    was_training, attention = model.training, transformer.config._attn_implementation
     model.eval()
     transformer.set_attn_implementation(NAME)
     try:
@@ -177,35 +170,28 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
                 nn.functional.normalize(embedded(model, features(model, texts)).float(), dim=-1)
                 for features in (packed_features, padded_features)
             )
-    except (
-        TypeError,
-        ValueError,
-        KeyError,
-        IndexError,
-        RuntimeError,
-        AttributeError,
-    ):  # it takes no such features
-        return False
+    except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
+        return False  # the model does not accept these features
     finally:
         transformer.set_attn_implementation(attention)
-        model.train(trained)
+        model.train(was_training)
     return bool((packed - padded).abs().max() < TOLERANCE)
 
 
 def embedded(
     model: SentenceTransformer, features: dict[str, Any], run: nn.Module | None = None
 ) -> Tensor:
-    """Run a model on its device, or ``run``, which wraps it: a tensor ``[n, dimension]``."""
-    moved = {
-        name: part.to(model.device) if isinstance(part, Tensor) else part
-        for name, part in features.items()
+    """Run a model, or its wrapper ``run``, on its device: a tensor ``[n, dimension]``."""
+    inputs = {
+        name: value.to(model.device) if isinstance(value, Tensor) else value
+        for name, value in features.items()
     }
-    embeddings: Tensor = (run or model)(moved)["sentence_embedding"]
+    embeddings: Tensor = (run or model)(inputs)["sentence_embedding"]
     return embeddings
 
 
 def _first_position(model: SentenceTransformer) -> int:
-    """Position of a text's first token: RoBERTa's models count from behind the one of padding."""
+    """Return the position of a text's first token. RoBERTa counts from its padding position + 1."""
     for module in model[0].auto_model.modules():
         padding = getattr(module, "padding_idx", None)
         if isinstance(padding, int) and isinstance(

@@ -1,4 +1,4 @@
-"""Token ids of texts, as sentence-transformers' ``preprocess`` makes them, without padding."""
+"""Tokenise texts like sentence-transformers' ``preprocess``, but without padding."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 Task = Literal["query", "document"]
 TokenIds = NDArray[np.int32]
-"""The ids of one text, special tokens included: int32 ``[tokens]``."""
+"""The ids of one text with special tokens: int32 ``[tokens]``."""
 
 KNOWN_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality", "prompt_length"}
-"""What ``preprocess`` may return of a model whose token ids say everything."""
+"""Features that ``preprocess`` may return for a model that needs only token ids."""
 KNOWN_MODULES = (Pooling, Normalize, Dense, Dropout, LayerNorm)
-"""What may follow the first module: each text by itself, whatever the task."""
+"""Modules that may follow the first: they treat texts separately, and do not depend on the task."""
 PACKED_FEATURES = {
     "position_ids",
     "seq_idx",
@@ -36,8 +36,7 @@ PACKED_FEATURES = {
     "max_length_q",
     "max_length_k",
 }
-"""What it returns besides, and in place of the mask, where the library packs texts for flash
-attention."""
+"""Features instead of the mask if sentence-transformers packs texts for flash attention."""
 PROBES = (
     "",
     "a",
@@ -46,17 +45,15 @@ PROBES = (
     " spaces\tand\nlines ",
     "long " * 40,
 )
-"""Texts that are read both ways before the short way to their token ids is trusted."""
+"""Texts to compare OPERA's token ids with those of sentence-transformers."""
 
 
 def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> bool:
-    """Whether token ids alone say how the model reads texts, and :func:`token_ids` makes the same
-    ones.
+    """Whether the model needs only token ids, and :func:`token_ids` returns the right ones.
 
-    That holds for a transformer with a fast tokenizer and for a static embedding. It does not for
-    chat templates, for images, routers, query expansion, slow tokenizers, segments, or an input
-    module of somebody's own. A few texts are tokenised both ways, so that no tokenizer is trusted
-    by its name.
+    This holds for static embeddings and for transformers with a fast tokenizer. It does not hold
+    for chat templates, images, routers, query expansion, slow tokenizers, segments, or custom input
+    modules. The function also compares the token ids of a few texts.
     """
     first: Any = model[0]
     if "preprocess" in vars(first) or type(model).preprocess is not SentenceTransformer.preprocess:
@@ -77,8 +74,8 @@ def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt:
 
 
 def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
-    """The ids of each text among the library's features; ``None`` if there is more to a text than
-    ids.
+    """Return the ids of each text in sentence-transformers' features; ``None`` if there are other
+    inputs.
     """
     ids, packed = features.get("input_ids"), "cu_seq_lens_q" in features
     if ids is None or features.keys() - KNOWN_FEATURES - (PACKED_FEATURES if packed else set()):
@@ -89,18 +86,14 @@ def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
         return np.split(ids[0].numpy(), features["cu_seq_lens_q"][1:-1].tolist())
     if "attention_mask" not in features:
         return None
-    return [
-        row[real]
-        for row, real in zip(
-            ids.numpy(), features["attention_mask"].numpy().astype(bool), strict=True
-        )
-    ]
+    masks = features["attention_mask"].numpy().astype(bool)
+    return [row[mask] for row, mask in zip(ids.numpy(), masks, strict=True)]
 
 
 def _is_plain_transformer(first: Any) -> bool:
     return (
         type(first) is Transformer
-        and isinstance(first.model, PreTrainedModel)  # not ONNX, whose graph has inputs of its own
+        and isinstance(first.model, PreTrainedModel)  # ONNX graphs have other inputs
         and isinstance(first.processor, PreTrainedTokenizerFast)
         and first.modality_config.keys() == {"text"}
         and first.modality_config["text"]["method"] == "forward"
@@ -113,18 +106,16 @@ def _is_plain_transformer(first: Any) -> bool:
 def token_ids(
     model: SentenceTransformer, texts: Sequence[str], task: Task | None = None, prompt: str = ""
 ) -> list[TokenIds]:
-    """Tokenise texts: the prompt in front, cut at the length of the task, with the model's special
-    tokens.
+    """Tokenise texts with their prompt and special tokens, cut to the length of the task.
 
     Args:
-        model: one with :func:`has_token_path`.
-        texts: what to tokenise, all at once; the tokenizer uses threads of its own.
-        task: ``query`` or ``document`` for the length that the model keeps for it; ``None`` for its
-            own limit.
-        prompt: text before each.
+        model: a model with :func:`has_token_path`.
+        texts: the texts; the tokenizer works on them in parallel.
+        task: ``query`` or ``document``, for its length; ``None`` for the model's limit.
+        prompt: put before every text.
 
     Returns:
-        One array per text. A static embedding's may be empty.
+        An array per text. Static embeddings may have texts without tokens.
     """
     inputs = [f"{prompt}{text}" for text in texts]
     first: Any = model[0]
@@ -146,9 +137,7 @@ def token_ids(
 
 
 def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
-    """How many tokens a prompt has, for models whose pooling leaves it out; ``None`` without one,
-    or if none asks.
-    """
+    """Return the number of prompt tokens if the model's pooling excludes the prompt."""
     if not prompt or type(model[0]) is not Transformer:
         return None
     if all(getattr(module, "include_prompt", True) for module in model):
@@ -158,9 +147,7 @@ def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
 
 
 def vocabulary_size(model: SentenceTransformer) -> int:
-    """One more than the largest token id, which may be more than there are tokens: a vocabulary may
-    have gaps.
-    """
+    """Return the largest token id + 1. A vocabulary may have gaps, so it may have fewer tokens."""
     first: Any = model[0]
     tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
@@ -169,22 +156,22 @@ def vocabulary_size(model: SentenceTransformer) -> int:
 def tokenisation_fingerprint(
     model: SentenceTransformer, task: Task | None = None, prompt: str = ""
 ) -> str:
-    """SHA-256 of all that decides the ids of a text, in hex. Weights are not part of it, so
-    training changes nothing.
+    """Return a SHA-256 of the tokenizer, the prompt, the length and the truncation side, in hex.
 
-    It changes with the tokenizer, the prompt, the length and the side that is cut.
+    Training does not change it.
     """
     first: Any = model[0]
-    rest: list[Any] = []
+    options: list[Any] = []
     if type(first) is StaticEmbedding:
-        known = json.loads(first.tokenizer.to_str())
+        state = json.loads(first.tokenizer.to_str())
     else:
         tokenizer = first.processor
-        known = json.loads(tokenizer.backend_tokenizer.to_str())
-        known.update(truncation=None, padding=None)  # those of the last call
+        state = json.loads(tokenizer.backend_tokenizer.to_str())
+        state.update(truncation=None, padding=None)  # left from the last call
         length = _length(first, task) or tokenizer.model_max_length
-        rest += [length, tokenizer.truncation_side, tokenizer.split_special_tokens]
-    return hashlib.sha256(json.dumps([known, rest, prompt], sort_keys=True).encode()).hexdigest()
+        options += [length, tokenizer.truncation_side, tokenizer.split_special_tokens]
+    text = json.dumps([state, options, prompt], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _length(first: Any, task: Task | None) -> int | None:

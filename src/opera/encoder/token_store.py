@@ -1,4 +1,4 @@
-"""Token ids of a table of texts, memory-mapped: each text is tokenised once, whatever reads it."""
+"""Memory-mapped token ids of a table of texts, so that texts are tokenised only once."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ from opera.encoder.token_ids import (
 KIND, LAYOUT = "tokens", "3"
 IDS, OFFSETS = "ids.bin", "offsets.npy"
 ROWS_AT_ONCE = 1024
-"""Texts that are tokenised together: the tokenizer has work for all of its threads, and memory
-holds no more."""
+"""Texts to tokenise together: enough for all threads of the tokenizer, with little memory."""
 
 Tokens = Callable[[IntArray], list[TokenIds]]
-"""Returns the ids of some rows of a table, in their order."""
+"""Returns the ids of rows of a table, in the order of the argument."""
 
 
 @dataclass(frozen=True)
 class TokenSource:
-    """What is tokenised, and how: all that decides the ids of a table's rows.
+    """A table of texts, and how to tokenise them.
 
     Attributes:
-        model: its tokenizer and lengths.
+        model: has the tokenizer and the lengths.
         table: the texts.
-        digest: names the table's contents.
+        digest: identifies the table's contents.
         task: ``query`` or ``document``, for the length.
-        prompt: before each text.
-        corpus_text: what of a document is read.
+        prompt: put before every text.
+        corpus_text: fields of a document to read.
     """
 
     model: SentenceTransformer
@@ -65,31 +64,33 @@ class TokenSource:
         prompt: str = "",
         corpus_text: CorpusText = "title_text",
     ) -> TokenSource:
-        """The queries or the documents of a data set."""
+        """Return the source for the queries or the documents of a data set."""
         if task == "query":
             return cls(model, data.queries, f"{data.fingerprint}/queries", task, prompt, "text")
         return cls(model, data.corpus, f"{data.fingerprint}/corpus", task, prompt, corpus_text)
 
     def tokenise(self, rows: IntArray | slice) -> list[TokenIds]:
-        """Return the ids of some rows."""
+        """Return the ids of rows."""
         texts = self.table.texts(rows, self.corpus_text)
         return token_ids(self.model, texts, self.task, self.prompt)
 
     @property
     def key(self) -> str:
-        """Digest of all that decides the ids; not of the weights."""
+        """Digest of the texts and their tokenisation, without the weights."""
         how = tokenisation_fingerprint(self.model, self.task, self.prompt)
         parts = LAYOUT, how, self.digest, self.corpus_text
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def stored(self) -> TokenStore | None:
-        """Open the ids of all rows if the cache has them; any process may call this by itself."""
+        """Open the ids of all rows if the cache has them; one process may call this alone."""
         home = entry(KIND, self.key)
         return None if home is None else TokenStore(home)
 
     def store(self, show_progress: bool = True) -> TokenStore:
-        """Open the ids of all rows, made first if the cache has none; all processes call this, and
-        the main one makes them."""
+        """Open the ids of all rows; the main process tokenises if the cache has none.
+
+        All processes must call this.
+        """
 
         def write(folder: Path) -> None:
             if process_index() == 0:
@@ -98,7 +99,7 @@ class TokenSource:
         return TokenStore(cached_by_all(KIND, self.key, lambda folder, _: write(folder)))
 
     def _write(self, folder: Path, show_progress: bool) -> None:
-        """Write where the ids of each row begin, and the ids of all rows in a line."""
+        """Write the offset of each row, and the joined ids of all rows."""
         unit = "queries" if self.task == "query" else "documents"
         dtype = np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
         rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]
@@ -116,10 +117,10 @@ class TokenSource:
 
 
 class TokenStore:
-    """Token ids of all rows of a table, memory-mapped; :meth:`TokenSource.store` opens one.
+    """Memory-mapped token ids of all rows of a table.
 
     Args:
-        folder: as :class:`TokenSource` writes it.
+        folder: written by :meth:`TokenSource.store`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -127,24 +128,24 @@ class TokenStore:
         count, size = int(self._offsets[-1]), ids.stat().st_size
         dtype = np.uint16 if size == 2 * count else np.int32
         self._ids: NDArray[np.integer[Any]] = np.empty(0, dtype)
-        if count:  # a file without content cannot be mapped
+        if count:  # an empty file cannot be mapped
             self._ids = np.memmap(ids, dtype, mode="r")
 
     def rows(self, rows: IntArray) -> list[TokenIds]:
-        """Return the ids of some rows, in their order: int32 ``[tokens]`` each."""
+        """Return the ids of rows, in the order of ``rows``: int32 ``[tokens]`` per row."""
         starts, ends = self._offsets[rows].tolist(), self._offsets[np.asarray(rows) + 1].tolist()
         return [
             self._ids[start:end].astype(np.int32) for start, end in zip(starts, ends, strict=True)
         ]
 
 
-def training_tokens(source: TokenSource, drawn: int) -> Tokens:
-    """Return what gives a training its token ids; all processes call this.
+def training_tokens(source: TokenSource, sampled: int) -> Tokens:
+    """Return the function that gives a training its token ids; all processes must call this.
 
-    They are those of the stored table. If the training draws fewer than a tenth of a table that is
-    not stored yet, each text is tokenised when it is drawn, ``drawn`` at most.
+    It reads the stored table. If the table is not stored yet and the training samples at most
+    ``sampled`` texts, fewer than a tenth, the function tokenises the texts of each batch instead.
     """
-    few = drawn * 10 < len(source.table)
+    few = sampled * 10 < len(source.table)
     if few and not from_main(process_index() == 0 and source.stored() is not None):
         return source.tokenise
     return source.store().rows

@@ -1,1 +1,1 @@
-"""One path through the trainer: rows, sampler, loss, observer, checkpoint; and PairPruning."""
+"""Train: batches, loss and trainer of ``opera train``, and PairPruning for other scripts."""

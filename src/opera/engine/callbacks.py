@@ -1,4 +1,4 @@
-"""What happens around each step of a run: trace, signals, the progress bar, logging services."""
+"""Trainer callbacks of a run: the trace, signals, the progress bar and logging services."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from opera.runs.names import trainer_key
 log = logging.getLogger("opera")
 
 SECOND_INTERRUPT_AFTER = 2.0
-"""Seconds after the first Ctrl-C from which another one stops at once."""
+"""A second Ctrl-C stops at once if it comes at least so many seconds after the first."""
 
 
 def checked_callbacks(callbacks: object) -> tuple[TrainerCallback | type[TrainerCallback], ...]:
-    """Return the callbacks of a user, or their classes; ``None`` is none.
+    """Return the user's callbacks, which may be classes, as a tuple.
 
     Raises:
-        SettingError: for anything that the trainer cannot call.
+        SettingError: if one is not a ``TrainerCallback``.
     """
     if callbacks is None:
         return ()
-    given = several(callbacks, "callbacks", "transformers callbacks")
-    for callback in given:
+    user_callbacks = several(callbacks, "callbacks", "transformers callbacks")
+    for callback in user_callbacks:
         kind = callback if isinstance(callback, type) else type(callback)
         if not issubclass(kind, TrainerCallback):
             raise SettingError(
                 f"callbacks: must be transformers TrainerCallback objects, got {shown(callback)}"
             )
-    return given
+    return user_callbacks
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
-    """Records a row per step: ``step`` counts from 1, ``loss`` is the mean over the step's pairs
-    before the update.
+    """Records one row per step.
 
-    The method's schedule stands between ``learning_rate`` and ``seconds``.
+    ``step`` counts from 1. ``loss`` is the mean over the step's pairs before the update. The
+    method's schedule adds columns between ``learning_rate`` and ``seconds``.
     """
 
     def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
@@ -76,7 +76,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._learning_rate = float(kwargs["optimizer"].param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Add the step's row; its seconds run from the end of the step before."""
+        """Add the step's row. Its seconds count from the end of the previous step."""
         now = time.perf_counter()
         schedule = self.sampler.schedule
         self.rows.append(
@@ -91,8 +91,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._step_start = now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace, also into the trainer's checkpoint, and mark the checkpoint as
-        complete."""
+        """Write the trace to the run and to the checkpoint; then mark the checkpoint complete."""
         self.write(self.run)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
@@ -106,11 +105,11 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]
-    """Turns Ctrl-C, a cluster's SIGTERM, or the end of a terminal (SIGHUP, unless it is ignored)
-    into one more checkpoint and the end of training.
+    """Saves a checkpoint and ends training after Ctrl-C, SIGTERM or SIGHUP (unless ignored).
 
-    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM changes nothing:
-    clusters send it to torchrun and to its processes, and torchrun passes its own on.
+    Clusters send SIGTERM, and a terminal that closes sends SIGHUP. A second Ctrl-C stops at once
+    after :data:`SECOND_INTERRUPT_AFTER`. A second SIGTERM changes nothing: clusters send it to
+    torchrun and to its processes, and torchrun forwards its own.
 
     Attributes:
         stopped: whether training ended this way.
@@ -122,22 +121,22 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Install the signal handlers."""
-        with suppress(ValueError):  # only the main thread may
+        with suppress(ValueError):  # only the main thread may install them
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._handle)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Save and stop, if any process received a signal."""
+        """Save and stop if any process received a signal."""
         signalled = torch.tensor([int(self._signalled_at < math.inf)], device=args.device)
         if gather_values(signalled).any():
             self.stopped = state.global_step < state.max_steps
             control.should_save = control.should_training_stop = True
 
     def close(self) -> None:
-        """Restore the signal handlers from before."""
+        """Restore the previous signal handlers."""
         for number, handler in self._previous.items():
-            if handler is not None:  # a handler that was not set from Python cannot be restored
+            if handler is not None:  # only handlers set from Python can be restored
                 signal.signal(number, handler)
         self._previous = {}
 
@@ -146,8 +145,8 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         if self._signalled_at == math.inf:
             self._signalled_at = now
             log.info(
-                "after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop "
-                "at once"
+                "after this step: saving a checkpoint, then stopping; to stop at once, press "
+                "Ctrl-C again"
             )
         elif number == signal.SIGINT and now - self._signalled_at > SECOND_INTERRUPT_AFTER:
             self.close()
@@ -155,7 +154,7 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """The progress of training: steps, time left, loss, and the dev measure where there is one."""
+    """Shows a progress bar with steps, time left, loss and, if dev is evaluated, its measure."""
 
     def __init__(self, measure: str, shown: bool = True) -> None:
         self._measure, self._postfix = measure, dict[str, str]()
@@ -192,11 +191,11 @@ def open_services(
     arguments: SentenceTransformerTrainingArguments,
     model: SentenceTransformer,
 ) -> list[TrainerCallback]:
-    """Open the logging services that ``report_to`` names, in all processes; ``all`` is every one
-    that is installed.
+    """Open the logging services of ``report_to`` in all processes; ``all`` opens every installed
+    service.
 
     Raises:
-        SettingError: if a service cannot be opened: its package is broken, or a login failed.
+        SettingError: if a service cannot be opened, such as after a failed login.
     """
     names = [report_to] if isinstance(report_to, str) else report_to
     if report_to == "all":
@@ -223,11 +222,11 @@ def _open_service(
         service = get_reporting_integration_callbacks([name])[0]()
         if hasattr(service, "setup"):
             takes_class = "processing_class" in inspect.signature(service.setup).parameters
-            more = {"processing_class": None} if takes_class else {}
-            service.setup(arguments, state, model, **more)
-    except Exception as error:  # whatever a service raises
+            optional = {"processing_class": None} if takes_class else {}
+            service.setup(arguments, state, model, **optional)
+    except Exception as error:  # services raise errors of many classes
         raise SettingError(
-            f"report_to={name}: cannot be opened ({in_one_line(error)}); fix it, or leave "
-            "report_to out"
+            f"report_to={name}: cannot be opened ({in_one_line(error)}); fix the service, or "
+            "remove report_to"
         ) from error
     return service

@@ -1,4 +1,4 @@
-"""Checkpoints: the sampler's state next to the trainer's, and a marker that is written last."""
+"""Checkpoints: the sampler's state next to the trainer's state, and a marker written last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("opera")
 
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write nested mappings of arrays and numbers, whole or not at all."""
+    """Write nested mappings of arrays and numbers; an interruption leaves no partial file."""
     arrays = flatten(state)
 
     def write(temporary: Path) -> None:
@@ -32,13 +32,13 @@ def read_state(path: Path) -> dict[str, Any]:
     """Read what :func:`write_state` wrote.
 
     Raises:
-        RunFolderError: if the file is not as OPERA wrote it.
+        RunFolderError: if the file cannot be read.
     """
     return nest(read_arrays(path))
 
 
 def mark_complete(folder: Path) -> None:
-    """Write the marker of a complete checkpoint, once its files are on the disk."""
+    """Mark a checkpoint as complete, once its files are on the disk."""
     finish_folder(folder)
     replace_file(folder / COMPLETE_FILE, Path.touch)
 
@@ -49,22 +49,22 @@ def is_complete(folder: Path) -> bool:
 
 
 def newest_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the newest complete checkpoint, or ``None``; remove incomplete ones, with a note.
+    """Return the newest complete checkpoint, or ``None``; delete newer incomplete ones.
 
     Raises:
-        StorageError: if one cannot be removed.
+        StorageError: if a checkpoint cannot be deleted.
     """
     for folder in reversed(checkpoint_folders(checkpoints).values()):
         if is_complete(folder):
             return folder
-        log.info("note: %s is incomplete; resuming from the one before", folder.name)
+        log.info("note: %s is incomplete; trying the previous checkpoint", folder.name)
         with writing(folder):
             remove(folder)
     return None
 
 
 def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested mappings into one, with keys joined by ``/``."""
+    """Flatten nested mappings, with keys joined by ``/``."""
     flat: dict[str, Any] = {}
     for key, value in state.items():
         flat.update(
@@ -80,8 +80,8 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *folders, name = key.split("/")
-        place = nested
+        parent = nested
         for folder in folders:
-            place = place.setdefault(folder, {})
-        place[name] = value
+            parent = parent.setdefault(folder, {})
+        parent[name] = value
     return nested

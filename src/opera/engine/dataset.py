@@ -1,5 +1,4 @@
-"""The texts of a batch: a batch of the sampler in, columns out, of texts, of token ids or of row
-numbers."""
+"""Look up the texts of the sampler's batches, as texts, token ids or row numbers."""
 
 from __future__ import annotations
 
@@ -31,20 +30,20 @@ from opera.training_set.build import TrainingSet
 log = logging.getLogger("opera")
 
 Lookup = Callable[[IntArray], Sequence[Any]]
-"""What the model reads of some rows of the query table or the corpus."""
+"""Returns the model's input for rows of the query table or of the corpus."""
 
 
 class PairDataset(Dataset[dict[str, Any]]):
-    """Looks a whole batch up at a time.
+    """Looks up a batch at a time.
 
-    Each item has a column for the query and each document, and ``label``, its pair id, by which the
-    loss knows the rest. The collator makes them one int64 tensor ``[m]``.
+    An item has a column for the query, a column per document, and ``label``, its pair id. The loss
+    needs no more than the pair ids, which the collator turns into one int64 tensor ``[m]``.
 
     Args:
         query_rows: int32 ``[n]``, the query table's row of each training query.
         n_negatives: explicit negatives per query.
-        queries: looks queries up.
-        documents: looks documents up.
+        queries: looks up queries.
+        documents: looks up documents.
     """
 
     def __init__(
@@ -72,16 +71,16 @@ class PairDataset(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class TokenCollator:
-    """Makes a batch of items with token ids: a list per column, as the loss takes them.
+    """Turns items with token ids into a batch for the loss: a list per column.
 
     Attributes:
-        prompt_lengths: tokens of the prompt by column, for a pooling that leaves it out.
+        prompt_lengths: tokens of each column's prompt, for a pooling that excludes the prompt.
     """
 
     prompt_lengths: Mapping[str, int | None]
 
     def __call__(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return ``label``, int64 ``[m]``, and ``COLUMN_input_ids``, which stay on the CPU."""
+        """Return ``label``, int64 ``[m]``, and ``COLUMN_input_ids``, all on the CPU."""
         batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
         for column, length in self.prompt_lengths.items():
             batch[f"{column}_input_ids"] = [item[column] for item in items]
@@ -90,12 +89,12 @@ class TokenCollator:
 
 
 def column_names(n_negatives: int) -> list[str]:
-    """Name the text columns in the order the loss reads them: anchor, positive, negatives."""
+    """Return the text columns in the order of the loss: anchor, positive, negatives."""
     return ["anchor", "positive", *(f"negative_{number}" for number in range(1, n_negatives + 1))]
 
 
 def column_roles(settings: TrainSettings) -> dict[str, Role]:
-    """Say of each text column whether it holds queries or documents."""
+    """Return whether each text column holds queries or documents."""
     columns = column_names(settings.n_negatives)
     return {column: "query" if column == "anchor" else "document" for column in columns}
 
@@ -106,7 +105,7 @@ def text_dataset(
     n_negatives: int,
     corpus_text: CorpusText,
 ) -> PairDataset:
-    """Look texts up in the memory-mapped tables; ``corpus_text`` is what of a document the model
+    """Return a data set of texts; ``corpus_text`` selects the fields of a document that the model
     reads."""
     documents = partial(data.corpus.texts, corpus_text=corpus_text)
     queries = partial(data.queries.texts, corpus_text="text")
@@ -116,10 +115,10 @@ def text_dataset(
 def make_dataset(
     model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
 ) -> tuple[PairDataset, TokenCollator | None]:
-    """Make what gives a batch its texts: as token ids, as rows for a model that looks vectors up,
-    else as they are.
+    """Return the data set and its collator, which is ``None`` for that of sentence-transformers.
 
-    The second makes a batch of token ids; the library's own makes one of texts.
+    The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,
+    or texts if OPERA does not know the model's tokenizer.
     """
     data, rows = training_set.data, training_set.query_rows
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
@@ -128,16 +127,16 @@ def make_dataset(
     prompts = {role: prompt_for(model, role) for role in ROLES}
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
         kind = type(model[0]).__name__
-        log.info("note: %s tokenises texts in its own way, each time they are drawn", kind)
+        log.info("note: OPERA cannot store the tokens of %s; each batch is tokenised again", kind)
         return text_dataset(data, rows, n_negatives, corpus_text), None
-    drawn = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
+    sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     queries = TokenSource.of(model, data, "query", prompts["query"])
     documents = TokenSource.of(model, data, "document", prompts["document"], corpus_text)
     dataset = PairDataset(
         rows,
         n_negatives,
-        training_tokens(queries, drawn),
-        training_tokens(documents, drawn * (1 + n_negatives)),
+        training_tokens(queries, sampled),
+        training_tokens(documents, sampled * (1 + n_negatives)),
     )
     lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
     roles = column_roles(settings)

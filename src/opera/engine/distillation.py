@@ -1,5 +1,4 @@
-"""Distillation: the student's ranking of a positive and its explicit negatives follows a
-teacher's."""
+"""Distillation: train the model to score a positive and its explicit negatives like a teacher."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
 from opera.data.identity import teacher_by_text
-from opera.engine.loss import InBatchLoss, info_nce_losses
+from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import Batch
 from opera.training_set.build import TrainingSet
 from opera.training_set.prepare import is_cosines
@@ -27,16 +26,16 @@ log = logging.getLogger("opera")
 def divergences(
     similarity: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float
 ) -> tuple[Tensor, Tensor]:
-    r"""Kullback-Leibler divergence of the student's softmax over a row's documents from the
-    teacher's.
+    r"""Kullback-Leibler divergence between the softmaxes of teacher and student over a row's
+    documents.
 
     With documents j, teacher scores t, cosines s and the temperatures T and τ::
 
         p_j = softmax_j(t / T)     q_j = softmax_j(s / τ)     KL = Σ_j p_j (log p_j - log q_j)
 
-    Documents that the teacher did not score, NaN, are left out of both. Its gradient is that of the
-    cross-entropy ``-Σ p log q`` of FlagEmbedding's ``kl_div``, and that of sentence-transformers'
-    ``DistillKLDivLoss``.
+    Both softmaxes exclude documents without a teacher score (NaN). The gradient equals that of
+    FlagEmbedding's ``kl_div``, the cross-entropy ``-Σ p log q``, and that of
+    sentence-transformers' ``DistillKLDivLoss``.
 
     Args:
         similarity: float ``[m, k]`` cosines.
@@ -46,11 +45,11 @@ def divergences(
 
     Returns:
         float ``[m]`` in nats, 0 where ``usable`` is false; and ``usable``, bool ``[m]``: whether
-        the teacher scored the first document, the positive, and at least one other.
+        the teacher scored the positive (the first document) and at least one negative.
     """
     scored = ~torch.isnan(teacher)
     usable = scored[:, 0] & (scored.sum(dim=1) > 1)
-    scored = scored | ~usable[:, None]  # a row without documents would have no softmax
+    scored = scored | ~usable[:, None]  # a row without documents has no softmax
     p = F.log_softmax(
         (teacher.nan_to_num() / teacher_temperature).masked_fill(~scored, -torch.inf), dim=1
     )
@@ -61,24 +60,23 @@ def divergences(
     return terms.sum(dim=1) * usable, usable
 
 
-class DistillationLoss(InBatchLoss):
-    r"""InfoNCE and the divergence from a teacher, weighted.
+class DistillationLoss(InfoNCELoss):
+    r"""The weighted sum of InfoNCE and the divergence from a teacher.
 
-    For a pair whose positive and at least one explicit negative have a teacher's score, with the
-    weight λ (``distill_weight``)::
+    With the weight w (``distill_weight``)::
 
-        loss = λ KL + (1 - λ) InfoNCE
+        loss = w KL + (1 - w) InfoNCE
 
-    and InfoNCE alone for any other pair. Explicit negatives without a score are left out of KL, and
-    so are other pairs' documents. Known positives among the explicit negatives stay in KL: the
-    teacher says how relevant they are.
+    if the teacher scored the positive and at least one explicit negative; otherwise InfoNCE alone.
+    KL excludes explicit negatives without a score and the documents of other pairs. It includes
+    known positives among the explicit negatives, because the teacher scores their relevance.
 
-    What methods observe is InfoNCE: the pretrained losses that it takes the place of are estimates
-    of it, and it is on one scale for pairs with and without scores.
+    Methods observe InfoNCE: it estimates the same loss as the scores of the base model, and its
+    scale is the same for pairs with and without teacher scores.
     """
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
-        """Take the teacher's scores; log how many pairs have one."""
+        """Load the teacher's scores; log how many pairs have one."""
         data = training_set.data
         assert data.teacher is not None
         self.teacher = teacher_by_text(data, data.teacher)
@@ -91,13 +89,11 @@ class DistillationLoss(InBatchLoss):
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
-        info_nce = info_nce_losses(similarity, self.temperature, excluded, batch.local.start)
-        documents = len(
-            batch.pair_ids
-        )  # columns per place of a row: all positives, all first negatives, ...
+        info_nce = self.pair_losses(similarity, excluded, batch.local.start)
+        # The columns are all positives, then all first negatives, and so on.
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
-        places = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
-        cosines = similarity[rows, batch.local.start + rows + places * documents]
+        blocks = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
+        cosines = similarity[rows, batch.local.start + rows + blocks * len(batch.pair_ids)]
         kl, usable = divergences(
             cosines,
             self._scores(batch).to(cosines),
@@ -110,15 +106,11 @@ class DistillationLoss(InBatchLoss):
         self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
     ) -> Tensor:
         """InfoNCE, without the teacher."""
-        return info_nce_losses(similarity.detach(), self.temperature, excluded, batch.local.start)
-
-    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
-        """InfoNCE: the teacher's part needs to know the documents."""
-        return info_nce_losses(similarity, self.temperature, excluded, first)
+        return self.pair_losses(similarity.detach(), excluded, batch.local.start)
 
     def _scores(self, batch: Batch) -> Tensor:
-        """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``,
-        NaN where absent."""
+        """Return the teacher's scores for this process's part of a batch: float32 ``[m, 1 +
+        negatives]``, NaN for missing scores."""
         queries = batch.queries[batch.local][:, None]
         return torch.from_numpy(self._lookup(queries, batch.doc_rows[batch.local]))
 

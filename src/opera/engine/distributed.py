@@ -1,6 +1,6 @@
-"""What several processes that train together tell each other; accelerate knows which one this is.
+"""Communication between the processes of a training.
 
-With one process, each function returns what it is given.
+With one process, the functions return their input.
 """
 
 from __future__ import annotations
@@ -14,39 +14,37 @@ from torch import Tensor
 from opera.core.errors import TrainingError
 from opera.core.processes import everywhere, process_count
 
-# sentence-transformers calls a function that torch has renamed. The filter is set once, not around
-# each call: leaving a changed set of filters makes Python show every other warning of a step anew.
+# sentence-transformers calls a function that torch has renamed. A filter around each call would
+# reset Python's record of shown warnings, so that other warnings would appear at every step.
 warnings.filterwarnings(
     "ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning
 )
 
 
-def refuse_differences(what: str, fingerprint: int) -> None:
-    """Refuse to continue where processes do not hold the same.
+def refuse_differences(content: str, fingerprint: int) -> None:
+    """Stop if the processes hold different data; ``content`` names it in the error.
 
     Raises:
-        TrainingError: naming the processes that differ from the main one.
+        TrainingError: naming the processes that differ from process 0.
     """
     fingerprints = everywhere(lambda: fingerprint)
     different = np.flatnonzero(np.array(fingerprints) != fingerprints[0])
     if len(different):
         raise TrainingError(
-            f"{what} of process {', '.join(map(str, different))} differ from those of process 0: "
-            "all must read the same data and compute on devices of one kind"
+            f"{content} of process {', '.join(map(str, different))} differ from those of process "
+            "0; let all processes read the same data, and compute on devices of one kind"
         )
 
 
 def gather_embeddings(embeddings: Tensor) -> Tensor:
-    """Gather embeddings ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in their
-    order.
+    """Gather embeddings ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in rank order.
 
-    The gradient flows back to the process that an embedding came from, so W processes with a batch
-    of B/W each have the gradient of one process with B (erratum 10).
+    Gradients flow back to the process that computed the embedding. So W processes with B/W pairs
+    each have the gradient of one process with B pairs (erratum 10).
     """
     return all_gather_with_grad(embeddings) if process_count() > 1 else embeddings
 
 
 def gather_values(values: Tensor) -> Tensor:
-    """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, in their order, without
-    gradient."""
+    """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, without gradients."""
     return all_gather(values) if process_count() > 1 else values

@@ -1,7 +1,7 @@
 """The contrastive loss of the paper, per pair, with in-batch negatives.
 
-A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair_losses``, and
-``@register_loss("name")`` above it, which makes it a value of the setting ``loss``.
+To add a loss, define ``pair_losses`` in a subclass of :class:`InBatchLoss` and decorate the class
+with ``@register_loss("name")``. The name becomes a value of the setting ``loss``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 def info_nce_losses(
     similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0
 ) -> Tensor:
-    """InfoNCE: cross-entropy of each query's positive against every other document of the batch.
+    """InfoNCE: cross-entropy of each query's positive against the other documents of the batch.
 
     Args:
         similarity: float ``[m, M]`` cosines; row i's positive is column ``first`` + i.
         temperature: divides the cosines (the paper's 0.02).
-        excluded: bool ``[m, M]``, documents to leave out of a row; never its own positive.
-        first: column of the first row's positive, after those of the processes before this one.
+        excluded: bool ``[m, M]``, documents to exclude from a row; never the row's positive.
+        first: column of the first row's positive; earlier columns belong to earlier processes.
 
     Returns:
         float ``[m]``, in nats.
@@ -54,33 +54,32 @@ def info_nce_losses(
 
 
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
-    """A loss of each pair over the cosine similarities of its batch.
+    """Base class of losses that compare each query with all documents of its batch by cosine.
 
-    With several processes a batch is theirs together: documents are gathered with their gradients.
+    Several processes share a batch: each gathers the documents of all, with their gradients.
 
-    With ``gradient_cache`` texts are embedded that many at a time, twice: without gradients for the
-    loss, then, with the same dropout, for the gradients that the loss has sent back to the
-    embeddings (GradCache, arXiv:2101.06983, by sentence-transformers). Loss and gradients are those
-    of the whole batch.
+    With ``gradient_cache``, a forward pass embeds only that many texts, which saves memory. First
+    passes, without gradients, give the loss. Second passes, with the same dropout, give the
+    gradients (GradCache, arXiv:2101.06983). Both are unchanged.
 
     Args:
         model: the model that trains.
         temperature: of the softmax.
         known: the known positives of each query.
-        masks: whether known positives are left out of a query's negatives; not in the paper.
-        gradient_cache: texts per forward pass; ``None`` for all of a column at once.
-        sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147):
-            the loss is the mean over them and the whole; what is observed is of the whole.
+        masks: whether known positives are excluded from a query's negatives; not in the paper.
+        gradient_cache: texts per forward pass; ``None`` for a column at once.
+        sizes: shorter embedding lengths (Matryoshka, arXiv:2205.13147). The loss is the mean over
+            these lengths and the full length; methods observe the loss at the full length.
 
     Attributes:
-        pruning: knows the documents and weights of each batch, and takes what is observed;
+        pruning: holds the documents and weights of each batch, and receives the observations;
             :meth:`opera.engine.pruning.Pruning.watch` sets it.
     """
 
     model: SentenceTransformer
     pruning: Pruning
     packs = True
-    """Whether texts may be packed: not where the model is compiled."""
+    """Whether texts may be packed; a compiled model does not allow it."""
 
     def __init__(
         self,
@@ -95,61 +94,53 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         super().__init__()
         self.model, self.temperature = model, temperature
         self.known, self.sizes, self.masks = known, tuple(sizes), masks
-        self.uses_gradient_cache, self.mini_batch_size = (
-            gradient_cache is not None,
-            gradient_cache or 0,
-        )
+        self.uses_gradient_cache = gradient_cache is not None
+        self.mini_batch_size = gradient_cache or 0
 
     @abstractmethod
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
-        """Return the loss of each pair, float ``[m]``; arguments as for :func:`info_nce_losses`."""
+        """Return the loss of each pair, float ``[m]``; see :func:`info_nce_losses`."""
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
-        """Return the loss of each pair of this process's part of a batch: float ``[m]``.
+        """Return the loss of each pair of this process: float ``[m]``.
 
-        For losses that need to know which pairs and documents these are; others define
-        :meth:`pair_losses`.
+        Override this instead of :meth:`pair_losses` if a loss needs the pair ids or the documents.
 
         Args:
-            similarity: float ``[m, M]`` cosines; columns are the documents
-                ``batch.doc_rows.T.ravel()``.
-            excluded: bool ``[m, M]``, documents to leave out of a row.
+            similarity: float ``[m, M]`` cosines with the documents ``batch.doc_rows.T.ravel()``.
+            excluded: bool ``[m, M]``, documents to exclude from a row.
             batch: pair ids, documents and weights.
         """
         return self.pair_losses(similarity, excluded, batch.local.start)
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
-        """Take what a loss needs beside its batches; called once, before training. This one needs
-        nothing."""
+        """Prepare the loss before training, for subclasses that need more than batches."""
 
     def observed(
         self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
     ) -> Tensor:
-        """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without
-        their graph."""
+        """Return the losses that methods observe, float ``[m]``, without gradients."""
         return losses.detach()
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
-        """Return the mean of loss times weight over a batch; what is observed has no weights.
+        """Return the mean of loss times weight over a batch; methods observe unweighted losses.
 
         Args:
-            sentence_features: columns, anchor, positive, negatives: tensors as the model takes
-                them, or token ids as a :class:`opera.engine.dataset.TokenCollator` gives them.
+            sentence_features: the columns anchor, positive and negatives, as the model's inputs or
+                as token ids from :class:`opera.engine.dataset.TokenCollator`.
             labels: int64 ``[m]``, the pair ids.
 
         Raises:
             TrainingError: if a loss is not a finite number.
         """
         if self.uses_gradient_cache:
-            loss: Tensor = CachedLossMixin.forward_cached(
-                self, self._whole(sentence_features), labels
-            )
+            features = self._model_inputs(sentence_features)
+            loss: Tensor = CachedLossMixin.forward_cached(self, features, labels)
             return loss
         return self.loss_of(labels, self.embed(sentence_features))
 
     def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
-        """Return the embeddings of each column, float ``[m, dimension]``: queries, positives,
-        negatives."""
+        """Return the embeddings of each column, float ``[m, dimension]``."""
         columns = list(sentence_features)
         if _are_token_ids(columns):
             return embed_columns(
@@ -157,9 +148,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             )
         return [self.model(features)["sentence_embedding"] for features in columns]
 
-    def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what the model takes for each column; a pass of the gradient cache then takes some
-        of its texts."""
+    def _model_inputs(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the model's inputs for each column, which the gradient cache cuts into passes."""
         columns = list(sentence_features)
         if not _are_token_ids(columns):
             return columns
@@ -167,26 +157,25 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             self.model, keep_torch_compile=False
         )
         packed = self.packs and not pads(bare)
-        made = [token_features(bare, *_column(features), packed=packed) for features in columns]
+        inputs = [token_features(bare, *_column(features), packed=packed) for features in columns]
         return [
             {
-                name: part.to(bare.device) if isinstance(part, Tensor) else part
-                for name, part in features.items()
+                name: value.to(bare.device) if isinstance(value, Tensor) else value
+                for name, value in features.items()
             }
-            for features in made
+            for features in inputs
         ]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
-        """Embed some texts; in half precision the gradients that are kept of them would be too
-        small to hold."""
+        """Embed a part of the texts, in float32 because the stored gradients would vanish in half
+        precision."""
         embeddings, random_state = super().embed_minibatch(*args, **kwargs)
         return at_least_float32(embeddings), random_state
 
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss of embeddings ``[texts of a pass, dimension]`` per column and pass, for
-        gradient caching."""
+        """Return the loss from embeddings ``[texts of a pass, dimension]`` per column and pass."""
         assert labels is not None
         loss = self.loss_of(labels, [torch.cat(column) for column in reps])
         if with_backward:
@@ -194,29 +183,27 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return loss.detach() if with_backward else loss
 
     def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """Return the mean of loss times weight, from the embeddings of each column; report what is
-        observed.
+        """Return the mean of loss times weight, and report the observations.
 
         Args:
             labels: int64 ``[m]``, the pair ids.
-            embeddings: float ``[m, dimension]`` per column, those of this process.
+            embeddings: float ``[m, dimension]`` per column, of this process.
         """
         batch = self.pruning.batch(labels)
         device = embeddings[0].device
-        with torch.autocast(
-            device.type, enabled=False
-        ):  # cosines in float32 even from half precision
-            queries, *documents = (at_least_float32(part) for part in embeddings)
-            everyones = torch.cat([gather_embeddings(part) for part in documents])
+        # Cosines are float32, even those of embeddings in half precision.
+        with torch.autocast(device.type, enabled=False):
+            queries, *columns = (at_least_float32(column) for column in embeddings)
+            documents = torch.cat([gather_embeddings(column) for column in columns])
             known = self._known(batch, device)
             excluded = known if self.masks else None
-            similarity = batch_cosines(queries, everyones)
+            similarity = batch_cosines(queries, documents)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
             self._observe(labels, batch, similarity.detach(), observed, known)
             for size in self.sizes:
                 losses = losses + self.batch_losses(
-                    batch_cosines(queries[:, :size], everyones[:, :size]), excluded, batch
+                    batch_cosines(queries[:, :size], documents[:, :size]), excluded, batch
                 )
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
@@ -233,15 +220,14 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def _observe(
         self, pair_ids: Tensor, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
     ) -> None:
-        """Pass on each pair's cosine, loss and p-value: of ``similarity [m, M]``, ``losses [m]``
-        and ``known [m, M]``."""
-        # A row's positive is at its own place among the columns.
-        of_positives = similarity[:, batch.local].diagonal()
-        # A document of another data set is no random one of its own.
-        columns = np.tile(batch.sets, batch.doc_rows.shape[1])
-        others = torch.from_numpy(batch.sets[batch.local][:, None] != columns).to(known.device)
-        p = p_values(similarity, known | others, batch.local.start)
-        self.pruning.observe(pair_ids, of_positives, losses, p)
+        """Report each pair's cosine, loss ``[m]`` and p-value, from ``similarity [m, M]`` and
+        ``known [m, M]``."""
+        cosines = similarity[:, batch.local].diagonal()
+        # p-values compare a document with random documents of the same data set only.
+        document_sets = np.tile(batch.sets, batch.doc_rows.shape[1])
+        foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
+        p = p_values(similarity, known | foreign.to(known.device), batch.local.start)
+        self.pruning.observe(pair_ids, cosines, losses, p)
 
 
 class InfoNCELoss(InBatchLoss):
@@ -253,7 +239,7 @@ class InfoNCELoss(InBatchLoss):
 
 
 def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
-    """Whether columns are as a :class:`opera.engine.dataset.TokenCollator` gives them."""
+    """Whether the columns come from :class:`opera.engine.dataset.TokenCollator`."""
     return all(isinstance(features.get("input_ids"), list) for features in columns)
 
 
@@ -262,13 +248,13 @@ def _column(features: dict[str, Any]) -> Column:
 
 
 def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
-    """Compute the cosine of each query ``[m, dimension]`` with each document ``[M, dimension]``:
-    float ``[m, M]``."""
+    """Return the cosines of queries ``[m, dimension]`` and documents ``[M, dimension]``: float
+    ``[m, M]``."""
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
 def at_least_float32(embeddings: Tensor) -> Tensor:
-    """Return embeddings in float32, or in their own precision where it is higher."""
+    """Convert embeddings to float32, unless their precision is higher."""
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
@@ -281,6 +267,6 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
     """Return a class decorator that makes ``name`` a value of the setting ``loss``.
 
     Raises:
-        ValueError: if another loss has the name, in any case.
+        ValueError: if a loss has this name; upper and lower case do not differ.
     """
     return LOSSES.registers(name)

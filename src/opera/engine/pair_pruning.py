@@ -27,7 +27,7 @@ from opera.core.errors import ModelError, RunFolderError, SettingError, Training
 from opera.core.files import check_output
 from opera.core.paths import user_path
 from opera.core.processes import process_count
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.engine.checkpoint import read_state
 from opera.engine.distributed import refuse_differences
 from opera.engine.pair_rows import ONLY, read_all, with_list_prompts
@@ -38,8 +38,8 @@ from opera.engine.pruned_loss import (
     weighable,
 )
 from opera.engine.pruning import Pruning
-from opera.engine.row_batches import AGAIN, RowBatches
-from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.row_batches import ADVICE_ONCE, RowBatches
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
@@ -48,11 +48,11 @@ from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import pretrained_scores
 
 DEFAULT_PREFETCH = 2
-"""Batches that each worker of torch's loader reads ahead."""
+"""Batches that each worker of torch's data loader reads ahead."""
 
 
 class PairPruning(Pruning):
-    """Draws the batches of a ``SentenceTransformerTrainer`` by one of OPERA's methods.
+    """Lets one of OPERA's methods sample the batches of a ``SentenceTransformerTrainer``.
 
         pruning = opera.PairPruning(model, dataset, args=args)
         trainer = SentenceTransformerTrainer(
@@ -64,25 +64,25 @@ class PairPruning(Pruning):
         )
 
     A row of the data set is a pair: the first text column is the query, the second its positive
-    document; rows with the same query belong together. Rows with a label of 0 do not train; labels
-    that are all 0 say nothing, and those with fractions are scores for the loss.
+    document. Rows with the same query belong together. Rows with label 0 are skipped, unless all
+    labels are 0 or some have fractions: fractions are scores for the loss.
 
-    A batch of the trainer is one step of the method. The label column of ``pruning.dataset`` says
-    which pairs a batch holds. See docs/coming-from-sentence-transformers.md.
+    A batch of the trainer is one step of the method. The label column of ``pruning.dataset`` holds
+    pair ids. See docs/coming-from-sentence-transformers.md.
 
     Args:
-        model: the model, before it trains; where the method starts from its scores, it encodes the
-            data set now.
-        dataset: a ``datasets.Dataset``, or several by name. The texts of lists of negatives are
-            columns, as many as the shortest list has.
+        model: the model, before training. If the method needs the base model's scores,
+            PairPruning encodes the data set now.
+        dataset: a ``datasets.Dataset``, or several by name. A list of negatives becomes columns, as
+            many as the shortest list has texts.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, one that you registered, or ``auto`` for
             :data:`opera.methods.DEFAULT_METHOD`.
-        args: the trainer's arguments; their ``batch_sampler`` becomes ``pruning.sampler``, and the
-            data set is encoded with their prompts.
-        temperature: divides the cosines in the losses that the method observes; by default that of
-            the loss.
-        settings: the method's own, such as ``alpha_end=3`` or ``k=0.5``.
+        args: the trainer's arguments. PairPruning encodes the data set with their prompts, and sets
+            their ``batch_sampler``.
+        temperature: divides the cosines in the losses that the method observes; by default the
+            temperature of the loss.
+        settings: settings of the method, such as ``alpha_end=3`` or ``k=0.5``.
 
     Attributes:
         dataset: the rows with their pair ids, for ``train_dataset``.
@@ -90,10 +90,9 @@ class PairPruning(Pruning):
         callback: for ``callbacks``.
 
     Raises:
-        SettingError: for an unknown method or setting, or arguments under which no sampler can know
-            its batches.
-        DataError: for a data set that has no pairs of texts.
-        ModelError: for anything but a SentenceTransformer.
+        SettingError: for an unknown method or setting, or if ``args`` has another batch sampler.
+        DataError: if the data set has no pairs of texts.
+        ModelError: if ``model`` is not a SentenceTransformer.
     """
 
     def __init__(
@@ -114,10 +113,10 @@ class PairPruning(Pruning):
         if not isinstance(method, str):
             raise SettingError(
                 f"method: must be a name such as 'denoise', got {shown(type(method).__name__)}; "
-                "the trainer's arguments are given as args=args"
+                "pass the trainer's arguments as args=args"
             )
-        number = isinstance(temperature, Real) and not isinstance(temperature, bool)
-        if temperature is not None and not (number and 0 < temperature < math.inf):
+        is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+        if temperature is not None and not (is_number and 0 < temperature < math.inf):
             raise SettingError(f"temperature: must be a number above 0, got {shown(temperature)}")
         if args is not None:
             check_arguments(args)
@@ -130,10 +129,10 @@ class PairPruning(Pruning):
         self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in sets)])
         self.names = [rows.name for rows in sets]
         self.batches: list[RowBatches] = []
-        scored = self.method.needs_scores(self.method_settings)
+        needs_scores = self.method.needs_scores(self.method_settings)
         for rows, first in zip(sets, self.first_pairs.tolist(), strict=False):
             self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
-            vectors = rows.encode(model, self._prompts) if scored else None
+            vectors = rows.encode(model, self._prompts) if needs_scores else None
             self.batches.append(RowBatches(rows, rows.with_ids(first), vectors))
         by_name = {part.rows.name: part.dataset for part in self.batches}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
@@ -141,31 +140,30 @@ class PairPruning(Pruning):
             args.batch_sampler = self.sampler
 
     def watch(self, loss: Any) -> Any:
-        """Return a loss that reports what the method observes, for the trainer.
+        """Wrap a loss for the trainer, so that it reports what the method observes.
 
         Args:
-            loss: a loss over (anchor, positive, negatives), a function that makes one of the model,
-                or a dictionary of either by the name of the data set.
+            loss: a loss over (anchor, positive, negatives), a function that returns a loss for the
+                model, or a dictionary of losses by data set.
 
         Raises:
-            SettingError: for anything but losses, if the loss has no temperature and none is
-                given, or if the method weighs pairs and the loss cannot.
+            SettingError: if ``loss`` is not a loss, if its temperature is unknown, or if the method
+                weighs pairs and the loss cannot.
         """
         if isinstance(loss, Mapping):
-            return {name: self._watch(one, name) for name, one in loss.items()}
+            return {name: self._watch(of_set, name) for name, of_set in loss.items()}
         return self._watch(loss, ONLY)
 
     def noisy_labels(self, name: str = ONLY) -> NoisyLabels | None:
-        """Say which rows look wrong by their first visits so far (docs/noisy-labels.md), whatever
-        the method.
+        """Estimate which rows have wrong labels (docs/noisy-labels.md); any method allows it.
 
         Args:
-            name: of the data set, where there are several.
+            name: of the data set, if there are several.
 
         Returns:
-            The share of false pairs with its interval, the ``probability`` of each row of the
-            data set, float32, NaN without a first visit, and the ``suspicious`` rows, int64, the
-            worst first; ``None`` while fewer than 300 rows were trained on.
+            The noise rate with its interval, ``probability_wrong`` of each row of the data set,
+            float32, NaN for rows that were not trained, and the ``suspicious`` rows, int64, worst
+            first; ``None`` while fewer than 300 rows were trained.
 
         Raises:
             SettingError: before training, or for an unknown name.
@@ -173,20 +171,20 @@ class PairPruning(Pruning):
         return self._trained_batches(name, "noisy_labels").noisy_labels()
 
     def review(self, path: str | Path, *, name: str = ONLY, items: int = 200) -> Path:
-        """Write a page to review rows that look wrong and a random sample of the others
+        """Write a page to review suspicious rows and a random sample of the other rows
         (docs/noisy-labels.md).
 
         Args:
-            path: the page, or a table if it ends in ``.csv``; ``query_id`` and ``doc_id`` of the
-                decisions are both the row of the data set.
-            name: of the data set, where there are several.
+            path: the page, or a table if it ends in ``.csv``. In the decisions, ``query_id`` and
+                ``doc_id`` are both the row of the data set.
+            name: of the data set, if there are several.
             items: how many rows at most.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
-            SettingError: before training, for an unknown name, or for another suffix.
+            SettingError: before training, for an unknown name, or for an unknown suffix.
         """
         batches = self._trained_batches(name, "review")
         file = user_path(path, "path")
@@ -198,30 +196,28 @@ class PairPruning(Pruning):
 
     def _trained_batches(self, name: str, function: str) -> RowBatches:
         if name not in self.names:
-            raise SettingError(f"{function}: name must be of {self.names}, got {shown(name)}")
+            raise SettingError(f"{function}: name must be one of {self.names}, got {shown(name)}")
         if not self.samplers:
             raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
         return self.batches[self.names.index(name)]
 
     def labels(self, pair_ids: Tensor) -> Tensor | None:
-        """Return the user's labels of a batch; ``None`` where there are none."""
+        """Return the user's labels of a batch, or ``None`` without labels."""
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
         labels = self.batches[number].rows.labels(ids)
         return None if labels is None else labels.to(pair_ids.device)
 
     def not_comparable(self, pair_ids: Tensor) -> BoolArray:
-        """Mark the positives of a batch that each pair's document is not ranked among: bool ``[m,
-        m]``."""
+        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
         return self.batches[number].not_comparable(ids)
 
     def batches_of(self, dataset: Any, **how: Any) -> Any:
-        """Return the batch sampler of a data set: ours for ``pruning.dataset``, the usual one for
-        any other.
+        """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
 
         Raises:
             SettingError: if a batch would hold a query twice.
-            TrainingError: if something has read the data set's batches before.
+            TrainingError: if a training or an evaluation has already read the data set.
         """
         part = next((part for part in self.batches if part.dataset is dataset), None)
         if part is None:
@@ -230,14 +226,14 @@ class PairPruning(Pruning):
         if part.length:
             raise TrainingError(
                 f"PairPruning: {part.rows.data.source} is read again, by a second training or an "
-                f"evaluation; {AGAIN}"
+                f"evaluation; {ADVICE_ONCE}"
             )
         size, queries = how["batch_size"], part.rows.pairs.n_queries
         if size > queries:
             raise SettingError(
-                f"per_device_train_batch_size={size}: more than the {queries} distinct queries of "
-                f"{part.rows.data.source}, so a batch would hold one twice; give that number or "
-                "less"
+                f"per_device_train_batch_size={size}: {part.rows.data.source} has only "
+                f"{counted(queries, 'distinct query')}, and a batch must not hold a query twice; "
+                f"use {queries} or less"
             )
         self._seed, of_all = how.get("seed") or 0, size * process_count()
         steps = part.rows.pairs.n_pairs / of_all
@@ -246,23 +242,23 @@ class PairPruning(Pruning):
         return part
 
     def begin(self, args: Any, state: Any, loader: Any) -> None:
-        """Make the samplers, and resume the draws where the trainer resumes.
+        """Create the samplers; if the trainer resumes, load their state from its checkpoint.
 
-        When the first batch of an optimizer step is trained, accelerate has read the batch after
-        that step, and the loader's workers those that they hold. Each is one draw in every process:
-        that is the lag.
+        The lag is how far the trainer reads ahead. When the first batch of an optimizer step
+        trains, accelerate has read one batch after that step, and the loader's workers hold more.
+        Each batch is one draw in every process.
 
         Raises:
-            SettingError: for arguments that do not fit, such as prompts that the pairs were scored
-                without.
-            RunFolderError: if the checkpoint holds no draws, or not those of this training.
+            SettingError: for arguments that do not fit, such as new prompts after the scoring.
+            RunFolderError: if the checkpoint lacks the sampler's state, or belongs to another
+                training.
         """
         check_arguments(args)
-        scored = any(part.vectors for part in self.batches)
-        if scored and self._prompts != (args.prompts or None):
+        has_scores = any(part.vectors for part in self.batches)
+        if has_scores and self._prompts != (args.prompts or None):
             raise SettingError(
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
-                f"{shown(self._prompts)}; give PairPruning the trainer's arguments (args=args)"
+                f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)"
             )
         if not self._losses:
             raise SettingError(
@@ -270,8 +266,8 @@ class PairPruning(Pruning):
             )
         if not all(part.length for part in self.batches):
             raise SettingError(
-                "PairPruning: the trainer does not train on the rows that are drawn; pass "
-                "train_dataset=pruning.dataset to the trainer, as it is, and set "
+                "PairPruning: the trainer does not train on pruning.dataset; pass "
+                "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler"
             )
         for lists in (part.rows.lists for part in self.batches if part.rows.lists):
@@ -293,7 +289,7 @@ class PairPruning(Pruning):
             self._resume(args, state, skips * accumulation * processes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Trainers save and copy their arguments, which hold the sampler: this keeps the model out.
+        # Trainers pickle and copy their arguments, which hold the sampler; exclude the model.
         return object.__new__, (PairPruning,)
 
     def __deepcopy__(self, memo: Any) -> PairPruning:
@@ -306,59 +302,58 @@ class PairPruning(Pruning):
         return {**super().state_dict(), "epoch_starts": starts, "method": method}
 
     def _resume(self, args: Any, state: Any, skipped: int) -> None:
-        """Take up the state of a checkpoint, of whose epoch the trainer skips some batches."""
+        """Load the sampler's state; the trainer skips ``skipped`` batches of the epoch."""
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         file = folder / SAMPLER_FILE
         if not file.is_file():
             raise RunFolderError(
-                f"{file}: does not exist, so the draws of this training cannot be resumed; "
-                "checkpoints hold it where callbacks=[pruning.callback] is passed to the trainer, "
-                "and are resumed from args.output_dir"
+                f"{file}: does not exist, so PairPruning cannot resume; pass "
+                "callbacks=[pruning.callback] to the trainer, which writes the file, and resume "
+                "from a checkpoint in args.output_dir"
             )
         saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
         try:
             if saved.log_history != state.log_history:
-                raise ValueError("its weights are of another training than the one that is resumed")
-            draws = read_state(file)
-            if int(draws["method"]) != zlib.crc32(self.method.name.encode()):
-                raise ValueError(f"it is of another method than {self.method.name}")
-            self.load_state_dict(draws)
+                raise ValueError("its weights are from another training")
+            sampler_state = read_state(file)
+            if int(sampler_state["method"]) != zlib.crc32(self.method.name.encode()):
+                raise ValueError(f"its method is not {self.method.name}")
+            self.load_state_dict(sampler_state)
             trained = [
-                part.resume(int(draws["epoch_starts"][str(number)]), skipped > 0)
+                part.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
                 for number, part in enumerate(self.batches)
             ]
             if sum(trained) != skipped:
                 raise ValueError(
-                    f"of this epoch {sum(trained)} batches were trained, and the trainer skips "
-                    f"{skipped}"
+                    f"batches of this epoch: {sum(trained)} trained, but {skipped} skipped"
                 )
         except (KeyError, ValueError, TrainingError) as error:
             raise RunFolderError(
-                f"{file}: cannot be resumed ({error}); resume a checkpoint of args.output_dir, "
-                "with the same data set, method and arguments"
+                f"{file}: cannot be resumed ({error}); resume from a checkpoint in "
+                "args.output_dir, with the same data set, method and arguments"
             ) from None
 
     def _observe(
         self, number: int, pair_ids: IntArray, similarity: Any, losses: Any, p: Any
     ) -> None:
-        # Not ranked at its first visit, a pair never is: by then the model has seen it.
-        first = np.where(self.samplers[number].trained[pair_ids], np.float32(np.nan), p)
-        super()._observe(number, pair_ids, similarity, losses, first)
+        # Only the first visit gives a p-value: later the model has trained on the pair.
+        first_p = np.where(self.samplers[number].trained[pair_ids], np.float32(np.nan), p)
+        super()._observe(number, pair_ids, similarity, losses, first_p)
         self.batches[number].mark_trained(pair_ids)
 
     def _sampler(self, part: RowBatches, draws: int, lag: int) -> PairSampler:
         rows, scores = part.rows, self._scores(part)
         values = () if scores is None else (scores.similarity, scores.loss)
-        number = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
+        fingerprint = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
         for array in values:
-            number = zlib.crc32(np.ascontiguousarray(array).tobytes(), number)
-        refuse_differences("training pairs or scores", number)
+            fingerprint = zlib.crc32(np.ascontiguousarray(array).tobytes(), fingerprint)
+        refuse_differences("training pairs or scores", fingerprint)
         plan = Plan(self._seed, draws, part.batch_size)
         method = self.method(rows.pairs, plan, self.method_settings, scores)
-        return PairSampler([SetDraws(method)], rows.pairs, plan, part.batch_size, lag=lag)
+        return PairSampler([SetSampler(method)], rows.pairs, plan, part.batch_size, lag=lag)
 
     def _scores(self, part: RowBatches) -> PairScores | None:
-        """The base model's scores, as the loss will compare the pairs."""
+        """Return the base model's scores, from batches like those of the loss."""
         if part.vectors is None:
             return None
         rows = part.rows
@@ -378,29 +373,29 @@ class PairPruning(Pruning):
     def _watch(self, loss: Any, name: str) -> nn.Module:
         if not callable(loss):
             raise SettingError(f"loss: must be a loss or its class, got {shown(loss)}")
-        made = loss if isinstance(loss, nn.Module) else loss(self.model)
-        made = made.loss if isinstance(made, PrunedLoss) else made
-        if all(module is not self.model for module in made.modules()):
+        module = loss if isinstance(loss, nn.Module) else loss(self.model)
+        module = module.loss if isinstance(module, PrunedLoss) else module
+        if all(part is not self.model for part in module.modules()):
             raise SettingError(
-                f"loss: {type(made).__name__} was made with another model than PairPruning; use "
-                "the same"
+                f"loss: {type(module).__name__} has another model than PairPruning; use the same "
+                "model for both"
             )
-        temperature = temperature_of(made) if self.temperature is None else self.temperature
-        if self.method.weighs and weighable(made) is None:
+        temperature = temperature_of(module) if self.temperature is None else self.temperature
+        if self.method.weighs and weighable(module) is None:
             raise SettingError(
-                f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as "
-                "it is set cannot; use MultipleNegativesRankingLoss over cosines in one direction, "
-                "or another method"
+                f"method={self.method.name}: the method weighs pairs, which "
+                f"{type(module).__name__} with these arguments cannot; use "
+                "MultipleNegativesRankingLoss over cosines in one direction, or another method"
             )
-        self._losses[name] = temperature, compares_processes(made)
-        return PrunedLoss(self, self.model, made, temperature)
+        self._losses[name] = temperature, compares_processes(module)
+        return PrunedLoss(self, self.model, module, temperature)
 
 
 def check_arguments(args: Any) -> None:
-    """Refuse what are no arguments of a trainer, and another sampler.
+    """Check the trainer's arguments.
 
     Raises:
-        SettingError: for either.
+        SettingError: for an object of another class, or if another batch sampler is set.
     """
     if not isinstance(args, SentenceTransformerTrainingArguments):
         raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
@@ -408,6 +403,6 @@ def check_arguments(args: Any) -> None:
     ours = isinstance(getattr(sampler, "__self__", None), PairPruning)
     if not ours and sampler != BatchSamplers.BATCH_SAMPLER:
         raise SettingError(
-            f"args.batch_sampler={shown(sampler)}: PairPruning draws the batches itself; leave it "
-            "out"
+            f"args.batch_sampler={shown(sampler)}: PairPruning samples the batches itself; remove "
+            "batch_sampler"
         )

@@ -1,4 +1,4 @@
-"""The rows of a user's data set as training pairs, and the same rows with their pair ids."""
+"""Read the rows of a user's data set as training pairs, and add pair ids to the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.texts import without_extra_space
@@ -33,27 +33,26 @@ log = logging.getLogger("opera")
 
 ROWS_AT_ONCE = 10_000
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
-"""Columns the first of which sentence-transformers does not take for a text."""
+"""sentence-transformers takes the first of these columns that exists as the label."""
 ONLY = ""
-"""Name of a data set that is not one of several."""
+"""Name of a single data set."""
 Prompts = str | Mapping[str, Any] | None
-"""``args.prompts``: one for all columns, by column, by data set, or by data set and column."""
+"""``args.prompts``: one prompt, or prompts by column, by data set, or by data set and column."""
 
 
 @dataclass(frozen=True)
 class PairRows:
-    """A data set, each row of which is a training pair: the first text column is the query, the
-    second its positive.
+    """A data set whose rows are training pairs of a query (first text column) and its positive
+    (second).
 
     Attributes:
-        name: its name among several, :data:`ONLY` where it is the only one.
+        name: of the data set; :data:`ONLY` for a single one.
         dataset: the user's rows.
         label: the user's label column, if there is one.
-        columns: the text columns, in the order the loss gets them.
-        lists: of the columns that hold lists of negatives, the texts of the shortest list.
-        data: the distinct queries and the distinct positives; white space makes no difference.
-        pairs: the N pairs of the rows that are relevant, sorted by query. Rows with the same two
-            texts stay pairs of their own.
+        columns: the text columns, in the order of the loss.
+        lists: for each column with lists of negatives, the length of the shortest list.
+        data: the distinct queries and positives, compared without extra white space.
+        pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
         row_of_pair: int64 ``[N]``.
     """
 
@@ -68,89 +67,91 @@ class PairRows:
 
     @property
     def n_documents(self) -> int:
-        """How many texts of a row the loss compares with its query."""
+        """How many documents of a row the loss compares with the query."""
         return len(self.columns) - 1 + sum(count - 1 for count in self.lists.values())
 
     def rows(self, pair_ids: IntArray) -> list[int]:
-        """The rows of some pairs."""
+        """Return the rows of pairs."""
         return [int(row) for row in self.row_of_pair[pair_ids]]
 
     def labels(self, pair_ids: IntArray) -> Tensor | None:
-        """The user's labels of some pairs, as a collator makes them; ``None`` without labels."""
+        """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
         if self.label is None:
             return None
         labels = self.dataset.select_columns([self.label]).with_format(None)
         return torch.tensor(labels[self.rows(pair_ids)][self.label])
 
     def with_ids(self, first: int) -> Dataset:
-        """Return the data set with the pair ids, from ``first`` on, in the label column; -1 for
-        rows that are not relevant. Lists of negatives become columns."""
+        """Return the data set with pair ids from ``first`` on as its label column.
+
+        Rows that are not relevant have -1. Lists of negatives become columns.
+        """
         pair_ids = np.full(len(self.dataset), -1, dtype=np.int64)
         pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
         name, texts = self.label or LABEL_COLUMNS[0], self.dataset.select_columns([*self.columns])
         ids = Dataset(pa.table({name: pair_ids}))
         dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
-        of_user = self.dataset.format["format_kwargs"].get("transform")
-        if of_user is not None or self.lists:
-            dataset.set_transform(partial(_transformed, of_user, name, self.lists))
+        transform = self.dataset.format["format_kwargs"].get("transform")
+        if transform is not None or self.lists:
+            dataset.set_transform(partial(_transformed, transform, name, self.lists))
         return dataset
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
-        """Encode the distinct queries and documents, or read them from the cache; with the prompts
-        of training."""
-        trains, encoder = model.training, Encoder(with_separate_settings(model))
+        """Encode the distinct queries and documents with the prompts of training, or read the
+        cache."""
+        was_training, encoder = model.training, Encoder(with_separate_settings(model))
         encoder.model.similarity_fn_name = "cosine"
         query, document = (prompt_of(prompts, self.name, column) for column in self.columns[:2])
         encoder.prompts = {"query": query, "document": document}
         queries = encoder.encode_queries(self.data, np.arange(len(self.data.queries)))
         documents = encoder.encode_corpus(self.data, "text")
-        model.train(trains)
+        model.train(was_training)
         return queries, documents
 
 
 def _transformed(
-    of_user: Any, label: str, lists: Mapping[str, int], batch: dict[str, list[Any]]
+    transform: Any, label: str, lists: Mapping[str, int], batch: dict[str, list[Any]]
 ) -> dict[str, list[Any]]:
-    """Apply a user's own transform to some rows, if there is one, and make columns of lists."""
-    ids, columns = batch[label], batch if of_user is None else of_user(batch)
-    opened: dict[str, list[Any]] = {}
+    """Apply the user's transform, if there is one, and turn lists into columns."""
+    ids, columns = batch[label], batch if transform is None else transform(batch)
+    flat: dict[str, list[Any]] = {}
     for column, values in columns.items():
         for number in range(lists.get(column, 0)):
-            opened[f"{column}_{number + 1}"] = [texts[number] for texts in values]
+            flat[f"{column}_{number + 1}"] = [texts[number] for texts in values]
         if column not in lists:
-            opened[column] = values
-    return opened | {label: ids}
+            flat[column] = values
+    return flat | {label: ids}
 
 
 def with_list_prompts(prompts: Any, lists: Mapping[str, int]) -> Any:
-    """Return a trainer's prompts with that of a column of lists for each of its columns."""
+    """Repeat the prompt of a column with lists for the columns that the lists become."""
     if not isinstance(prompts, Mapping):
         return prompts
-    named = {
+    list_prompts = {
         f"{column}_{number}": prompts[column]
         for column, count in lists.items()
         for number in range(1, count + 1)
         if column in prompts
     }
-    return {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()} | named
+    by_name = {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()}
+    return by_name | list_prompts
 
 
 def read_all(dataset: Any) -> list[PairRows]:
-    """Read a data set, or each of several.
+    """Read a data set, or a dictionary of data sets.
 
     Raises:
-        DataError: for anything but a ``datasets.Dataset`` or several by name, and for rows that
-            are no pairs of texts.
+        DataError: for an object of another class, and for rows that are not pairs of texts.
     """
     if isinstance(dataset, IterableDataset | IterableDatasetDict):
         raise DataError(
-            f"dataset: must be a datasets.Dataset, got {type(dataset).__name__}: methods draw any "
-            "row at any step, and a stream has only the next one; load it whole, which datasets "
-            "keeps on disk (streaming=False)"
+            f"dataset: must be a datasets.Dataset, got {type(dataset).__name__}: a method "
+            "samples any row at any step, which a stream cannot give; load the data set with "
+            "streaming=False"
         )
     parts = dict(dataset) if isinstance(dataset, Mapping) else {ONLY: dataset}
     if not parts:
-        raise DataError("dataset: holds no data set")
+        raise DataError("dataset: must hold at least one data set, got an empty dictionary")
     return [read(name, part) for name, part in parts.items()]
 
 
@@ -158,8 +159,8 @@ def read(name: str, dataset: Any) -> PairRows:
     """Read the pairs of one data set.
 
     Raises:
-        DataError: if it has no two columns of text, no row, or a column beside the label that holds
-            no texts.
+        DataError: if the data set is empty, has fewer than two text columns, or holds values that
+            are not texts.
     """
     place = f"dataset['{name}']" if name else "dataset"
     if not isinstance(dataset, Dataset):
@@ -171,15 +172,15 @@ def read(name: str, dataset: Any) -> PairRows:
     columns = tuple(column for column in names if column not in (label, "dataset_name"))
     if len(columns) < 2:
         raise DataError(
-            f"{place}: needs two columns of text, the query and its positive document; it has "
+            f"{place}: must have two text columns, the query and its positive document, got "
             f"{shown(columns)}"
         )
     if len(dataset) == 0:
-        raise DataError(f"{place}: has no row: nothing to train on")
+        raise DataError(f"{place}: must have at least one row, got an empty data set")
     rows = _relevant_rows(dataset, label)
     if left_out := len(dataset) - len(rows):
-        rule = "%d of %d rows are not relevant, by their label 0, and do not train"
-        log.warning(f"%s: {rule}", place, left_out, len(dataset))
+        rows_text = counted(len(dataset), "row")
+        log.warning("%s: skipped %d of %s: their label is 0", place, left_out, rows_text)
     lists: dict[str, int] = {}
     digest, tables = hashlib.sha256(), (_Numbers(), _Numbers())
     for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
@@ -190,7 +191,7 @@ def read(name: str, dataset: Any) -> PairRows:
             if not isinstance(values[0], list):
                 _refuse(values, _is_text, cell, chunk, "a text")
                 continue
-            _refuse(values, _is_list, cell, chunk, "a list of one text or more, as in other rows")
+            _refuse(values, _is_list, cell, chunk, "a list of at least one text, as in other rows")
             lists[column] = min(lists.get(column, len(values[0])), *map(len, values))
         for column, table in zip(columns, tables, strict=False):
             cell = f"{place}: row %d, column {column!r}"
@@ -201,8 +202,8 @@ def read(name: str, dataset: Any) -> PairRows:
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
     if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
-        note = "%d rows repeat the query and positive of another row; each counts as a pair"
-        log.info(f"note: %s: {note}", place, repeated)
+        note = "repeating the query and positive of another row, each counted as a separate pair"
+        log.info("note: %s: %s %s", place, counted(repeated, "row"), note)
     queries, corpus = (
         TextTable.from_texts({str(number): text for number, text in enumerate(table.texts)})
         for table in tables
@@ -212,11 +213,11 @@ def read(name: str, dataset: Any) -> PairRows:
 
 
 class _Numbers:
-    """Numbers texts in order of first appearance; white space makes no difference.
+    """Numbers distinct texts in order of appearance; extra white space makes no difference.
 
     Attributes:
-        numbers: of all texts so far.
-        texts: the distinct ones, as they first appeared.
+        numbers: the number of each text so far.
+        texts: the distinct texts, in their first spelling.
     """
 
     def __init__(self) -> None:
@@ -225,7 +226,7 @@ class _Numbers:
         self._known: dict[str, int] = {}
 
     def add(self, texts: list[str]) -> None:
-        """Number some texts."""
+        """Number texts."""
         for text in texts:
             number = self._known.setdefault(without_extra_space(text), len(self._known))
             if number == len(self.texts):
@@ -234,10 +235,10 @@ class _Numbers:
 
 
 def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
-    """The rows that are relevant pairs: all but those whose label is 0 or less.
+    """Return the rows whose label is above 0.
 
-    All rows are relevant if no label is above 0, as sentence-transformers' own examples have it, or
-    if labels have fractions: those are scores for the loss, and so are lists.
+    All rows are relevant if no label is above 0, as in examples of sentence-transformers. They are
+    also relevant if labels are lists or have fractions: then they are scores for the loss.
     """
     rows = np.arange(len(dataset))
     if label is None:
@@ -254,14 +255,13 @@ def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
 def _refuse(
     values: list[Any], fits: Callable[[Any], bool], place: str, rows: IntArray, rule: str
 ) -> None:
-    """Refuse values of a column in some rows that do not fit a rule."""
+    """Raise a :class:`DataError` for the first value of a column that breaks a rule."""
     for row, value in zip(rows, values, strict=True):
         if not fits(value):
             raise DataError(
-                f"{place % row}: must be {rule}, got {shown(value)}; the first two columns that "
-                f"are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive, and "
-                "the others negatives; dataset.remove_columns leaves columns out, and "
-                "dataset.filter rows"
+                f"{place % row}: must be {rule}, got {shown(value)}; except for a label "
+                f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
+                "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
             )
 
 
@@ -278,8 +278,8 @@ def _is_list(value: Any) -> bool:
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:
-    """Return the prompt that sentence-transformers' collator puts before a column of a data set;
-    empty for none. ``name`` is that of the data set, where there are several."""
+    """Return the prompt for a column of the data set ``name``, as sentence-transformers' collator
+    chooses it; empty for none."""
     if isinstance(prompts, Mapping):
         prompts = prompts.get(name, prompts) if name else prompts
     if isinstance(prompts, Mapping):

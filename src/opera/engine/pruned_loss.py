@@ -1,4 +1,4 @@
-"""A loss of sentence-transformers over rows that carry their pair ids."""
+"""Wrap a loss of sentence-transformers so that it reports what methods observe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import process_index
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.engine.distributed import gather_embeddings, gather_values
 from opera.engine.loss import at_least_float32, batch_cosines, info_nce_losses
 from opera.labels.ranks import p_values
@@ -24,23 +24,24 @@ from opera.labels.ranks import p_values
 if TYPE_CHECKING:
     from opera.engine.pair_pruning import PairPruning
 
-CELLS = 2**24
-"""Similarities computed at once."""
+BLOCK_SIMILARITIES = 2**24
+"""Bounds the size of a block of similarities."""
 Gather = Callable[[Tensor], Tensor]
-"""Makes one tensor of those of all processes."""
+"""Concatenates the tensors of all processes."""
 
 
 class PrunedLoss(nn.Module):
-    """Takes the pair ids from the label column, lets a loss compute with the user's own labels, and
-    reports similarity, InfoNCE loss and p-value of each pair. After the training, and in an
-    evaluation, it is the loss alone.
+    """Computes the user's loss, and reports the cosine, InfoNCE loss and p-value of each pair.
 
-    A hook on the model's last module sees the embeddings. That module runs once for each text under
-    every loss: Matryoshka losses shorten what it gave, and cached losses run it again, with
-    gradients, after they have returned.
+    The label column holds pair ids; the user's loss gets the user's labels. After training, and in
+    an evaluation, the wrapper calls only the user's loss.
+
+    A hook on the model's last module collects the embeddings. That module runs once per text with
+    every loss: Matryoshka losses shorten its output, and cached losses repeat it only in the
+    backward pass.
 
     Args:
-        pruning: knows the weights of each batch, and takes what is observed.
+        pruning: holds the weights of each batch, and receives the observations.
         model: the model that trains.
         loss: a loss of sentence-transformers over (anchor, positive, negatives).
         temperature: of the reported InfoNCE.
@@ -55,33 +56,33 @@ class PrunedLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.pruning, self.temperature = pruning, temperature
-        self.model, self.loss = model, loss  # the trainer puts a distributed model in both
+        self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         self.across = compares_processes(loss)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Any) -> Any:
-        """Return the loss of a batch, as the inner loss returns it.
+        """Return what the user's loss returns.
 
         Raises:
-            TrainingError: if the batch was not drawn, or has no pair ids.
+            TrainingError: if the method did not sample the batch, or the batch has no pair ids.
         """
         features, pair_ids = list(sentence_features), labels
-        trains = torch.is_grad_enabled() and self._bare.training
-        if self.pruning.ended or not trains:
+        is_training = torch.is_grad_enabled() and self._bare.training
+        if self.pruning.ended or not is_training:
             return self.loss(features, labels)
         if pair_ids is None or pair_ids.ndim != 1 or pair_ids.is_floating_point():
             raise TrainingError(
-                "PairPruning: the rows of the batch have no pair ids; pass "
+                "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
         batch, labels = self.pruning.batch(pair_ids), self.pruning.labels(pair_ids)
         factors = torch.from_numpy(batch.weights[batch.local])
-        # Processes that compare their documents must compute the same, whatever their own weights.
+        # Processes that share documents must all weigh, or they would not gather in step.
         together = self.across and self.pruning.method.weighs
         weighs = bool((factors != 1).any()) or together
         weighed = weighing(weighable(self.loss), factors) if weighs else nullcontext()
         with embeddings_of(self._bare) as embedded, weighed:
             value = self.loss(features, labels)
-        # Cosines in float32 even from half precision.
+        # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
             observed = self._observations(pair_ids, embedded, len(features))
         self.pruning.observe(pair_ids, *observed)
@@ -97,30 +98,34 @@ class PrunedLoss(nn.Module):
     def _observations(
         self, pair_ids: Tensor, embedded: list[Tensor], columns: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return similarity, loss and p-value of each pair ``[m]``, from the embeddings in the
-        order they were made; p-values are among the positives of this process."""
+        """Return cosine, loss and p-value of each pair ``[m]``, from the embeddings in order.
+
+        p-values rank a document among the positives of this process.
+        """
         rows = sum(map(len, embedded))
         if rows != len(pair_ids) * columns:
             raise TrainingError(
-                f"PairPruning: {type(self.loss).__name__} embedded {rows} texts of "
-                f"{len(pair_ids)} rows and {columns} columns; it must embed every text of the "
-                "batch once, a column after another"
+                f"PairPruning: {type(self.loss).__name__} embedded {counted(rows, 'text')}, but a "
+                f"batch of {counted(len(pair_ids), 'row')} and {counted(columns, 'column')} has "
+                f"{len(pair_ids) * columns:,}; use a loss that embeds each text once, column by "
+                "column"
             )
-        parts = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
-        size = max(1, CELLS // (columns * len(parts[0])))
+        embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
+        size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
-        left_out = torch.from_numpy(self.pruning.not_comparable(pair_ids)).to(parts[0].device)
+        excluded = torch.from_numpy(self.pruning.not_comparable(pair_ids))
+        excluded = excluded.to(embeddings[0].device)
         observed = []
-        for part, cosines, losses in row_losses(parts, self.temperature, size, gather):
-            p = p_values(cosines, left_out[part], part.start)
-            observed.append((cosines[:, part].diagonal(), losses, p))
+        for block, cosines, losses in row_losses(embeddings, self.temperature, size, gather):
+            p = p_values(cosines, excluded[block], block.start)
+            observed.append((cosines[:, block].diagonal(), losses, p))
         similarity, losses, p = (torch.cat(values) for values in zip(*observed, strict=True))
         return similarity, losses, p
 
 
 @contextmanager
 def embeddings_of(model: SentenceTransformer) -> Iterator[list[Tensor]]:
-    """Collect what the model's last module returns in the block, without gradients."""
+    """Collect the embeddings that the model's last module returns, without gradients."""
     embedded: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: dict[str, Tensor]) -> None:
@@ -136,15 +141,14 @@ def embeddings_of(model: SentenceTransformer) -> Iterator[list[Tensor]]:
 def row_losses(
     columns: Sequence[Tensor], temperature: float, size: int, gather: Gather | None
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield ``size`` rows at a time with their cosines to this process's positives ``[size, m]``
-    and the InfoNCE losses of their pairs.
+    """Yield blocks of ``size`` rows, their cosines with this process's positives ``[size, m]``, and
+    their InfoNCE losses.
 
     Args:
-        columns: embeddings of the queries, of their positives and of negatives, each ``[m,
-            dimension]``.
+        columns: embeddings of queries, positives and negatives, ``[m, dimension]`` per column.
         temperature: divides the cosines.
-        size: rows at a time.
-        gather: compares with the documents of all processes; ``None``: with this one's alone.
+        size: rows per block.
+        gather: gathers the documents of all processes; ``None`` compares with this process's only.
     """
     queries, *documents = columns
     first = process_index() * len(queries) if gather else 0
@@ -157,26 +161,25 @@ def row_losses(
 
 
 def weighable(loss: nn.Module) -> Any | None:
-    """Return the part of a loss whose pairs can be weighed, if there is one.
+    """Return the innermost loss if OPERA can weigh its pairs, or ``None``.
 
-    They can under the mean of InfoNCE over cosines: MultipleNegativesRankingLoss from queries to
-    documents, alone or under a Matryoshka loss.
+    OPERA can weigh a mean of InfoNCE over cosines: MultipleNegativesRankingLoss from queries to
+    documents, alone or inside a Matryoshka loss.
     """
-    part: Any = chain_of(loss)[-1]
-    can = (
-        type(part) is MultipleNegativesRankingLoss
-        and part.similarity_fct is cos_sim
-        and part.directions == ("query_to_doc",)
-        and not part.hardness_mode
+    inner: Any = chain_of(loss)[-1]
+    is_weighable = (
+        type(inner) is MultipleNegativesRankingLoss
+        and inner.similarity_fct is cos_sim
+        and inner.directions == ("query_to_doc",)
+        and not inner.hardness_mode
         and not any(isinstance(outer, CachedLossMixin) for outer in chain_of(loss))
     )
-    return part if can else None
+    return inner if is_weighable else None
 
 
 @contextmanager
 def weighing(ranking: Any, factors: Tensor) -> Iterator[None]:
-    """Let a :func:`weighable` loss multiply the loss of each pair by a factor, ``[m]``, in the
-    block."""
+    """Make a :func:`weighable` loss multiply the loss of each pair by a factor ``[m]``."""
     gather = gather_embeddings if ranking.gather_across_devices else None
 
     def weighted(embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
@@ -191,7 +194,7 @@ def weighing(ranking: Any, factors: Tensor) -> Iterator[None]:
 
 
 def chain_of(loss: nn.Module) -> list[nn.Module]:
-    """Return a loss and those that it wraps, as Matryoshka losses do."""
+    """Return a loss and the losses that it wraps, as Matryoshka losses do."""
     parts = [loss]
     while isinstance(inner := getattr(parts[-1], "loss", None), nn.Module) and inner not in parts:
         parts.append(inner)
@@ -216,6 +219,6 @@ def temperature_of(loss: nn.Module) -> float:
         if isinstance(temperature, int | float) and temperature > 0:
             return float(temperature)
     raise SettingError(
-        f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which "
-        "the method compares pairs; give PairPruning(..., temperature=0.05), or use another loss"
+        f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, which the "
+        "method needs; pass PairPruning(..., temperature=0.05), or use another loss"
     )

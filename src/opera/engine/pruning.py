@@ -1,8 +1,7 @@
-"""What ``opera train`` and a script share: the pairs that a loss trains on, what was observed of
-them, and their state in checkpoints.
+"""The link between samplers and losses, for ``opera train`` and for other scripts.
 
-A row carries its pair's id in the label column. :meth:`Pruning.batch` tells the loss which draw a
-batch is, and :meth:`Pruning.observe` takes what the loss saw. Nothing else passes between them.
+The label column of a row holds the pair id. :meth:`Pruning.batch` gives the loss the sampled batch,
+and :meth:`Pruning.observe` takes the loss's observations.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
     from opera.engine.loss import InBatchLoss
 
 PREFIX = "opera/"
-"""Before the names of OPERA's own curves."""
+"""Of the names of OPERA's curves."""
 
 
 class Pruning:
-    """The draws of a training.
+    """The samplers of a training, and the loss's access to them.
 
     Attributes:
-        samplers: they draw the pairs; several for the data sets of a script, whose batches the
-            trainer chooses between.
-        first_pairs: int64 ``[samplers + 1]``, the first pair id of each sampler's pairs.
+        samplers: sample the pairs; one per data set in a script, if the trainer chooses between
+            the batches of several data sets.
+        first_pairs: int64 ``[samplers + 1]``, the first pair id of each sampler.
         callback: saves the state with each checkpoint, and logs curves.
         ended: whether the training is over.
     """
@@ -50,36 +49,36 @@ class Pruning:
         self.callback, self.ended = PruningCallback(self), False
 
     def batch(self, pair_ids: Tensor) -> Batch:
-        """Return the batch that this process trains on with pairs ``[m]``.
+        """Return the batch that holds pairs ``[m]`` of this process.
 
         Raises:
-            TrainingError: if they were not drawn.
+            TrainingError: if no sampler sampled these pairs.
         """
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
         return self.samplers[number].batch(ids)
 
     def observe(self, pair_ids: Tensor, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
-        """Take what this process saw of its pairs, each ``[m]``; every process keeps all.
+        """Pass this process's observations to the samplers of all processes; all are ``[m]``.
 
         Args:
             pair_ids: the pairs.
             similarity: their cosines.
             losses: their losses, without weights.
-            p: their p-values, of :func:`opera.labels.ranks.p_values`.
+            p: their p-values (:func:`opera.labels.ranks.p_values`).
 
         Raises:
             TrainingError: in every process, if a loss of any process is not a finite number.
         """
-        seen = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
-        observed = gather_values(seen).cpu().numpy()
-        ids = gather_values(pair_ids.to(seen.device)).cpu().numpy()
+        values = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
+        observed = gather_values(values).cpu().numpy()
+        ids = gather_values(pair_ids.to(values.device)).cpu().numpy()
         finite = np.isfinite(observed[:, 1])
         if not finite.all():
             step = self.samplers[self._of_sampler(ids)[0]].trained_steps
             raise NotFiniteError("the loss", step, ids, finite)
-        parts = (np.split(array, process_count()) for array in (ids, observed))
-        for of_process, values in zip(*parts, strict=True):
-            self._observe(*self._of_sampler(of_process), *values.T)
+        by_process = (np.split(array, process_count()) for array in (ids, observed))
+        for process_ids, columns in zip(*by_process, strict=True):
+            self._observe(*self._of_sampler(process_ids), *columns.T)
 
     def _observe(
         self,
@@ -89,12 +88,12 @@ class Pruning:
         losses: NDArray[np.float32],
         p: NDArray[np.float32],
     ) -> None:
-        """Take what a process saw of pairs of a sampler, ``[m]``."""
+        """Pass a process's observations ``[m]`` to sampler ``number``."""
         self.samplers[number].observe(pair_ids, similarity, losses, p)
 
     def curves(self) -> dict[str, float]:
-        """Return the schedule at the last step that was trained, and the fractions of pairs and of
-        queries that were trained so far."""
+        """Return the schedule at the last trained step, and the fractions of pairs and queries that
+        were trained so far."""
         curves: dict[str, float] = {}
         for name, sampler in zip(self.names, self.samplers, strict=False):
             queries = np.logical_or.reduceat(sampler.trained, sampler.pairs.query_offsets[:-1])
@@ -108,12 +107,12 @@ class Pruning:
         return {name: value for name, value in curves.items() if math.isfinite(value)}
 
     def watch(self, loss: InBatchLoss) -> InBatchLoss:
-        """Let a loss of OPERA read its batches here, and report what it observes; return it."""
+        """Connect a loss of OPERA to this object, and return the loss."""
         loss.pruning = self
         return loss
 
     def begin(self, args: Any, state: Any, loader: Any) -> None:
-        """Get ready, when a trainer begins; what a run prepares is ready."""
+        """Prepare for a trainer that begins; a run of ``opera train`` is prepared already."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
@@ -129,26 +128,26 @@ class Pruning:
             sampler.load_state_dict(state[str(number)])
 
     def _of_sampler(self, pair_ids: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        """Return the sampler of a batch's pairs, and their ids in it."""
+        """Return the number of the pairs' sampler, and the pair ids that the sampler uses."""
         number = int(np.searchsorted(self.first_pairs, pair_ids[0], side="right")) - 1
         return number, pair_ids - self.first_pairs[number]
 
 
 class PruningCallback(TrainerCallback):  # type: ignore[misc]
-    """Begins with the training, saves the state with the trainer's checkpoints, and adds curves to
-    the log. Pass it as ``callbacks=[pruning.callback]``.
+    """Saves the samplers' state with the trainer's checkpoints, and logs curves.
+
+    Pass it as ``callbacks=[pruning.callback]``.
     """
 
     def __init__(self, pruning: Pruning) -> None:
         self.pruning = pruning
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Get ready; where the trainer resumes, take up the state of its checkpoint."""
+        """Prepare the samplers, from the checkpoint if the trainer resumes."""
         self.pruning.begin(args, state, kwargs["train_dataloader"])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the state beside the trainer's, in the main process; every process holds the
-        same."""
+        """Write the state next to the trainer's; only the main process does, for all are equal."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             write_state(folder / SAMPLER_FILE, self.pruning.state_dict())
@@ -163,5 +162,5 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
             state.log_history[-1].update(curves)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Let losses train on other rows again."""
+        """Let the losses accept rows without pair ids again."""
         self.pruning.ended = True

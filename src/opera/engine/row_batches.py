@@ -1,4 +1,4 @@
-"""The batches that a trainer of sentence-transformers reads of a data set under a method."""
+"""The batches that sentence-transformers' trainer reads from a data set with a method."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_pairs
 from opera.training_set.documents import KnownPositives
 
-AGAIN = (
-    "make a PairPruning for each training, and evaluate on the data set that it was made of, not "
-    "on pruning.dataset"
+ADVICE_ONCE = (
+    "create a PairPruning for each training, and evaluate on your data set, not on pruning.dataset"
 )
 
 
 @dataclass(frozen=True)
 class LabelledRows(Labelled):
-    """Labelled pairs that are rows of a user's data set."""
+    """Labelled pairs with the rows of a user's data set."""
 
     rows: PairRows
 
     def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
-        """Describe a pair; its ids are its row."""
+        """Describe a pair; both ids are the row number."""
         row = str(self.rows.rows(np.array([pair_id]))[0])
         return {**super().pair(pair_id, stratum, why, rank), "query_id": row, "doc_id": row}
 
 
 class RowBatches:
-    """The batches that the trainer reads of one data set.
+    """The batches that the trainer reads from one data set.
 
-    An epoch has as many batches as without pruning, but all of them are full, and as many for each
-    process.
+    An epoch has as many batches as without pruning. All batches are full, and each process has
+    equally many.
 
     Attributes:
-        rows: its pairs.
+        rows: the pairs of the data set.
         dataset: the rows with pair ids.
-        vectors: the base model's, of queries and documents, where the method starts from them.
-        sampler: draws, from when training begins.
-        length: batches per epoch, over all processes; 0 until a trainer asks for them.
-        epoch_start: the first draw of the epoch.
+        vectors: the base model's embeddings of queries and documents, if the method needs scores.
+        sampler: samples the pairs; exists once training begins.
+        length: batches per epoch, over all processes; 0 until a trainer asks for batches.
+        epoch_start: the first step of the epoch.
     """
 
     sampler: PairSampler
@@ -69,12 +68,12 @@ class RowBatches:
         return self.length
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Begin an epoch: yield the batches that a resumed trainer skips, those not trained yet,
-        then new ones."""
+        """Begin an epoch: yield the batches that a resumed trainer skips, then batches that it has
+        read but not trained, then new batches."""
         if not hasattr(self, "sampler"):
             raise SettingError(
-                "PairPruning: a training or evaluation begins that its callback does not know of; "
-                f"pass callbacks=[pruning.callback] to the trainer; {AGAIN}"
+                "PairPruning: a training or evaluation began without its callback; pass "
+                f"callbacks=[pruning.callback] to the trainer; {ADVICE_ONCE}"
             )
         skipped, self._to_skip = self._to_skip, 0
         self.epoch_start = self.sampler.trained_steps - skipped
@@ -83,36 +82,35 @@ class RowBatches:
     def _epoch(self, skipped: int) -> Iterator[list[int]]:
         yield from [[0] * self.batch_size] * skipped
         for step in islice(self.sampler.upcoming(), self.length - skipped):
-            yield self.rows.rows(self.sampler.drawn[step])
+            yield self.rows.rows(self.sampler.sampled[step])
 
     def resume(self, epoch_start: int, skips: bool) -> int:
-        """Go on where the sampler is, and return how many batches of the epoch are skipped."""
+        """Continue at the sampler's step, and return how many batches of the epoch to skip."""
         self.mark_trained(np.flatnonzero(self.sampler.trained))
         self._to_skip = self.sampler.trained_steps - epoch_start if skips else 0
         return self._to_skip
 
     def mark_trained(self, pair_ids: IntArray) -> None:
-        """Note that the documents of some pairs were trained as positives."""
+        """Record that the model trained on the documents of these pairs as positives."""
         self._trained_documents[self.rows.pairs.pair_doc[pair_ids]] = True
 
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:
-        """Mark the positives that each pair's document is not ranked among: bool ``[m, m]``."""
+        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
         pairs = self.rows.pairs
         documents = pairs.pair_doc[pair_ids]
         known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)
         return not_comparable(known, self._trained_documents[documents])
 
     def review(self, seed: int) -> dict[str, Any]:
-        """Describe the pairs to review so far; their ids are rows of the data set."""
+        """Describe the pairs to review; their ids are rows of the data set."""
         rows, visits, kept = self.rows, self.sampler.all_visits(), self.sampler.kept
         labelled = LabelledRows(
             rows.data, np.arange(rows.pairs.n_queries, dtype=np.int32), rows.pairs, rows
         )
-        of_pairs = estimate(rows.pairs, visits, kept)
-        return training_pairs(labelled, of_pairs, visits, kept, seed)
+        return training_pairs(labelled, estimate(rows.pairs, visits, kept), visits, kept, seed)
 
     def noisy_labels(self) -> NoisyLabels | None:
-        """Return the estimate by row of the dataset; NaN for a row without a pair."""
+        """Return the estimate by row of the data set; NaN for a row without a pair."""
         of_pairs = estimate(self.rows.pairs, self.sampler.all_visits(), self.sampler.kept)
         if of_pairs is None:
             return None

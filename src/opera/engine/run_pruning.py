@@ -1,4 +1,4 @@
-"""The pairs of ``opera train``, in the shape that :class:`opera.PairPruning` has for scripts."""
+"""The sampler of ``opera train``, like :class:`opera.PairPruning` for other scripts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from opera.core.processes import process_count
 from opera.core.settings import resolved
 from opera.engine.dataset import make_dataset
 from opera.engine.pruning import Pruning
-from opera.engine.sampler import PairSampler, SetDraws
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import Method
 from opera.training_set.build import TrainingSet
 from opera.training_set.quotas import plan_of
 
 LAG = 1
-"""Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
+"""Steps between an observation and its first use. The loader reads no batch ahead."""
 
 
 class RunPruning(Pruning):
-    """Draws the pairs of a training set by the method of a recipe.
+    """Samples the pairs of a training set by the method of a recipe.
 
     Args:
         model: the model that trains.
-        training_set: what it trains on.
+        training_set: the pairs to train on.
         recipe: all settings, automatic ones resolved.
-        methods: the method of each data set; by default those of the recipe.
+        methods: one per data set; by default as in the recipe.
 
     Attributes:
-        dataset: looks the texts of a batch up.
-        collator: makes a batch of token ids; ``None`` for the library's own, of texts.
-        sampler: draws the pairs of each step.
+        dataset: looks up the texts of a batch.
+        collator: collates token ids; ``None`` for sentence-transformers' collator of texts.
+        sampler: samples the pairs of each step.
     """
 
     def __init__(
@@ -48,9 +48,12 @@ class RunPruning(Pruning):
         self.model, self.training_set, self.settings = model, training_set, recipe.train
         processes = process_count()
         self.methods = training_set.methods(recipe, processes) if methods is None else methods
-        sources = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
+        parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
         self.sampler = PairSampler(
-            [SetDraws(method, source, one.first_document) for method, source, one in sources],
+            [
+                SetSampler(method, negatives, part.first_document)
+                for method, negatives, part in parts
+            ],
             training_set.pairs,
             plan_of(recipe, processes),
             resolved(self.settings.per_device_train_batch_size),
@@ -61,7 +64,7 @@ class RunPruning(Pruning):
             world_size=processes,
             pair_weights=training_set.labelled.loss_weights,
             confirmed=training_set.labelled.confirmed,
-            removed_excess=[one.data.removed_excess for one in training_set.sets],
+            removed_excess=[part.data.removed_excess for part in training_set.sets],
         )
         self.samplers = [self.sampler]
         self.dataset, self.collator = make_dataset(model, training_set, self.settings)

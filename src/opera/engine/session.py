@@ -1,4 +1,4 @@
-"""One run: what its steps share, what it says before it begins, and the record of how far it is."""
+"""The state that the steps of a run share, its first log lines, and its record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_for_steps
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Kept
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
@@ -37,23 +37,23 @@ RECORDED_VERSIONS = (
     "ir-measures",
     "numpy",
 )
-FAR = 50
-"""A learning rate this many times the automatic one is questioned."""
+RATE_WARNING = 50
+"""Warn about a learning rate that exceeds this multiple of the automatic one."""
 
 
 @dataclass
 class Session:
-    """What the steps of a run share.
+    """The state that the steps of a run share.
 
     Attributes:
         prepared: data, model and settings.
         run: the run folder.
         started: ``time.perf_counter()`` at the start.
-        resume: whether an earlier session is continued.
-        callbacks: transformers callbacks for the trainer: logging services, and the user's.
-        record: what ``run.json`` holds.
-        embeddings: of models that the guard measured, for measuring those again; a corpus that
-            it ranks a part of, or that costs nothing to encode, is not kept.
+        resume: whether to continue an earlier session.
+        callbacks: for the trainer: logging services and the user's callbacks.
+        record: the content of ``run.json``.
+        embeddings: of the models that the guard measured, to measure them again; without corpora
+            that are cheap to encode or ranked only in part.
     """
 
     prepared: Prepared
@@ -70,19 +70,19 @@ class Session:
         return self.record.status == "finished"
 
     def update(self, **fields: Any) -> None:
-        """Change fields of ``run.json`` and write it, with the seconds so far."""
+        """Change fields of ``run.json`` and write the file."""
         self.record = self.record.model_copy(update=fields)
         self.run.write_record(self.record)
 
     @contextmanager
-    def phase(self, name: str, what: str) -> Iterator[None]:
-        """Log what happens now and how long the run has taken, and time the block.
+    def phase(self, name: str, description: str) -> Iterator[None]:
+        """Log the description and the run's seconds so far, then time the block.
 
         Raises:
-            TrainingError: if memory runs out; it says which settings to lower.
+            TrainingError: if memory runs out, with the settings to lower.
         """
         began = time.perf_counter()
-        log.info("%s (%.0f s so far)", what, began - self.started)
+        log.info("%s (%.0f s so far)", description, began - self.started)
         try:
             yield
         except (MemoryError, RuntimeError) as error:
@@ -92,34 +92,34 @@ class Session:
             raise TrainingError(
                 f"out of memory while {advice}; then start again with --overwrite"
             ) from error
-        finally:  # a session that is interrupted took its time too
+        finally:  # also count the time of an interrupted session
             self.add_seconds(name, time.perf_counter() - began)
 
     def add_seconds(self, name: str, seconds: float) -> None:
-        """Add to a phase, which an earlier session may have begun."""
-        known = self.record.seconds
-        known[name] = round(known.get(name, 0.0) + seconds, 3)
+        """Add seconds to a phase, which an earlier session may have begun."""
+        totals = self.record.seconds
+        totals[name] = round(totals.get(name, 0.0) + seconds, 3)
 
 
 def _memory_advice(phase: str, prepared: Prepared) -> str:
-    """Name the settings that take memory in a phase, with their values."""
+    """Return the settings that use memory in a phase, with their values."""
     settings = prepared.settings
-    now = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
-    doing, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
+    values = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
+    activity, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
     if training := phase in ("time", "train", TRIAL_FOLDER):
         scope = "per_device_train" if settings.global_batch_size is None else "global"
         names = [f"{scope}_batch_size", "train_group_size", "max_passage_length"]
-        doing = "training"
-    advice = f"{doing}: lower {', '.join(f'{name} (now {now[name]})' for name in names)}"
+        activity = "training"
+    advice = f"{activity}: lower {', '.join(f'{name} (now {values[name]})' for name in names)}"
     if not training or prepared.situation.model not in TRANSFORMERS:
         return advice
     texts = (settings.gradient_cache or resolved(settings.per_device_train_batch_size)) // 2
-    same = f"gradient_cache={texts} keeps the batch; " if texts else ""
-    return f"{advice}; {same}gradient_checkpointing=true and --lora r=16 need less too"
+    cache = f"gradient_cache={texts}, " if texts else ""
+    return f"{advice}, or set {cache}gradient_checkpointing=true or --lora r=16"
 
 
 def announce(prepared: Prepared) -> None:
-    """Log the inputs of a run, its settings and why, and what is doubtful about them."""
+    """Log the inputs and settings of a run, with notes and warnings about them."""
     settings, device = prepared.settings, prepared.model.encoder.device
     for note in prepared.data.drawn.notes:
         log.info("note: %s", note)
@@ -128,16 +128,16 @@ def announce(prepared: Prepared) -> None:
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
     if changes := prepared.model.overridden:
         log.info(
-            "note: the run uses %s, and saves this with the fine-tuned model; the base model is "
-            "measured with its folder's settings, and with a prompt that the folder lacks",
+            "note: the run uses %s, and saves it with the fine-tuned model; OPERA measures the "
+            "base model with the settings of its folder, and with prompts that the folder lacks",
             ", ".join(
                 f"{name} {shown(value)} (folder: {shown(folder_value)})"
                 for name, (folder_value, value) in changes.items()
             ),
         )
     log.info(
-        "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; what is "
-        "not given is usual for %s (opera train --help-settings)",
+        "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
+        "automatic values suit %s (opera train --help-settings)",
         settings.max_steps,
         reason_for_steps(prepared.given.train, prepared.situation),
         settings.epochs,
@@ -147,29 +147,29 @@ def announce(prepared: Prepared) -> None:
         KINDS[prepared.situation.model],
     )
     rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
-    if rate > FAR * usual:
+    if rate > RATE_WARNING * usual:
         log.warning(
-            "warning: learning_rate=%g is %.0f times the automatic %g of such a model: probably "
-            "too high",
+            "warning: learning_rate=%g is probably too high: %.0f times the automatic %g for such "
+            "a model",
             *(rate, rate / usual, usual),
         )
     teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
         cosines = is_cosines(teacher)
         log.info(
-            "note: the teacher's temperature is %g: its scores are from %.3g to %.3g, so they are "
-            "%s; of probabilities give the logits",
+            "note: the teacher's temperature is %g: its scores range from %.3g to %.3g, so OPERA "
+            "takes them for %s; if they are probabilities, pass logits instead",
             resolved(settings.temperature) if cosines else 1.0,
             teacher.scores.min(),
             teacher.scores.max(),
-            "taken for cosines, with the student's temperature" if cosines else "no cosines",
+            "cosines, with the student's temperature" if cosines else "logits",
         )
 
 
 def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
-    """Log what the base model reaches: the mean of a measure over queries, ``[n]``."""
-    words = "the base model on %s: %s %.4f, mean of %d queries"
-    log.info(words, split, measure, values.mean(), len(values))
+    """Log the base model's mean of a measure over queries ``[n]``."""
+    queries = counted(len(values), "query")
+    log.info("base model on %s: %s %.4f (mean of %s)", split, measure, values.mean(), queries)
 
 
 def listed_counts(counts: dict[str, int]) -> str:
@@ -183,9 +183,9 @@ def listed_counts(counts: dict[str, int]) -> str:
 
 
 def new_record(prepared: Prepared) -> RunRecord:
-    """Describe a run that begins."""
+    """Return the record of a run that begins."""
     data, encoder = prepared.data.drawn, prepared.model.encoder
-    resolved_later = {
+    late_settings = {
         "precision": encoder.precision,
         "negatives": prepared.data.negatives,
         **prepared.model.lengths,
@@ -209,7 +209,7 @@ def new_record(prepared: Prepared) -> RunRecord:
         device=describe_device(encoder.device),
         processes=prepared.processes,
         seed=prepared.settings.seed,
-        settings={**prepared.recipe.flat(), **resolved_later},
+        settings={**prepared.recipe.flat(), **late_settings},
         versions={
             "python": platform.python_version(),
             **{name: version(name) for name in RECORDED_VERSIONS},

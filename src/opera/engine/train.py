@@ -1,5 +1,4 @@
-"""Train a model on a training set: the set built, the method made, sampler, loss and trainer put
-together."""
+"""Build the training set, the sampler, the loss and the trainer, and train the model."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers 
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
 from opera.engine.run_pruning import RunPruning
-from opera.engine.sampler import ADVICE, NotFiniteError
+from opera.engine.sampler import ADVICE_NOT_FINITE, NotFiniteError
 from opera.engine.session import Session, listed_counts
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
@@ -50,8 +49,8 @@ from opera.training_set.quotas import summary_of
 
 log = logging.getLogger("opera")
 
-NAMED = 3
-"""Pairs that the message about a loss that is no number names; the file has all."""
+SHOWN_PAIRS = 3
+"""Pairs in the message about a loss that is not finite. The file has all pairs."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,12 @@ class Fit:
     """A finished training; the model holds its weights.
 
     Attributes:
-        training_set: what it trained on.
-        methods: what drew the pairs of each data set.
-        record: how it went, for ``run.json``.
-        times_drawn: int64 ``[N]``, how often each training pair was drawn.
-        kept: bool ``[N]``, the pairs that could be drawn at all.
-        visits: what the first visit of each pair found.
+        training_set: the training pairs.
+        methods: one per data set.
+        record: the training's part of ``run.json``.
+        times_drawn: int64 ``[N]``, how often each pair was sampled.
+        kept: bool ``[N]``, the pairs that the methods did not prune before training.
+        visits: the first visit of each pair.
     """
 
     training_set: TrainingSet
@@ -76,24 +75,24 @@ class Fit:
 
     @cached_property
     def noisy_labels(self) -> NoisyLabels | None:
-        """What first visits say of the labels; ``None`` where too few pairs were visited."""
+        """The estimate from first visits, or ``None`` if too few pairs were trained."""
         noisy_labels = estimate(self.training_set.pairs, self.visits, self.kept)
         if noisy_labels is None:
-            log.info("note: too few pairs were trained to say how many look wrong")
+            log.info("note: too few pairs were trained to estimate the noise rate")
         return noisy_labels
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ``run.json`` says of the method and the training set."""
+        """The entries of ``run.json`` about the method and the training set."""
         return _facts_of(self.training_set, self.methods)
 
     def pair_columns(self) -> dict[str, Any]:
-        """Describe each training pair, for ``pairs.parquet``."""
+        """Return the columns of ``pairs.parquet``."""
         data, labelled = self.training_set.data, self.training_set.labelled
         pairs, scores = labelled.pairs, self.training_set.scores
         optional: dict[str, Any] = {"weight": labelled.weights}
         if scores is not None:
-            cbs = [of_set.cbs for of_set in scores.sets if of_set.cbs is not None]
+            cbs = [part.cbs for part in scores.sets if part.cbs is not None]
             optional |= {
                 "similarity": scores.similarity,
                 "start_score": scores.start,
@@ -115,19 +114,18 @@ def fit(
     data: RetrievalData,
     run: RunWriter,
     phase: str,
-    what: str,
+    description: str,
     first: Fit | None = None,
 ) -> Fit:
-    """Train the session's model on the train split of ``data``; the model must hold its untrained
-    weights.
+    """Train the session's model, which must hold its base weights.
 
     Args:
         session: the run.
-        data: the data set, with the train split to use.
-        run: where the trace and the checkpoints go.
+        data: the data set; its train split is used.
+        run: writes the trace and the checkpoints.
         phase: name of the training in ``seconds``.
-        what: describes it in the log.
-        first: an earlier training of the run, whose first visits this one takes over.
+        description: of the training in the log.
+        first: an earlier training of the run, whose first visits this training copies.
     """
     prepared = session.prepared
     with session.phase("score_and_mine", "building the training set"):
@@ -143,7 +141,7 @@ def fit(
     )  # fmt: skip
     log.debug("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
     session.update(**facts)
-    with session.phase(phase, what):
+    with session.phase(phase, description):
         pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
             keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
@@ -167,17 +165,16 @@ def train(
     callbacks: Sequence[Any] = (),
     show_progress: bool = True,
 ) -> Fit:
-    """Train a model in place on the pairs that are drawn; with ``resume`` from the newest
-    checkpoint in ``run``, if there is one.
+    """Train a model in place; with ``resume``, continue from the newest checkpoint in ``run``.
 
     Raises:
-        TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint
-            is kept.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
+        TrainingError: if a loss, a gradient or a weight is not a finite number.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the checkpoint is saved.
     """
     model, training_set, settings = pruning.model, pruning.training_set, pruning.settings
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
-        log.info("note: froze %d parameters that no embedding depends on", len(unused))
+        parameters = counted(len(unused), "parameter")
+        log.info("note: froze %s that do not affect the embeddings", parameters)
     measure = settings.metric_for_best_model
     sampler = pruning.sampler
     trace, stopper = Trace(sampler, run), Stopper()
@@ -212,11 +209,11 @@ def train(
         trainer.remove_callback(unwanted)
     checkpoint = _resume(pruning, trace) if resume else None
     resumed_from = sampler.trained_steps
-    (run.path / NOT_FINITE_FILE).unlink(missing_ok=True)  # of an earlier session
+    (run.path / NOT_FINITE_FILE).unlink(missing_ok=True)  # from an earlier session
     try:
         with packing(model) if loss.packs else nullcontext():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except NotFiniteError as error:  # in every process; none ends before the file is written
+    except NotFiniteError as error:  # raised in all processes, which wait until the file is written
         newest = last_complete_checkpoint(run.path)
         raise everywhere(partial(with_pairs, error, training_set, run, newest))[0] from None
     finally:
@@ -224,7 +221,7 @@ def train(
     state, metric = trainer.state, trainer_key(measure)
     check_weights(model, state.global_step)
     trace.write(run)
-    run.write_draws(np.concatenate(sampler.drawn), sampler.plan.batch_size)
+    run.write_draws(sampler.sampled_ids(), sampler.plan.batch_size)
     if stopper.stopped:
         raise KeyboardInterrupt
     record = TrainingRecord(
@@ -241,7 +238,7 @@ def train(
 
 
 def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
-    """Restore draws and trace from the newest checkpoint, if there is one."""
+    """Restore the sampler and the trace from the newest checkpoint, if there is one."""
     sampler = pruning.sampler
     main = PartialState().is_main_process
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
@@ -255,39 +252,40 @@ def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
 def with_pairs(
     error: NotFiniteError, training_set: TrainingSet, run: RunWriter, checkpoint_step: int | None
 ) -> TrainingError:
-    """Name the pairs of the batch, and write all of them to ``not_finite.json``.
+    """Return an error with some pairs of the batch; write all pairs to ``not_finite.json``.
 
     Args:
-        error: what was noticed.
-        training_set: knows their ids.
+        error: raised by the loss or the trainer.
+        training_set: holds the ids of the pairs.
         run: the run folder.
-        checkpoint_step: step of the newest checkpoint, which is from before; ``None`` without one.
+        checkpoint_step: step of the newest checkpoint, if there is one.
     """
     pairs, data = training_set.pairs, training_set.data
     queries = data.queries.ids(training_set.query_rows[pairs.pair_query[error.pair_ids]])
     documents = data.corpus.ids(pairs.pair_doc[error.pair_ids])
     finite = np.zeros(len(error.pair_ids), dtype=bool) if error.finite is None else error.finite
     batch = [
-        {"query_id": query, "doc_id": document, "finite": bool(good)}
-        for query, document, good in zip(queries, documents, finite, strict=True)
+        {"query_id": query, "doc_id": document, "finite": bool(is_finite)}
+        for query, document, is_finite in zip(queries, documents, finite, strict=True)
     ]
-    run.write_json(NOT_FINITE_FILE, {"step": error.step + 1, "what": error.what, "pairs": batch})
+    step, quantity = error.step + 1, error.quantity
+    run.write_json(NOT_FINITE_FILE, {"step": step, "what": quantity, "pairs": batch})
     bad = [row for row in batch if not row["finite"]]
-    named = ", ".join(
-        f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:NAMED]
+    examples = ", ".join(
+        f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:SHOWN_PAIRS]
     )
-    whose = (
-        "of the batch of"
+    of_pairs = (
+        "of the batch with"
         if error.finite is None
-        else f"of {len(bad)} of {len(batch)} pairs, among them"
+        else f"of {len(bad)} of {counted(len(batch), 'pair')}, such as"
     )
     checkpoint = (
-        "no checkpoint was saved before"
+        "no checkpoint was saved"
         if checkpoint_step is None
-        else f"the checkpoint of step {checkpoint_step} is kept"
+        else f"the checkpoint of step {checkpoint_step} is complete"
     )
     return TrainingError(
-        f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of "
-        "the batch: "
-        f"{run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE}, and start again with --overwrite"
+        f"step {step}: {quantity} {of_pairs} {examples} is not a finite number (all pairs of the "
+        f"batch: {run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE_NOT_FINITE}, and start again "
+        "with --overwrite"
     )

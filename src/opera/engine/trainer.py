@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with our batches, and its arguments from our settings."""
+"""sentence-transformers' trainer with OPERA's batches, settings and checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
 from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
-from opera.engine.sampler import ADVICE, NotFiniteError
+from opera.engine.sampler import ADVICE_NOT_FINITE, NotFiniteError
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
@@ -34,10 +34,10 @@ from opera.runs.names import trainer_key
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Takes its batches from a sampler, whose lag states how far they may be read ahead.
+    """Trains on the batches of a sampler.
 
-    The data loader is left unprepared by accelerate, which would read one batch ahead of the model;
-    batches reach the device in the trainer's own ``_prepare_inputs``.
+    accelerate does not prepare the data loader, because it would read a batch ahead of the lag. The
+    trainer's ``_prepare_inputs`` moves batches to the device.
     """
 
     def __init__(self, *args: Any, sampler: Any = None, on_dev: Any = None, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             self.train_dataset,
             batch_sampler=self.sampler,
             collate_fn=self.data_collator,
-            # a generator of its own leaves torch's global stream to dropout
+            # a separate generator, so that dropout has torch's global stream alone
             generator=torch.Generator().manual_seed(self.args.seed),
             pin_memory=self.args.device.type == "cuda",
         )
@@ -58,16 +58,14 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Measure on dev, in all processes: they share the work themselves, and every one of them
-        must do its part.
+        """Measure on dev; the processes share the work.
 
-        The library would run the evaluator in the main process, and lend it the others for the
-        model's calls alone, whose batches and precision would then depend on the number of
-        processes.
+        sentence-transformers would run the evaluator in the main process only. Its batches and
+        precision would then depend on the number of processes.
         """
         start = time.time()
-        measured = self.on_dev(self.model)
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
+        measures = self.on_dev(self.model)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in measures.items()}
         metrics |= speed_metrics(metric_key_prefix, start)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
@@ -79,8 +77,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save the model, without a model card; with LoRA what trains, so that a checkpoint is
-        small and resumes exactly."""
+        """Save the model without a model card; with LoRA, save only the weights that train."""
         folder = Path(output_dir or self.args.output_dir)
         if has_lora(self.model):
             save_trained(self.model, folder)
@@ -88,7 +85,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             self.model.save_pretrained(str(folder), create_model_card=False)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""
+        """Load the weights, after the checks that any untrusted model folder gets."""
         if has_lora(self.model):
             load_trained(self.model, Path(checkpoint_path))
             return
@@ -99,56 +96,59 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             super()._load_from_checkpoint(checkpoint_path)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Stop at a gradient that is no finite number; fp16 skips such steps by itself."""
+        """Stop if the gradient is not finite; fp16 training skips such steps instead."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
             step = self.state.global_step
-            raise NotFiniteError("the gradient", step, self.sampler.drawn[step])
+            raise NotFiniteError("the gradient", step, self.sampler.sampled[step])
         return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save a checkpoint, but never of weights that are no finite numbers."""
+        """Save a checkpoint, unless a weight is not finite."""
         check_weights(self.model, self.state.global_step)
         folder = Path(self.args.output_dir)
         try:
             with writing(folder):
                 super()._save_checkpoint(model, trial)
-        except RuntimeError as error:  # torch's, such as "unexpected pos" on a full disk
+        except RuntimeError as error:  # torch raises it on a full disk ("unexpected pos")
             raise storage_error(folder, error) from error
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Leave the automatic model card out: the run writes its own, with its measures."""
+        """Skip the automatic model card; the run writes one with its measures."""
 
 
 def training_arguments(
     settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
 ) -> SentenceTransformerTrainingArguments:
-    """Turn our settings into the trainer's arguments.
+    """Convert OPERA's settings to the trainer's arguments.
 
     Args:
         settings: the run's settings, automatic ones resolved.
         model: the model that will train, for its prompts and device.
-        checkpoints: folder to save in; not made here.
+        checkpoints: folder for checkpoints, which the trainer creates.
 
     Raises:
-        SettingError: if transformers refuses a value.
+        SettingError: if transformers rejects a value.
     """
     try:
-        passed = dict(settings.trainer or {})
-        passed.pop("gradient_checkpointing", None)  # prepare_model has switched it on
-        decided = {"output_dir": str(checkpoints.resolve()), **_own(settings, model)}
-        arguments = SentenceTransformerTrainingArguments(**{**passed, **decided})
+        arguments_of_user = dict(settings.trainer or {})
+        arguments_of_user.pop("gradient_checkpointing", None)  # prepare_model has switched it on
+        arguments = SentenceTransformerTrainingArguments(
+            **arguments_of_user
+            | _arguments_of_opera(settings, model)
+            | {"output_dir": str(checkpoints.resolve())}
+        )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (TypeError, ValueError, ImportError, RuntimeError) as error:
-        unset_hf_deepspeed_config()  # half made, it would be in the way of the next model
-        raise SettingError(f"transformers refuses the settings: {error}") from None
-    if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
+        unset_hf_deepspeed_config()  # a partial configuration would break the next model
+        raise SettingError(f"transformers rejects the settings: {error}") from None
+    if arguments.n_gpu > 1:  # DataParallel would split batches, which the sampler does not know
         arguments._n_gpu = 1
     return arguments
 
 
-def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
-    """The fields that OPERA decides, or has settings for."""
+def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+    """Return the arguments that OPERA decides or has settings for."""
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
     on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)
     roles = column_roles(settings)
@@ -166,7 +166,7 @@ def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
         "use_cpu": model.device.type == "cpu",
         "prompts": prompts or None,
         "router_mapping": roles,
-        "report_to": "none",  # run/steps.py opens the services before anything is written
+        "report_to": "none",  # run/steps.py opens the services before the run writes files
         "logging_steps": settings.of_trainer("logging_steps"),
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
@@ -177,37 +177,36 @@ def _own(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
         "metric_for_best_model": metric if on_dev else None,
         "greater_is_better": True if on_dev else None,
         "restore_callback_states_from_checkpoint": True,
-        "ignore_data_skip": True,  # the sampler resumes from its own saved state
-        **_processes(model),
+        "ignore_data_skip": True,  # the sampler restores its saved state
+        **_distributed_arguments(model),
     }
 
 
-def _processes(model: SentenceTransformer) -> dict[str, Any]:
-    if PartialState().num_processes == 1:  # torchrun may have started it all the same
+def _distributed_arguments(model: SentenceTransformer) -> dict[str, Any]:
+    if PartialState().num_processes == 1:  # torchrun may have started it
         return {"ddp_find_unused_parameters": False} if reads_vectors(model) else {}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": int(WAIT.total_seconds()),
-        # they never change, and processes make different numbers of forward passes
+        # buffers never change, and processes make different numbers of forward passes
         "ddp_broadcast_buffers": False,
-        "ddp_find_unused_parameters": False,  # they are frozen before training
+        "ddp_find_unused_parameters": False,  # train() has frozen them
     }
 
 
 def _optimizer(name: str, device: str) -> str:
-    """Return the fused form of AdamW where torch has one: one pass over memory for each parameter.
+    """Return the fused form of AdamW if torch has one, because it is faster.
 
-    On CPUs it is also the one whose square root is the same on every processor, for
-    ``OPERA_REPRODUCIBLE``.
+    On CPUs its square root is also the same on every processor, which ``OPERA_REPRODUCIBLE`` needs.
     """
     return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
 
 
 def check_weights(model: SentenceTransformer, step: int) -> None:
-    """Refuse to save a model with weights that are no finite numbers.
+    """Check that all weights are finite.
 
     Raises:
-        TrainingError: naming the first such parameter.
+        TrainingError: with the first parameter that is not.
     """
     for name, tensor in model.state_dict().items():
         if (
@@ -216,7 +215,6 @@ def check_weights(model: SentenceTransformer, step: int) -> None:
             and not torch.isfinite(tensor).all()
         ):
             raise TrainingError(
-                f"step {step}: {name} holds values that are not finite numbers, so the model is "
-                "not saved; earlier "
-                f"checkpoints are kept; {ADVICE}, and start again with --overwrite"
+                f"step {step}: {name} has values that are not finite numbers, so OPERA does not "
+                f"save the model; {ADVICE_NOT_FINITE}, and start again with --overwrite"
             )

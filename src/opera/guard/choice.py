@@ -1,5 +1,4 @@
-"""The guard in a run: λ is chosen by measuring mixtures of the untrained and the fine-tuned weights
-on dev."""
+"""The guard in a run: measure mixtures of base and fine-tuned weights on dev, and choose λ."""
 
 from __future__ import annotations
 
@@ -14,13 +13,14 @@ from torch import Tensor
 
 from opera.core.errors import TrainingError
 from opera.core.processes import from_main
+from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, seen_share
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
     DevCorpus,
-    Values,
+    QueryValues,
     base_values,
     best_documents,
     dev_corpus,
@@ -28,7 +28,7 @@ from opera.guard.dev_corpus import (
     ranks_all,
 )
 from opera.guard.rule import (
-    Kind,
+    QueryKind,
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
@@ -45,11 +45,10 @@ log = logging.getLogger("opera")
 
 @dataclass(frozen=True)
 class Weights:
-    """A copy in CPU memory of everything in a model that training may change; frozen parameters are
-    left out.
+    """A copy of a model's weights in CPU memory, without frozen parameters.
 
     Attributes:
-        tensors: by their name in the model's ``state_dict``.
+        tensors: by name in the model's ``state_dict``.
     """
 
     tensors: Mapping[str, Tensor]
@@ -77,13 +76,13 @@ class Weights:
 
 
 def mix(base: Weights, fine_tuned: Weights, mixing_weight: float) -> Weights:
-    """Interpolate: ``share`` is λ. 0 and 1 give the given weights, byte for byte.
+    """Interpolate between two sets of weights; λ = 0 and λ = 1 return one of them unchanged.
 
-    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of
-    LoRA's matrices the product is mixed: λ·(B A) is (λ·B) A, since one of the two starts as 0.
+    Integer buffers, such as a count of batches, come from the fine-tuned model unless λ is 0. For
+    LoRA, the product of the matrices is mixed: λ·(B A) is (λ·B) A, and B starts as 0.
 
     Raises:
-        TrainingError: if a parameter was frozen before training and is not afterwards.
+        TrainingError: if training unfroze a parameter.
     """
     if mixing_weight == 0:
         return base
@@ -91,24 +90,22 @@ def mix(base: Weights, fine_tuned: Weights, mixing_weight: float) -> Weights:
         return fine_tuned
     if unknown := fine_tuned.tensors.keys() - base.tensors.keys():
         raise TrainingError(
-            f"{sorted(unknown)[0]} was frozen when training began and is not now, so its untrained "
-            "values are not "
-            "kept; unfreeze it before training, or pass guard=False"
+            f"{sorted(unknown)[0]} was frozen when training began and is not frozen now, so OPERA "
+            "has no base values to mix; unfreeze it before training, or pass guard=False"
         )
     mixed = {}
-    for name, after in fine_tuned.tensors.items():
-        before = base.tensors[name]
-        unmixed = not after.is_floating_point() or ("lora_" in name and before.any())
-        mixed[name] = after if unmixed else (1 - mixing_weight) * before + mixing_weight * after
+    for name, tuned in fine_tuned.tensors.items():
+        start = base.tensors[name]
+        unmixed = not tuned.is_floating_point() or ("lora_" in name and start.any())
+        mixed[name] = tuned if unmixed else (1 - mixing_weight) * start + mixing_weight * tuned
     return Weights(mixed)
 
 
 class Guard:
-    """Chooses how much of a training the final model takes; made while the model holds its
-    untrained weights.
+    """Chooses λ for the final model; created while the model holds its base weights.
 
     Attributes:
-        untrained: the weights before training.
+        base: the base weights.
     """
 
     def __init__(self, session: Session) -> None:
@@ -117,32 +114,32 @@ class Guard:
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
             dev = DevCorpus(data)
-            at_zero = dev_values(encoder, dev, prepared.settings)
+            values = dev_values(encoder, dev, prepared.settings)
             all_ranked = ranks_all(encoder.model, data, prepared.settings)
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
-        log_mean("dev", prepared.settings.metric_for_best_model, at_zero)
-        self._values: dict[float, Values] = {0.0: at_zero}
+        log_mean("dev", prepared.settings.metric_for_best_model, values)
+        self._values: dict[float, QueryValues] = {0.0: values}
         session.embeddings = {} if all_ranked and not prepared.is_static else None
         self._dev = dev if all_ranked else None
 
-    def choose(self, tuned: Weights) -> GuardRecord:
-        """Choose λ on dev; all processes share the measuring, and the main one's choice counts."""
+    def choose(self, fine_tuned: Weights) -> GuardRecord:
+        """Choose λ on dev. All processes measure; the main process chooses."""
         prepared = self.session.prepared
-        what = "measuring mixtures of untrained and fine-tuned weights on dev"
-        with self.session.phase("choose_mixing_weight", what):
-            dev = self._dev_corpus(tuned)
+        description = "measuring mixtures of base and fine-tuned weights on dev"
+        with self.session.phase("choose_mixing_weight", description):
+            dev = self._dev_corpus(fine_tuned)
             documents = len(dev.data.corpus) if self._best else None
             for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
-                self.measured(tuned, mixing_weight)
-            tuned.put_into(prepared.model.trained)
+                self.measured(fine_tuned, mixing_weight)
+            fine_tuned.put_into(prepared.model.trained)
             return from_main(decide(self._values, prepared, documents))
 
     def compare(self, first: Weights, second: Weights, mixing_weight: float) -> SecondTraining:
-        """Compare two trainings by dev at λ; the model holds the weights of the second.
+        """Compare two trainings on dev at λ; afterwards the model holds the second's weights.
 
-        The second has seen the dev queries, so its values are too high: they only show a training
-        that went wrong. It is kept unless its mean is below the first's by more than the standard
-        error of the difference.
+        The second training has seen the dev queries, so its values are too high. They only reveal a
+        training that failed. OPERA keeps the second training unless its mean is lower by more than
+        the standard error of the difference.
         """
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             self._dev_corpus(first)
@@ -160,71 +157,73 @@ class Guard:
             )
         )
 
-    def _dev_corpus(self, tuned: Weights) -> DevCorpus:
-        """What dev queries are ranked among: all documents, or the best of the untrained and of the
-        fine-tuned model, and others. Changes the weights of the model when it is first made."""
+    def _dev_corpus(self, fine_tuned: Weights) -> DevCorpus:
+        """Return the documents to rank for dev queries.
+
+        A reduced corpus holds the best documents of the base and the fine-tuned model, and random
+        ones. The first call changes the weights of the model.
+        """
         if self._dev is None:
             prepared, model = self.session.prepared, self.session.prepared.model.trained
             settings, data = prepared.settings, prepared.data.drawn
-            tuned.put_into(model)
-            fine_tuned = best_documents(encoder_of(model, settings), data, settings)
-            best = [np.concatenate(rows) for rows in zip(self._best, fine_tuned, strict=True)]
+            fine_tuned.put_into(model)
+            best_of_tuned = best_documents(encoder_of(model, settings), data, settings)
+            best = [np.concatenate(rows) for rows in zip(self._best, best_of_tuned, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
             served = prepared.model.served
             self._values[0.0] = base_values(served, data, self._dev, settings)
-            among = f"{len(self._dev.data.corpus):,} of {len(data.corpus):,}"
-            log.info("dev queries are ranked among %s documents", among)
+            ranked, corpus = len(self._dev.data.corpus), counted(len(data.corpus), "document")
+            log.info("dev queries rank %s of %s", f"{ranked:,}", corpus)
         return self._dev
 
-    def measured(self, tuned: Weights, mixing_weight: float) -> Values:
-        """Return the deciding measure of each dev query for the first training at λ: float64
-        ``[n]``."""
+    def measured(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:
+        """Return the guard's measure of each dev query for the first training at λ."""
         if mixing_weight not in self._values:
-            self._values[mixing_weight] = self._measure(tuned, mixing_weight)
+            self._values[mixing_weight] = self._measure(fine_tuned, mixing_weight)
         return self._values[mixing_weight]
 
-    def _measure(self, tuned: Weights, mixing_weight: float) -> Values:
+    def _measure(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:
         """Put a mixture into the model, and measure it on dev."""
-        assert self._dev is not None, "made before anything is measured on it"
+        assert self._dev is not None
         prepared, model = self.session.prepared, self.session.prepared.model.trained
-        mix(self.base, tuned, mixing_weight).put_into(model)
+        mix(self.base, fine_tuned, mixing_weight).put_into(model)
         encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
         return dev_values(encoder, self._dev, prepared.settings)
 
 
 def decide(
-    per_query: Mapping[float, Values], prepared: Prepared, documents: int | None
+    per_query: Mapping[float, QueryValues], prepared: Prepared, documents: int | None
 ) -> GuardRecord:
     """Choose λ, and record why.
 
     Args:
-        per_query: the deciding measure of each dev query, float64 ``[n]``, by share.
+        per_query: the guard's measure of each dev query, by λ.
         prepared: the run.
-        documents: how many documents the dev queries were ranked among; ``None`` for all.
+        documents: how many documents the dev queries rank; ``None`` for all.
     """
-    settings, named, static = prepared.settings, _kinds_of(prepared), prepared.is_static
-    kinds = list(named.values())
+    settings, kinds_by_name = prepared.settings, _query_kinds(prepared)
+    kinds, static = list(kinds_by_name.values()), prepared.is_static
     mixing_weight = choose_mixing_weight(per_query, kinds, static)
-    honest = cross_fitted(per_query, kinds, static, settings.seed)
+    unbiased = cross_fitted(per_query, kinds, static, settings.seed)
     dev = guarded_measure(
-        per_query[0.0], per_query[1.0], honest if mixing_weight > 0 else per_query[0.0]
+        per_query[0.0], per_query[1.0], unbiased if mixing_weight > 0 else per_query[0.0]
     )
-    parts = {name: kind.rows for name, kind in named.items()}
+    parts = {name: kind.rows for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
         parts = _rows_of_sets(prepared.data.drawn)
-    moments = {"before": 0.0, "fine_tuned": 1.0, "after": mixing_weight}
+    columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
-        verdict=verdict_of(mixing_weight, dev, len(honest)),
+        verdict=verdict_of(mixing_weight, dev, len(unbiased)),
         measure=settings.metric_for_best_model,
         expected_documents=str(prepared.data.expected_documents),
         expected_documents_given=settings.expected_documents is not None,
         dev_given=not prepared.data.dev_drawn,
-        dev_queries=len(honest),
+        dev_queries=len(unbiased),
         dev_documents=documents,
         dev_seen=seen_share(prepared.data.drawn, "dev"),
-        test_seen=named["like test"].seen if "like test" in named else None,
+        test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[
             CurvePoint(mixing_weight=tried, mean=float(values.mean()))
             for tried, values in per_query.items()
@@ -234,7 +233,7 @@ def decide(
         dev_parts={
             name: {
                 "queries": int(rows.sum()),
-                **{when: float(per_query[tried][rows].mean()) for when, tried in moments.items()},
+                **{key: float(per_query[tried][rows].mean()) for key, tried in columns.items()},
             }
             for name, rows in parts.items()
             if rows.any()
@@ -243,27 +242,27 @@ def decide(
     )
 
 
-def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
-    """Which kinds of future queries the dev queries represent, by ``expected_documents``.
+def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
+    """Return the kinds of expected queries that dev represents, by ``expected_documents``.
 
-    Only ``like-test`` reads one number of the test split.
+    ``like-test`` reads one number of the test split: its fraction of known documents.
     """
     data, expected_documents = prepared.data.drawn, prepared.data.expected_documents
     dev = data.judged_qrels("dev")
-    every = np.ones(dev.n_queries, dtype=bool)
+    all_rows = np.ones(dev.n_queries, dtype=bool)
     if expected_documents == "known":
-        return {"same documents": Kind(every, 1.0)}
+        return {"same documents": QueryKind(all_rows, 1.0)}
     if expected_documents == "new":
-        return {"new documents": Kind(every, 0.0)}
+        return {"new documents": QueryKind(all_rows, 0.0)}
     if expected_documents == "both":
         known = asks_about_known(data, dev, data.training_split())
-        return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
-    return {"like test": Kind(every, seen_share(prepared.data.before_dev, "test"))}
+        return {"same documents": QueryKind(known, 1.0), "new documents": QueryKind(~known, 0.0)}
+    return {"like test": QueryKind(all_rows, seen_share(prepared.data.before_dev, "test"))}
 
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
-    """Which dev queries are of each of several data sets; empty for one."""
+    """Mark the dev queries of each data set, by its name; empty for a single data set."""
     sets = each_set(data, "dev") if data.sets else []
     counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
-    of_set = np.repeat(np.arange(len(sets)), counts)
-    return {data_set.name: of_set == number for number, data_set in enumerate(sets)}
+    set_of_query = np.repeat(np.arange(len(sets)), counts)
+    return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}

@@ -1,5 +1,5 @@
-"""The documents that dev queries are ranked among: all, or a part where encoding all of them five
-times takes long."""
+"""The documents that dev queries rank: a part of a large corpus, because the guard encodes it for
+every λ."""
 
 from __future__ import annotations
 
@@ -24,24 +24,30 @@ from opera.retrieval.nearest import exact_search
 from opera.retrieval.search import search_corpus, without_own_documents
 
 GUARD_DOCUMENTS = 10_000
-"""Documents that a transformer's dev queries are ranked among, where the corpus has more."""
+"""Most documents that dev queries rank with a transformer."""
 DEPTH = 20
-"""Best documents of a query that are kept for each model, as far as the limit allows."""
+"""Best documents of each model and query in the reduced corpus, if the limit allows."""
 
-Values = NDArray[np.float64]
+QueryValues = NDArray[np.float64]
+"""A measure of each dev query: float64 ``[n]``."""
 
 
 @dataclass(frozen=True)
 class DevCorpus:
-    """A data set with the split ``dev``, and the rows ``[k]`` of its documents in the whole corpus;
-    ``None`` for all, and for several data sets."""
+    """A data set with the split ``dev``.
+
+    Attributes:
+        data: the data set.
+        rows: int64 ``[k]``, corpus rows of its documents; ``None`` for a full corpus and for
+            several data sets.
+    """
 
     data: RetrievalData
     rows: NDArray[np.int64] | None = None
 
 
 def ranks_all(model: SentenceTransformer, data: RetrievalData, settings: TrainSettings) -> bool:
-    """Whether the guard ranks the whole corpus: a small one, or with a model that encodes fast."""
+    """Whether the guard ranks all documents: the corpus is small, or the model encodes fast."""
     fast = is_static(model) or settings.adapter_kind is not None
     return fast or len(data.corpus) <= GUARD_DOCUMENTS
 
@@ -49,8 +55,10 @@ def ranks_all(model: SentenceTransformer, data: RetrievalData, settings: TrainSe
 def best_documents(
     encoder: Encoder, data: RetrievalData, settings: TrainSettings
 ) -> list[NDArray[np.int64]]:
-    """Find a model's :data:`DEPTH` best documents of each dev query: by data set, rows ``[n, k]``,
-    the best first; encodes the corpus."""
+    """Encode the corpus, and return the rows of each dev query's :data:`DEPTH` best documents.
+
+    The result has an array ``[n, k]`` per data set, best first.
+    """
     return [
         search_corpus(
             encoder, part, part.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
@@ -62,17 +70,16 @@ def best_documents(
 def dev_corpus(
     data: RetrievalData, best: Sequence[NDArray[np.int64]], settings: TrainSettings
 ) -> DevCorpus:
-    """Keep :data:`GUARD_DOCUMENTS` documents; each of several data sets keeps a part by its size.
+    """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
 
     Args:
         data: the data set.
-        best: by data set, rankings to keep documents of: rows ``[rankings, k]``, the best first.
+        best: per data set, rows of documents to include: ``[rankings, k]``, best first.
         settings: of the run.
     """
-    most = GUARD_DOCUMENTS
     if not data.sets:
-        return reduced_corpus(data, best[0], most, settings)
-    limits = [max(1, most * len(part.corpus) // len(data.corpus)) for part in data.sets]
+        return reduced_corpus(data, best[0], GUARD_DOCUMENTS, settings)
+    limits = [max(1, GUARD_DOCUMENTS * len(part.corpus) // len(data.corpus)) for part in data.sets]
     parts = [
         reduced_corpus(part, rows, limit, settings).data
         for part, rows, limit in zip(data.sets, best, limits, strict=True)
@@ -83,23 +90,23 @@ def dev_corpus(
 def reduced_corpus(
     data: RetrievalData, best: NDArray[np.int64], limit: int, settings: TrainSettings
 ) -> DevCorpus:
-    """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
+    """Reduce the corpus to ``limit`` documents, or to the relevant documents if there are more.
 
-    Every relevant document is kept; then the best document of each ranking, then its second, and so
-    on; then documents at random. The rank that would pass the limit is left out whole, and so is
-    every document without a text.
+    The relevant documents come first, then the best document of each ranking, then the second best,
+    and so on, up to the last rank that fits. Random documents fill the rest. Documents without a
+    text are excluded.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
     chosen: IntArray = np.unique(qrels.relevant().doc_rows)
     empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen)
     for documents in best.T:
-        more = np.setdiff1d(np.union1d(chosen, documents), empty)
-        if len(more) > limit:
+        extended = np.setdiff1d(np.union1d(chosen, documents), empty)
+        if len(extended) > limit:
             break
-        chosen = more
-    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(chosen, empty))
-    others = generator(settings.seed, "guard.documents").permutation(others)
-    rows = np.sort(np.concatenate([chosen, others[: max(0, limit - len(chosen))]])).astype(np.int64)
+        chosen = extended
+    rest = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(chosen, empty))
+    rest = generator(settings.seed, "guard.documents").permutation(rest)
+    rows = np.sort(np.concatenate([chosen, rest[: max(0, limit - len(chosen))]])).astype(np.int64)
     judged = np.isin(qrels.doc_rows, rows)
     dev = Qrels.from_arrays(
         qrels.query_rows[qrels.query_index[judged]],
@@ -120,9 +127,8 @@ def reduced_corpus(
 
 def base_values(
     encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
-) -> Values:
-    """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus
-    from the cache."""
+) -> QueryValues:
+    """Measure the base model on dev; its corpus embeddings come from the cache."""
     if dev.rows is None:
         return dev_values(encoder, dev, settings)
     measure, qrels = settings.metric_for_best_model, dev.data.judged_qrels("dev")
@@ -138,8 +144,8 @@ def base_values(
     return per_query(ranking, qrels, parsed)[measure]
 
 
-def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> Values:
-    """The deciding measure of each dev query: float64 ``[n]``."""
+def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> QueryValues:
+    """Measure a model on dev."""
     measure = settings.metric_for_best_model
     evaluation = evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text)
     return evaluation.per_query[measure]

@@ -1,32 +1,31 @@
-"""The rule that chooses λ, the share of the fine-tuned weights, from dev.
+"""The rule that chooses the mixing weight λ from dev.
 
     W(λ) = (1 - λ)·W0 + λ·W1
 
-The more of tomorrow's documents training has seen, the more of it can be kept. What the dev split
-says about two neighbouring shares λ < λ' is weighed against that expectation, as in any Bayesian
-estimate of a mean:
+The more of the expected documents are known from training, the larger λ can be. The rule weighs
+this expectation against dev, for neighbouring values λ < λ', by the Bayesian estimate of a mean:
 
-    a(s)  = the share that was best on average in other data, for documents seen in s of the test
-            pairs                                                                        (anchor)
+    a(s)  = the λ that was best on average in other data, if the documents of a fraction s of the
+            test pairs are known                                                         (anchor)
     m     = -G·(|λ' - a| - |λ - a|), the expected difference of the measure          (prior_mean)
     τ     = T·(λ' - λ), its standard deviation between data sets
     d̄, v  = mean(d), var(d)/n + [N(s)·(λ' - λ)]², on dev; per query, d = y(λ') - y(λ)
     post  = (d̄·τ² + m·v) / (τ² + v)                                              (posterior_mean)
 
-λ is where the sum of these differences, from λ = 0 upward, is highest. Neighbouring shares rank
-most queries alike, so the standard error of d̄ is a fraction of that of y. N(s) stands for the
-difference between dev and test documents where both are new: two sets of new documents differ more
-than two samples of known ones.
+The rule chooses the λ with the highest sum of these differences from 0 to λ. Neighbouring models
+rank most queries alike, so the standard error of d̄ is a fraction of the standard error of y. N(s)
+covers the difference between dev and test documents: two sets of new documents differ more than two
+samples of known ones.
 
-Whatever is expected, a share stands only if its mean on dev is above the base model's: on a tie the
-base model is kept.
+The rule accepts a λ above 0 only if its mean on dev is above the base model's. On a tie, it keeps
+the base model.
 
-With ``expected_documents=both`` there are two kinds of future queries. The rule adds their sums and
-accepts a λ only if it harms neither.
+With ``expected_documents=both`` there are two kinds of queries. The rule adds their sums, and
+accepts a λ only if it harms neither kind.
 
-The constants were chosen in worlds of four open data sets, with a static model but for the
-transformer's anchor. docs/did-it-help.md has the figures, and what the rule does on each
-data set with constants that the others chose.
+The constants were chosen on four open data sets with a static model; the transformer's anchor has
+its own study. docs/did-it-help.md has the figures, and results for each data set with constants
+from the other three.
 """
 
 from __future__ import annotations
@@ -47,18 +46,16 @@ COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))
 
 SEEN = (0.0, 0.25, 0.5)
-"""Shares of test pairs with a document that training names, for which the anchor is given; linear
-in between."""
+"""Values of s with an anchor; linear in between."""
 STATIC_ANCHOR = (0.25, 0.6, 1.0)
-"""a(s) of a static model: tokens that training does not meet stay where they are, so new documents
-fall behind. Adapters have it too: in six trainings with new documents the best share was .2 on
-average (docs/adapters.md)."""
+"""a(s) of a static model. Tokens that do not occur in training keep their embeddings, so new
+documents fall behind. Adapters use it too: in six trainings with new documents the best λ was 0.2
+on average (docs/adapters.md)."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0)
-"""a(s) of a transformer, which carries over more to new documents: midway between the last two
-shares tried, so that dev alone decides between these (study: docs/did-it-help.md)."""
+"""a(s) of a transformer, which generalises better to new documents. For s = 0 it is midway between
+the last two values of λ, so that dev alone decides between them (study: docs/did-it-help.md)."""
 GAIN = 0.1
-"""G: what the measure is expected to gain per unit of λ towards the anchor, and to lose beyond
-it."""
+"""G: expected gain of the measure per unit of λ below the anchor, and loss above it."""
 SPREAD = 0.1
 """T: standard deviation of the slope between data sets, per unit of λ."""
 NOVELTY = (0.1, 0.02)
@@ -67,16 +64,16 @@ linear in between."""
 
 Verdict = Literal["better", "same", "kept"]
 PerQuery = Mapping[float, NDArray[np.float64]]
-"""The measure of each dev query, float64 ``[n]``, by share."""
+"""The measure of each dev query, float64 ``[n]``, by λ."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Dev queries that stand for one kind of tomorrow's.
+class QueryKind:
+    """Dev queries that represent a kind of expected queries.
 
     Attributes:
-        rows: bool ``[n]``, which of the dev queries they are.
-        seen: s, the share of such queries' pairs whose document training names, 0 to 1.
+        rows: bool ``[n]``, marks these dev queries.
+        seen: s, the fraction of such queries' pairs whose document is known from training.
     """
 
     rows: NDArray[np.bool_]
@@ -84,45 +81,44 @@ class Kind:
 
 
 def mixing_weights_to_try(static: bool) -> tuple[float, ...]:
-    """Return the shares to measure on dev: finer for a static model, which encodes in no time."""
+    """Return the λ to measure on dev; more for a static model, because it encodes fast."""
     return FINE if static else COARSE
 
 
-def choose_mixing_weight(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True) -> float:
+def choose_mixing_weight(
+    per_query: PerQuery, kinds: Sequence[QueryKind], static: bool = True
+) -> float:
     """Choose λ, one of the keys of ``per_query``.
 
     Args:
         per_query: see :data:`PerQuery`.
-        kinds: what the dev queries stand for.
-        static: whether the model is a static embedding table, or an adapter.
+        kinds: the kinds of queries that dev represents.
+        static: whether the model is static or an adapter.
     """
     mixing_weights = sorted(per_query)
     expected = np.array([expected_gains(per_query, kind, static) for kind in kinds])
-    standing = [
-        mixing_weight == 0 or stands(per_query[mixing_weight] - per_query[0.0], kinds)
+    helpful = [
+        mixing_weight == 0 or helps_on_dev(per_query[mixing_weight] - per_query[0.0], kinds)
         for mixing_weight in mixing_weights
     ]
-    harmless = np.array(standing) & (expected >= 0).all(axis=0)
-    # Kinds without dev queries may limit λ, not favour one.
+    acceptable = np.array(helpful) & (expected >= 0).all(axis=0)
+    # Kinds without dev queries may rule out a λ, but not favour one.
     measured = [bool(kind.rows.any()) for kind in kinds]
-    return mixing_weights[
-        int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))
-    ]
+    total = expected[measured].sum(axis=0)
+    return mixing_weights[int(np.argmax(np.where(acceptable, total, -np.inf)))]
 
 
 def cross_fitted(
-    per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed: int
+    per_query: PerQuery, kinds: Sequence[QueryKind], static: bool, seed: int
 ) -> NDArray[np.float64]:
-    """Measure the choosing itself: each half of the dev queries at the λ that the other half
-    chooses.
+    """Measure each half of the dev queries at the λ that the other half chooses.
 
-    The values at the λ that all queries choose are too high, since its choice took advantage of
-    what chance favours.
+    At the λ that all dev queries choose, their own values would be too high.
 
     Args:
         per_query: see :data:`PerQuery`.
-        kinds: what the dev queries stand for.
-        static: see :func:`choose_share`.
+        kinds: the kinds of queries that dev represents.
+        static: whether the model is static or an adapter.
         seed: of the halves.
 
     Returns:
@@ -138,9 +134,8 @@ def cross_fitted(
     return values
 
 
-def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.float64]:
-    """What each share, ascending, is expected to gain over the base model for one kind of
-    queries."""
+def expected_gains(per_query: PerQuery, kind: QueryKind, static: bool) -> NDArray[np.float64]:
+    """Return the expected gain of each λ, ascending, over the base model for a kind of queries."""
     best, steps = anchor(kind.seen, static), []
     for low, high in pairwise(sorted(per_query)):
         difference = (per_query[high] - per_query[low])[kind.rows]
@@ -152,53 +147,50 @@ def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.
     return np.cumsum([0.0, *steps])
 
 
-def stands(gain: NDArray[np.float64], kinds: Sequence[Kind]) -> bool:
-    """Whether a share gains on dev, and loses on no kind of its queries.
+def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
+    """Whether a λ gains on dev, and loses on no kind of queries.
 
     Args:
         gain: over the base model, per dev query: float64 ``[n]``.
-        kinds: what the dev queries stand for.
+        kinds: the kinds of queries that dev represents.
     """
     means = [gain[kind.rows].mean() for kind in kinds if kind.rows.any()]
     return bool(means and max(means) > EQUAL and min(means) >= -EQUAL)
 
 
 def anchor(seen: float, static: bool) -> float:
-    """a(s): the share that is best before looking at dev."""
+    """a(s): the λ that is expected to be best, without dev."""
     return float(np.interp(seen, SEEN, STATIC_ANCHOR if static else TRANSFORMER_ANCHOR))
 
 
 def novelty(seen: float) -> float:
-    """N(s): the newer the documents, the more two sets of them differ."""
+    """N(s): two sets of documents differ more if more of the documents are new."""
     return float(np.interp(seen, (SEEN[0], SEEN[-1]), NOVELTY))
 
 
 def prior_mean(low: float, high: float, best: float) -> float:
-    """m: what the measure is expected to gain from share ``low`` to ``high`` where ``best`` is the
-    best share."""
+    """m: the expected gain of the measure from λ = ``low`` to ``high`` if ``best`` is best."""
     return -GAIN * (abs(high - best) - abs(low - best))
 
 
 def posterior_mean(mean: float, variance: float, prior: float, spread: float) -> float:
-    """Weigh a mean and its variance against a prior mean and standard deviation."""
+    """Combine a mean and its variance with a prior mean and standard deviation."""
     if not np.isfinite(variance):
         return prior
     return float((mean * spread**2 + prior * variance) / (spread**2 + variance))
 
 
 def mean_variance(differences: NDArray[np.float64]) -> float:
-    """Variance of the mean of differences, float64 ``[n]``; infinite for a single query, which says
-    nothing."""
-    return (
-        float(differences.var(ddof=1) / len(differences)) if len(differences) > 1 else float("inf")
-    )
+    """Return the variance of the mean of differences ``[n]``; infinite for fewer than two."""
+    if len(differences) < 2:
+        return float("inf")
+    return float(differences.var(ddof=1) / len(differences))
 
 
 def guarded_measure(
     base: NDArray[np.float64], fine_tuned: NDArray[np.float64], final: NDArray[np.float64]
 ) -> GuardedMeasure:
-    """Compare a measure per query, each float64 ``[n]``: untrained, fine-tuned (λ = 1) and handed
-    over."""
+    """Compare the base, the fine-tuned (λ = 1) and the final model by a measure per query."""
     low, high = mean_interval(final - base, bounds=DIFFERENCE)
     return GuardedMeasure(
         queries=len(base),
@@ -212,8 +204,8 @@ def guarded_measure(
 
 
 def verdict_of(mixing_weight: float, dev: GuardedMeasure, queries: int) -> Verdict:
-    """``kept`` for λ = 0; ``better`` where the interval on dev lies above 0, with queries enough;
-    else ``same``."""
+    """Return ``kept`` for λ = 0; ``better`` if the interval on dev is above 0 and dev has enough
+    queries; otherwise ``same``."""
     if mixing_weight == 0:
         return "kept"
     return "better" if dev.low > 0 and queries >= LEAST_QUERIES else "same"

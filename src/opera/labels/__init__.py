@@ -1,2 +1,1 @@
-"""Doubtful labels: ranks at the first visit, the estimate of wrong labels, and the list of
-suspicious pairs."""
+"""Noisy labels: ranks at the first visit, the noise rate, suspicious pairs, and the review."""

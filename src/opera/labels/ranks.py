@@ -1,4 +1,4 @@
-"""How each pair's document ranks in its batch, and which documents it is ranked among."""
+"""Rank each pair's document in its batch, and select the documents to compare it with."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from torch import Tensor
 from opera.core.arrays import BoolArray
 
 LEAST_RANKED = 1 / 8
-"""A document is ranked among at least this part of a batch; a rank among one or two says little."""
+"""Smallest fraction of a batch to rank a document among; a rank among one or two says little."""
 
 
-def p_values(similarity: Tensor, left_out: Tensor | None, first: int = 0) -> Tensor:
+def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Tensor:
     """Rank each pair's document among the batch's: uniform in (0, 1) for a random document.
 
     It is (a + ½)/(b + 1), where a of b other documents score higher. An equal score counts half.
 
     Args:
         similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
-        left_out: bool ``[m, M]``, the documents to leave out, such as known positives.
+        excluded: bool ``[m, M]``, the documents to exclude, such as known positives.
         first: column of the first row's positive.
 
     Returns:
         float32 ``[m]``; NaN if no document is left to compare with.
     """
     rows = torch.arange(len(similarity), device=similarity.device)
-    others = torch.ones_like(similarity, dtype=torch.bool) if left_out is None else ~left_out
+    others = torch.ones_like(similarity, dtype=torch.bool) if excluded is None else ~excluded
     others[rows, first + rows] = False
     gap = similarity - similarity[rows, first + rows][:, None]
     above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
@@ -34,12 +34,12 @@ def p_values(similarity: Tensor, left_out: Tensor | None, first: int = 0) -> Ten
 
 
 def not_comparable(known: BoolArray, trained: BoolArray) -> BoolArray:
-    """Mark the positives of a batch that each pair's document is not ranked among: bool ``[m, m]``.
+    """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``.
 
-    These are the known positives of the query, and the documents whose history differs: one of the
-    two was a positive in an earlier step and the other was not. Every use as a negative lowers a
-    document's scores, so a wrong document that was never trained would rank above the others. If
-    fewer than :data:`LEAST_RANKED` of the batch are left, all are marked.
+    These are the known positives of the query, and the documents with another history: only one of
+    the two documents was a positive in an earlier step. Every use as a negative lowers a document's
+    scores, so a wrong document that was never a positive would rank above trained ones. If fewer
+    than :data:`LEAST_RANKED` of the batch remain, all are marked.
 
     Args:
         known: bool ``[m, m]``, the known positives.

@@ -1,5 +1,5 @@
-"""What a person is asked to review: labels that look wrong, a random sample of the others, and
-documents that look relevant without a label. Texts are cut to a readable length."""
+"""Select and describe the items of a review: suspicious pairs, a random sample of the other pairs,
+and documents that look relevant but have no label. Texts are cut to a readable length."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits
 
 LONG, SHORT = 2000, 300
-"""Characters of a text to decide on, and of one beside it."""
-OTHERS = 2
-"""Other labelled documents of the query that an item shows."""
+"""Characters of the text to judge, and of other documents of the query."""
+OTHER_DOCUMENTS = 2
+"""Other labelled documents of the query in an item."""
 BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
-"""What each seven pairs of a review are: the worst of the list, and random ones, which the rate
-of wrong labels is estimated from."""
+"""The kinds of seven pairs of a review: the worst suspicious pairs, and random samples of the
+suspicious (listed) and the other pairs, which give the noise rate."""
 LISTED_SAMPLE = 0.4
-"""The share of a list that is drawn at random at most; the rest comes worst first."""
+"""At most this fraction of the suspicious pairs is sampled; the rest comes worst first."""
 MOST_PAIRS = 700
-"""Pairs that are written for a review."""
+"""Pairs in a run's file for reviews."""
 
 Item = dict[str, Any]
 
@@ -50,8 +50,14 @@ class Labelled:
     pairs: TrainingPairs
 
     def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
-        """Describe a labelled pair; ``stratum`` is what it is a random one of, if it is one, and
-        ``rank`` the share of documents that ranked above it when it was first trained."""
+        """Describe a labelled pair.
+
+        Args:
+            pair_id: the pair.
+            stratum: the stratum that the pair was sampled from, if it was sampled.
+            why: the reason to review it.
+            rank: fraction of documents that ranked higher at the first visit.
+        """
         query, doc_row = int(self.pairs.pair_query[pair_id]), int(self.pairs.pair_doc[pair_id])
         item = {**self._item(query, doc_row, why), "stratum": stratum}
         return (
@@ -67,7 +73,7 @@ class Labelled:
     def _item(self, query: int, doc_row: int, why: str) -> Item:
         start, end = self.pairs.query_offsets[query : query + 2].tolist()
         positives = self.pairs.pair_doc[start:end]
-        others = positives[positives != doc_row][:OTHERS].tolist()
+        others = positives[positives != doc_row][:OTHER_DOCUMENTS].tolist()
         return {
             "query_id": self.data.queries.ids(self.query_rows[query : query + 1])[0],
             "query": cut(self.data.queries.texts(self.query_rows[query : query + 1])[0], LONG),
@@ -87,19 +93,18 @@ class Labelled:
 def in_order(
     seed: int, worst: IntArray, strata: Mapping[str, IntArray]
 ) -> list[tuple[int, str | None]]:
-    """Mix the worst pairs with random ones of each stratum, in an order that does not tell which
-    is which.
+    """Mix the worst pairs with a random sample of each stratum, in random order.
 
-    The random pairs of a stratum come in random order, so that those of any beginning of the list
-    are a random sample too. Each pair comes once.
+    A stratum's pairs come in random order, so that any beginning of the list is a random sample
+    too. No pair comes twice.
 
     Args:
         seed: of the run.
-        worst: the listed pairs, the worst first.
+        worst: the suspicious pairs, worst first.
         strata: the pairs of each stratum.
 
     Returns:
-        Pair ids, and the stratum of those that are of the sample.
+        Pair ids, each with its stratum if it was sampled.
     """
     rng = generator(seed, "review")
     block = [name for name in BLOCK if name == "worst" or name in strata]
@@ -125,14 +130,14 @@ def in_order(
 def training_pairs(
     labelled: Labelled, estimate: NoisyLabels | None, visits: FirstVisits, kept: Any, seed: int
 ) -> dict[str, Any]:
-    """Describe the training pairs to review, and count those of each stratum.
+    """Describe the training pairs to review, and count the pairs of each stratum.
 
     Args:
         labelled: the training pairs.
-        estimate: of them; ``None`` where too few were visited.
-        visits: of them.
-        kept: bool ``[N]``, the pairs that could be drawn at all; others are not reviewed, and
-            pairs that are confirmed are not reviewed again.
+        estimate: for these pairs; ``None`` if too few were visited.
+        visits: their first visits.
+        kept: bool ``[N]``, the pairs that the method did not prune. Pruned and confirmed pairs are
+            not reviewed.
         seed: of the run.
     """
     worst = np.empty(0, dtype=np.int64) if estimate is None else estimate.suspicious
@@ -143,8 +148,8 @@ def training_pairs(
 
     def why(pair: int) -> str:
         if estimate is None or not visits.visited[pair]:
-            return "a random label, which was not trained on"
-        rank = f"when first trained, {visits.p[pair]:.0%} of the other documents ranked above it"
+            return "sampled at random; not trained"
+        rank = f"when first trained, {visits.p[pair]:.0%} of the other documents ranked higher"
         return f"wrong with a probability of {estimate.probability_wrong[pair]:.0%}: {rank}"
 
     return {
@@ -161,24 +166,24 @@ def training_pairs(
 
 
 def test_pairs(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed: int) -> Any:
-    """Describe the test pairs to review: those that no model ranks well, and random ones.
+    """Describe the test pairs to review: pairs that neither model ranks well, and random ones.
 
     Args:
         labelled: the test pairs.
-        best_rank: int ``[N]``, the better of each document's ranks by the base and the final
-            model, so that neither model gains by the choice.
-        why: of each pair, its ranks in words.
+        best_rank: int ``[N]``, the better of the base and the final model's ranks, so that the
+            selection favours neither model.
+        why: the reason to review each pair.
         seed: of the run.
     """
-    everything = np.arange(labelled.pairs.n_pairs)
-    shuffled = generator(seed, "review.test").permutation(everything)
+    all_pairs = np.arange(labelled.pairs.n_pairs)
+    shuffled = generator(seed, "review.test").permutation(all_pairs)
     worst = shuffled[np.argsort(-best_rank[shuffled], kind="stable")]
     return {
-        "strata": {"unlisted": len(everything)},
+        "strata": {"unlisted": len(all_pairs)},
         "confirmed": 0,
         "estimate": None,
         "pairs": [
             labelled.pair(pair, stratum, why[pair])
-            for pair, stratum in in_order(seed, worst, {"unlisted": everything})
+            for pair, stratum in in_order(seed, worst, {"unlisted": all_pairs})
         ],
     }

@@ -1,4 +1,4 @@
-"""The review as one HTML page that needs no network, or as a table for another judge."""
+"""Write a review as an HTML page that needs no network, or as a table."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from opera.core.files import replace_file
 
 COLUMNS = ("query_id", "doc_id", "decision", "split", "first_rank", "list", "query", "document")
 SUFFIXES = (".html", ".csv")
-MISSING_SHARE, CHANGED_SHARE = 0.2, 0.1
-"""Of the items of a page."""
+MISSING_FRACTION, CHANGED_FRACTION = 0.2, 0.1
+"""Fractions of a page for missing labels and for changed queries."""
 
 
 def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int) -> Any:
-    """Choose the items of a page: a fifth missing labels, a tenth changed queries, the rest pairs.
+    """Choose the items of a page: missing labels, changed queries and, for the rest, pairs.
 
     Args:
-        part: of a split: ``pairs`` and ``missing``.
-        changed: ``losses`` and ``gains``.
-        items: how many in all.
+        part: ``pairs`` and ``missing`` of a split.
+        changed: queries with ``losses`` and ``gains``.
+        items: how many items.
     """
-    missing = list(part.get("missing", ()))[: int(MISSING_SHARE * items)]
+    missing = list(part.get("missing", ()))[: int(MISSING_FRACTION * items)]
     losses, gains = list(changed.get("losses", ())), list(changed.get("gains", ()))
-    size = int(CHANGED_SHARE * items)
+    size = int(CHANGED_FRACTION * items)
     queries = losses[: size - min(len(gains), size // 2)]
     queries += gains[: size - len(queries)]
     pairs = list(part["pairs"])[: items - len(missing) - len(queries)]
@@ -44,8 +44,10 @@ def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int
 def write_review(
     file: Path, title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]
 ) -> None:
-    """Write the items as a page, or as a table with an empty column ``decision`` if the name of
-    the file ends in ``.csv``; arguments are those of :func:`page`."""
+    """Write a page, or a table with an empty column ``decision`` if the file ends in ``.csv``.
+
+    For the other arguments, see :func:`page`.
+    """
     if file.suffix == ".csv":
         replace_file(file, partial(_write_table, split=split, items=items))
     else:
@@ -63,13 +65,13 @@ def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
 
 
 def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]) -> str:
-    """Return the page.
+    """Return the HTML page.
 
     Args:
         title: of the page.
-        split: whose labels it shows, ``train`` or ``test``.
-        part: ``strata``, how many pairs there are of each, and OPERA's own ``estimate``.
-        items: of :func:`chosen_items`.
+        split: ``train`` or ``test``.
+        part: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
+        items: from :func:`chosen_items`.
     """
     values = {
         "title": title,
@@ -79,11 +81,11 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         "estimate": part["estimate"],
         "items": items,
     }
-    # decisions are kept under this key: of one run, whatever the number of items
+    # The browser stores decisions under this key, which does not depend on the number of items.
     pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
     identity = json.dumps([title, split, pairs, part["estimate"]])
     values["key"] = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    # JSON inside a script element: no text of the data may end it
+    # The JSON is inside a script element, which no text may close.
     data = json.dumps(values).replace("<", "\\u003c")
     template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")
     before, _, after = template.partition("DATA")

@@ -1,4 +1,4 @@
-"""Columns and fields of a run's files that describe its labels."""
+"""Columns and fields about noisy labels in a run's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits
 
 TEXT = 2000
-"""Characters of a document that the list shows."""
+"""Characters of a document in the list."""
 
 
 def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> di
 
 
 def visit_columns(estimate: NoisyLabels | None, visits: FirstVisits) -> dict[str, Any]:
-    """Describe each pair's first visit for ``pairs.parquet``; null if there was none."""
+    """Return columns of ``pairs.parquet`` about first visits; null for pairs without a visit."""
     columns = {"first_rank": visits.p, "first_step": visits.step}
     if estimate is not None:
         columns["probability_wrong"] = estimate.probability_wrong
@@ -46,7 +46,7 @@ def suspicious_columns(
     estimate: NoisyLabels,
     visits: FirstVisits,
 ) -> dict[str, list[Any]]:
-    """List the suspicious pairs with their texts, the worst first, for ``suspicious_pairs.csv``.
+    """Return the columns of ``suspicious_pairs.csv``, worst pair first.
 
     Args:
         data: the texts.

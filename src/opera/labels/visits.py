@@ -1,4 +1,4 @@
-"""The first visit of each pair: how its document ranked when the pair was first trained."""
+"""The first visit of each pair: the rank of its document when the pair was first trained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FirstVisits:
     Attributes:
         p: float32 ``[N]``, (a + ½)/(b + 1) where a of b other documents of the batch and the data
             set rank above the pair's, uniform for a random one; NaN before the first visit.
-        step: int32 ``[N]``, the step of that visit; -1 before it.
+        step: int32 ``[N]``, the step of the first visit; -1 before it.
         first_pairs: int ``[sets + 1]``, the first pair of each data set, and the end of the last
             one. Each data set has its own estimate.
         confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct; ``None`` without
@@ -72,7 +72,7 @@ class FirstVisits:
         return part
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
-        """Record the p of the pairs ``[B]`` of a step that are new; a repeated pair counts once."""
+        """Record the p of the new pairs among the pairs ``[B]`` of a step."""
         new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
         self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
 

@@ -1,7 +1,7 @@
 """The methods of the paper, and denoising: NumPy, no torch.
 
-A new method is one class and one line: a subclass of :class:`Method`, and
-``register_method(MyMethod)``. This module exports all that the class needs.
+To add a method, write a subclass of :class:`Method` and call ``register_method(MyMethod)``. This
+module exports all names that the subclass needs.
 """
 
 from __future__ import annotations
@@ -40,30 +40,28 @@ __all__ = [
 ]
 
 METHODS: Registry[type[Method[Any]]] = Registry("method")
-"""All methods by name, in the order of tables: those of the paper, ``denoise``, then those that
-users add.
-"""
+"""All methods by name, in the order of tables: the paper's, ``denoise``, then user methods."""
 
 AUTO, DEFAULT_METHOD = "auto", "denoise"
-"""What ``method`` is by default, and the method that it stands for. ``denoise`` is ``ft`` until
-labels look wrong (docs/noisy-labels.md).
+"""The default of ``method``, and the method it selects. If no label looks wrong, ``denoise`` is
+identical to ``ft`` (docs/noisy-labels.md).
 """
 
 M = TypeVar("M", bound=type[Method[Any]])
 
 
 def register_method(method: M) -> M:
-    """Register a method under its ``name``. Also a class decorator: returns the class.
+    """Register a method under its ``name``; also works as a class decorator.
 
     Raises:
-        ValueError: if another method has the name, in any case.
+        ValueError: if a method has this name; upper and lower case do not differ.
     """
     METHODS.register(method.name, method)
     return method
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Look a method up by name, in any case; ``method_named(name).name`` is the canonical spelling.
+    """Return the method of a name; upper and lower case do not differ.
 
     Raises:
         SettingError: if there is no such method, with the nearest name.

@@ -1,4 +1,4 @@
-"""What a method is: at every step it says which pairs to train on."""
+"""The base class of methods, which choose the pairs of every step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opera.methods.scores import PairScores
 
 @dataclass(frozen=True)
 class Plan:
-    """The facts of a run that methods need.
+    """The seed and the size of a run.
 
     Attributes:
         seed: the run's seed.
@@ -35,12 +35,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Draw:
-    """What one step trains on.
+    """The pairs of one step.
 
     Attributes:
         pair_ids: int64 ``[plan.batch_size]``.
-        weights: float32 ``[plan.batch_size]``, the factor on each pair's loss before the batch's
-            mean.
+        weights: float32 ``[plan.batch_size]``, factors on the losses, before their mean.
     """
 
     pair_ids: NDArray[np.int64]
@@ -79,43 +78,40 @@ class Probabilities:
 
     @classmethod
     def of_pairs(cls, pairs: TrainingPairs, pair: FloatArray) -> Probabilities:
-        """Build from P(q, d) ``[N]``, for methods that sample pairs directly."""
+        """Build from P(q, d) ``[N]``, for methods that sample pairs and not queries."""
         joint = np.asarray(pair, dtype=np.float64)
         query = pairs.sum_by_query(joint)
         return cls.of(pairs, query, joint / np.where(query > 0, query, 1)[pairs.pair_query])
 
 
 class NoSettings(Settings):
-    """A method without settings of its own."""
+    """The settings of a method that has none."""
 
 
 S = TypeVar("S", bound=Settings)
 
 
 class Method(ABC, Generic[S]):
-    """Base class of all methods, generic in the class of the method's own settings.
+    """Base class of all methods, generic in the class of the method's settings.
 
-    Draws depend on (seed, step), the settings and the scores observed so far, on nothing else.
+    Draws depend only on the seed, the step, the settings and the scores observed so far.
 
     Args:
         pairs: the training pairs.
         plan: seed, steps and batch size of the run.
-        settings: the method's own settings.
-        scores: the base model's scores of all pairs; required where :meth:`needs_scores` says
-            so.
+        settings: the settings of the method.
+        scores: the base model's scores of all pairs, if :meth:`needs_scores`.
 
     Class attributes:
-        name: the name users call it by; names are found in any case.
-        title: its full name, for tables.
-        settings_class: the class of its own settings.
+        name: the value of the setting ``method``; upper and lower case do not differ.
+        title: the full name, for tables.
+        settings_class: the class of the settings.
         weighs: whether draws have weights other than 1.
-        state: the attributes that resuming needs beside the constructor's arguments: arrays and
-            numbers.
+        state: names of the attributes that a checkpoint stores: arrays and numbers.
 
     Attributes:
-        kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before
-            training.
-        visits: what the first visit of each pair found, whatever the method.
+        kept: bool ``[N]``, false for pairs that the method prunes before training.
+        visits: the first visit of each pair; the sampler updates it.
 
     Raises:
         ValueError: if scores are required and missing.
@@ -133,12 +129,12 @@ class Method(ABC, Generic[S]):
         if scores is None and self.needs_scores(settings):
             raise ValueError(f"{self.name} needs the base model's scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
-        self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # takes no memory
+        self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # uses no memory
         self.visits = FirstVisits.none(pairs.n_pairs)
         self.start()
 
     def start(self) -> None:
-        """Set up what draws need; the last thing that the constructor does."""
+        """Prepare draws; the constructor calls this last."""
         return None
 
     @classmethod
@@ -148,62 +144,55 @@ class Method(ABC, Generic[S]):
 
     @classmethod
     def cbs_pool_size(cls, settings: S) -> int:
-        """How many random documents CBS ranks each pair among (Appendix D.1); 0 if the method does
-        not use CBS.
-        """
+        """The number of documents that CBS ranks a pair among (Appendix D.1); 0 without CBS."""
         return 0
 
     @classmethod
     def check(cls, settings: S, n_queries: int, n_pairs: int) -> None:
-        """Refuse settings that cannot work on data of this size, before any long work.
+        """Check the settings for data of this size, before any long work.
 
         Raises:
-            SettingError: with the numbers.
+            SettingError: if they cannot work.
         """
         return None
 
     @abstractmethod
     def draw(self, step: int) -> Draw:
-        """Return the ``plan.batch_size`` pairs to train on at ``step``. Steps are drawn in
-        order.
-        """
+        """Sample the ``plan.batch_size`` pairs of ``step``; called with consecutive steps."""
 
     @abstractmethod
     def probabilities(self, step: int) -> Probabilities:
-        """Return the exact probabilities of one draw at ``step``, the step drawn last (before any
-        draw: the first).
+        """Return the exact sampling probabilities at ``step``, the last step that was sampled.
 
-        Where a step spans two passes or pools, they are those of the later one.
+        Before the first draw, ``step`` is the first step. If a step spans two passes or pools, the
+        probabilities are those of the later one.
         """
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Use what the forward passes of a step gave: pair ids, cosine similarities, unweighted
-        losses, each ``[B]``.
-        """
+        """Learn from a step's forward passes: pair ids, cosines and unweighted losses ``[B]``."""
         return None
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return the scheduled values at ``step`` and the thresholds in force, by name.
+        """Return the scheduled values and thresholds at ``step``, by name.
 
-        The names are the same at every step and become columns of ``trace.parquet``; NaN stands for
-        a value not known yet. Empty for a method without a schedule.
+        The names are the same at every step, and become columns of ``trace.parquet``. NaN means
+        that a value is not known yet.
         """
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what resuming needs beside the constructor's arguments: arrays and numbers, in
-        nested dicts. By default, the attributes that :attr:`state` names.
+        """Return the state for a checkpoint: arrays and numbers in nested dicts.
+
+        By default, these are the attributes of :attr:`state`.
         """
         return {name.lstrip("_"): copy(getattr(self, name)) for name in self.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; numbers may come back as arrays of no axis."""
+        """Restore what :meth:`state_dict` returned; numbers may have become 0-d arrays."""
         for name in self.state:
             value, kind = state[name.lstrip("_")], type(getattr(self, name))
             setattr(self, name, np.array(value) if kind is np.ndarray else kind(value))
 
     def summary(self) -> dict[str, Any]:
-        """Facts about this method on this data to keep with the run, such as how many pairs it
-        kept.
-        """
+        """Return facts for the run's record, such as how many pairs the method kept."""
         return {"queries": self.pairs.n_queries, "pairs": self.pairs.n_pairs}

@@ -1,4 +1,4 @@
-"""Denoising (denoise): pairs that look wrong at their first visit are drawn less."""
+"""Denoising (denoise): sample pairs less often if they look wrong at their first visit."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from opera.methods.draws import ShuffledPasses, draw_weighted_documents
 from opera.methods.finetuning import FineTuning
 
 LEAST = 0.01
-"""The least that a pair or a query is drawn, of what it would be if it were surely true."""
+"""Lower bound of the probability that a pair is correct, so that every pair may be sampled."""
 UPDATES = 10
-"""How often in a run the probabilities are computed anew."""
+"""How often a run updates the probabilities."""
 
 
-def denoising_probabilities(pairs: TrainingPairs, true: FloatArray) -> Probabilities:
-    """P(q) in proportion to the most probable of its pairs, P(d|q) to each pair's probability to be
-    true, ``true`` ``[N]``.
+def denoising_probabilities(pairs: TrainingPairs, correct: FloatArray) -> Probabilities:
+    """P(d|q) is proportional to each pair's probability to be correct ``[N]``, P(q) to the largest
+    probability of the query's pairs.
     """
-    of_pair = np.asarray(true, dtype=np.float64)
-    query = np.maximum.reduceat(of_pair, pairs.query_offsets[:-1])
-    document = of_pair / pairs.sum_by_query(of_pair)[pairs.pair_query]
+    pair = np.asarray(correct, dtype=np.float64)
+    query = np.maximum.reduceat(pair, pairs.query_offsets[:-1])
+    document = pair / pairs.sum_by_query(pair)[pairs.pair_query]
     return Probabilities.of(pairs, query / query.sum(), document)
 
 
 class Denoise(FineTuning):
-    """Plain fine-tuning that draws a pair less often the more its label looks wrong.
+    """Plain fine-tuning that samples a pair less often if its label looks wrong.
 
-    ``ft`` draws a query. It stays with the largest probability of its pairs to be correct;
-    otherwise the next query of a separate pass that stays takes its place. The document of the
-    query stays with its probability to be correct, divided by that largest one; otherwise a
-    document of the query is drawn by these probabilities. If no label looks wrong, the draws are
-    those of ``ft``. A batch holds a query twice only if too few other queries look correct. So if
-    a batch is almost as large as the data, queries are drawn more evenly than
-    :meth:`probabilities` says.
+    ``ft`` samples a query. The query is accepted with the largest probability of its pairs to be
+    correct; otherwise the next accepted query of a separate pass replaces it. The query's document
+    is accepted with its probability to be correct, divided by the largest; otherwise a document of
+    the query is sampled by these probabilities. If no label looks wrong, the draws are identical to
+    ``ft``.
 
-    The probabilities come from :func:`opera.labels.estimate.probability_wrong`. They are computed
-    ten times in a run, and need no base model and no setting.
+    A batch holds a query twice only if too few other queries look correct. So if a batch is almost
+    as large as the data, queries are sampled more evenly than :meth:`probabilities` says.
+
+    The probabilities come from :func:`opera.labels.estimate.probability_wrong`, and need neither
+    base scores nor settings.
     """
 
     name = "denoise"
@@ -51,59 +52,63 @@ class Denoise(FineTuning):
     state = ("_true", "_updated", "_position")
 
     def start(self) -> None:
-        """No pair is doubted yet."""
+        """Assume that all pairs are correct."""
         super().start()
         self._others = ShuffledPasses(self.plan.seed, "denoise.queries", self.pairs.n_queries)
         self._true: NDArray[Any] = np.ones(self.pairs.n_pairs, dtype=np.float32)
         self._updated, self._position = -1, 0
 
     def draw(self, step: int) -> Draw:
-        """Return what ``ft`` draws, but for what looks wrong."""
+        """Return the pairs of ``ft``, with replacements for rejected queries and documents."""
         self._update(step)
-        drawn, rng = super().draw(step).pair_ids, generator(self.plan.seed, "denoise", step)
-        queries = self.pairs.pair_query[drawn].astype(np.int64)
+        pair_ids, rng = super().draw(step).pair_ids, generator(self.plan.seed, "denoise", step)
+        queries = self.pairs.pair_query[pair_ids].astype(np.int64)
         largest = self._largest(queries)
-        stays = rng.random(len(drawn)) < largest
-        chosen = stays & (rng.random(len(drawn)) < self._true[drawn] / largest)
-        queries[~stays] = self._taken(rng, queries[stays], int((~stays).sum()))
-        again = np.flatnonzero(~chosen)
-        drawn[again] = draw_weighted_documents(
-            rng, self.pairs, queries[again], lambda ids: self._true[ids]
+        query_accepted = rng.random(len(pair_ids)) < largest
+        accepted = query_accepted & (rng.random(len(pair_ids)) < self._true[pair_ids] / largest)
+        count = int((~query_accepted).sum())
+        queries[~query_accepted] = self._replacements(rng, queries[query_accepted], count)
+        rejected = np.flatnonzero(~accepted)
+        pair_ids[rejected] = draw_weighted_documents(
+            rng, self.pairs, queries[rejected], lambda ids: self._true[ids]
         )
-        return Draw.unweighted(drawn)
+        return Draw.unweighted(pair_ids)
 
     def probabilities(self, step: int) -> Probabilities:
-        """Those of the last update."""
+        """Return the probabilities of the last update."""
         return denoising_probabilities(self.pairs, self._true)
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return the mean probability of a pair to be false."""
+        """Return the mean probability of a pair to be wrong."""
         return {"probability_wrong": float(1 - self._true.mean(dtype=np.float64))}
 
-    def _taken(self, rng: np.random.Generator, held: IntArray, count: int) -> NDArray[np.int64]:
-        """Return ``count`` queries of the other passes, each taken with its probability: none that
-        the batch holds, unless a whole pass has no others.
+    def _replacements(
+        self, rng: np.random.Generator, batch: IntArray, count: int
+    ) -> NDArray[np.int64]:
+        """Return ``count`` accepted queries of the separate passes.
+
+        They are not in the batch, unless a full pass has no other accepted query.
         """
-        taken, seen = np.empty(0, dtype=np.int64), 0
-        while (missing := count - len(taken)) > 0:
+        accepted, proposed = np.empty(0, dtype=np.int64), 0
+        while (missing := count - len(accepted)) > 0:
             queries = self._others.take(self._position, missing)
-            self._position, seen = self._position + missing, seen + missing
+            self._position, proposed = self._position + missing, proposed + missing
             queries = queries[rng.random(missing) < self._largest(queries)]
-            if seen <= self.pairs.n_queries:
-                fresh = np.setdiff1d(queries, np.concatenate([held, taken]))
-                queries = rng.permutation(fresh)
-            taken = np.concatenate([taken, queries])
-        return taken
+            if proposed <= self.pairs.n_queries:
+                new = np.setdiff1d(queries, np.concatenate([batch, accepted]))
+                queries = rng.permutation(new)
+            accepted = np.concatenate([accepted, queries])
+        return accepted
 
     def _largest(self, queries: IntArray) -> NDArray[np.float32]:
-        """The largest probability to be true of each query's pairs: ``[m]``."""
+        """Return the largest probability of each query's pairs to be correct: ``[m]``."""
         pair_ids, offsets = self.pairs.of_queries(queries)
         return np.maximum.reduceat(self._true[pair_ids], offsets[:-1])
 
     def _update(self, step: int) -> None:
-        """Compute the probabilities anew where a tenth of the run has passed."""
+        """Update the probabilities at the start, and after each tenth of the run."""
         number = step * UPDATES // self.plan.max_steps
         if number != self._updated:
             self._updated = number
-            false = probability_wrong(self.pairs, self.visits)
-            self._true = np.maximum(LEAST, 1 - false).astype(np.float32)
+            wrong = probability_wrong(self.pairs, self.visits)
+            self._true = np.maximum(LEAST, 1 - wrong).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The draws that methods share: shuffled passes, pools of queries, and one document per query."""
+"""Sampling functions of several methods: shuffled passes, pools of queries, and documents."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods.counts import TopK, bucket_of
 
-# share of the queries of a kind to draw from which looking at all is faster than proposing
 SEARCH_FROM = 0.125
+"""From this fraction of the available queries on, a search is faster than rejection sampling."""
 
 
 class ShuffledPasses:
-    """An endless sequence of passes over ``size`` items, each pass in its own random order.
+    """An endless sequence of passes over ``size`` items, each in a new random order.
 
-    Any stretch can be read without those before it, so resuming needs no state.
+    Any part can be read without earlier parts, so checkpoints store no state.
     """
 
     def __init__(self, seed: int, name: str, size: int) -> None:
@@ -27,18 +27,16 @@ class ShuffledPasses:
         self._pass, self._order = -1, np.empty(0, dtype=np.int64)
 
     def take(self, start: int, count: int) -> NDArray[np.int64]:
-        """Return the items at positions ``start`` to ``start + count`` of the sequence: int64
-        ``[count]``.
-        """
-        taken = []
+        """Return ``count`` items of the sequence from position ``start`` on: int64 ``[count]``."""
+        parts = []
         while count > 0:
             number, position = divmod(start, self.size)
             if number != self._pass:
                 self._pass = number
                 self._order = generator(self.seed, self.name, number).permutation(self.size)
-            taken.append(self._order[position : position + count])
-            start, count = start + len(taken[-1]), count - len(taken[-1])
-        return np.concatenate(taken)
+            parts.append(self._order[position : position + count])
+            start, count = start + len(parts[-1]), count - len(parts[-1])
+        return np.concatenate(parts)
 
 
 def draw_pool(
@@ -49,21 +47,20 @@ def draw_pool(
     pool_size: int,
     count: int,
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of
-    the others.
+    """Algorithm 1, SampleQuery: sample from the pool of all top queries and random other queries.
 
-    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new
-    pool begins. The pool is not built: how many of a draw lie above the top's last bucket, in it
-    and below it has a hypergeometric distribution, and the queries of each kind are a uniform
-    random part of all of that kind.
+    Samples ``count`` queries without replacement, in random order. After ``pool_size`` queries a
+    new pool begins. The pool is never built: the numbers of sampled queries above, in and below the
+    top's last bucket follow hypergeometric distributions, and within these kinds queries are
+    uniform.
 
     Args:
-        rng: what to draw from.
+        rng: the random generator.
         score: returns the scores of queries ``[m]``.
         n: the number of queries.
         top: the top queries.
         pool_size: n₀, between ``top.count`` and n.
-        count: how many queries to draw.
+        count: how many queries to sample.
 
     Returns:
         int64 ``[count]``.
@@ -75,18 +72,17 @@ def draw_pool(
     pools = [np.empty(0, dtype=np.int64)]
     for start in range(0, count, pool_size):
         size = min(count - start, pool_size)
-        # Top queries and others in the draw; then how many of both are in the bucket that the
-        # border cuts.
+        # Sampled top queries; then how many top and other queries are in the border's bucket.
         tops = rng.hypergeometric(top.count, pool_size - top.count, size)
         tied_tops = rng.hypergeometric(top.count - top.above, top.above, tops)
         tied_left, below = top.above + top.tied - top.count, n - top.above - top.tied
         tied_others = rng.hypergeometric(tied_left, below, size - tops)
-        drawn = [
+        parts = [
             _draw_some(rng, lambda ids: side(ids) == 1, n, top.above, tops - tied_tops),
             _draw_some(rng, lambda ids: side(ids) == 0, n, top.tied, tied_tops + tied_others),
             _draw_some(rng, lambda ids: side(ids) == -1, n, below, size - tops - tied_others),
         ]
-        pools.append(rng.permutation(np.concatenate(drawn)))
+        pools.append(rng.permutation(np.concatenate(parts)))
     return np.concatenate(pools)
 
 
@@ -97,26 +93,22 @@ def _draw_some(
     available: int,
     count: int,
 ) -> NDArray[np.int64]:
-    """Draw ``count`` different queries of one kind, of which ``available`` of the n are: int64
-    ``[count]``.
-    """
+    """Sample ``count`` different queries from the ``available`` queries of one kind."""
     if count > SEARCH_FROM * available:
-        every = np.arange(n)
-        return rng.choice(every[is_kind(every)], count, replace=False)
-    drawn = np.empty(0, dtype=np.int64)
-    while len(drawn) < count:
+        queries = np.arange(n)
+        return rng.choice(queries[is_kind(queries)], count, replace=False)
+    sampled = np.empty(0, dtype=np.int64)
+    while len(sampled) < count:
         proposed = rng.integers(n, size=2 * n * count // available)
-        drawn = np.concatenate([drawn, proposed[is_kind(proposed)]])
-        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-    return drawn[:count]
+        sampled = np.concatenate([sampled, proposed[is_kind(proposed)]])
+        sampled = sampled[np.sort(np.unique(sampled, return_index=True)[1])]
+    return sampled[:count]
 
 
 def draw_documents(
     rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray
 ) -> NDArray[np.int64]:
-    """Draw one positive document per query ``[B]``, uniformly among the query's: pair ids, int64
-    ``[B]``.
-    """
+    """Sample a positive document of each query ``[B]``, uniformly: pair ids, int64 ``[B]``."""
     starts = pairs.query_offsets[queries]
     return np.asarray(
         starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64
@@ -129,26 +121,26 @@ def draw_weighted_documents(
     queries: IntArray,
     weigh: Callable[[IntArray], FloatArray],
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its
-    documents.
+    """Algorithm 1, SampleDocument: sample a positive document of each query by weight.
 
     Args:
-        rng: what to draw from.
+        rng: the random generator.
         pairs: the training pairs.
         queries: int ``[B]``.
-        weigh: returns the weights of pairs ``[M]``; where all of a query's are 0, its draw is
+        weigh: returns the weights of pairs ``[M]``; if a query has only zeros, its documents are
             uniform.
 
     Returns:
         int64 ``[B]``, pair ids.
     """
-    distinct, which = np.unique(queries, return_inverse=True)
+    distinct, index = np.unique(queries, return_inverse=True)
     pair_ids, offsets = pairs.of_queries(distinct)
     weight = np.asarray(weigh(pair_ids), dtype=np.float64)
     weight[np.repeat(np.add.reduceat(weight, offsets[:-1]) == 0, np.diff(offsets))] = 1
-    # Invert the cumulative sum, each query's part of it by a uniform number of its own.
+    # Invert the cumulative sum within each query.
     ends = np.concatenate([[0], np.cumsum(weight)])[offsets]
-    target = ends[which] + rng.random(len(which)) * (ends[which + 1] - ends[which])
-    place = np.searchsorted(np.cumsum(weight), target, side="right")
-    place = np.clip(place, offsets[which], offsets[which + 1] - 1)  # rounding may pass the end
-    return np.asarray(pair_ids[place])
+    target = ends[index] + rng.random(len(index)) * (ends[index + 1] - ends[index])
+    position = np.searchsorted(np.cumsum(weight), target, side="right")
+    # Rounding may pass the end.
+    position = np.clip(position, offsets[index], offsets[index + 1] - 1)
+    return np.asarray(pair_ids[position])

@@ -1,6 +1,4 @@
-"""Dynamic pruning (DP): keep all pairs, and change over training how likely each query and document
-is drawn.
-"""
+"""Dynamic pruning (DP): keep all pairs, and change the sampling probabilities during training."""
 
 from __future__ import annotations
 
@@ -39,19 +37,18 @@ def cosine_schedule(start: float, end: float, step: int, max_steps: int) -> floa
 
 
 def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
-    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least
-    1.
+    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool, or 1.
 
-    ``strength`` is the *smaller* end of the range of α, so that the reversed schedule keeps r in
-    (0, 1) (erratum 3). In the paper's forward schedule that is α_s.
+    ``strength`` is the *smaller* end of the range of α, so that r stays in (0, 1) with a reversed
+    schedule too (erratum 3). In the paper's forward schedule it is α_s.
     """
     return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
 
 
 def top_ratio(strength: float, pool_size: float, n: int) -> float:
-    """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of high-quality queries.
+    """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the fraction of high-quality queries.
 
-    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (erratum 3).
+    ``strength`` (α) must be above 1; α = 1 means uniform sampling without a ratio (erratum 3).
     """
     return (strength * pool_size - n) / ((strength - 1) * n)
 
@@ -59,12 +56,12 @@ def top_ratio(strength: float, pool_size: float, n: int) -> float:
 def query_scores(
     scores: PairScores, kind: QueryScore, queries: IntArray | None = None
 ) -> NDArray[np.float64]:
-    """**q** of Algorithm 1, a score per query; the highest are "high quality" (erratum 4).
+    """**q** of Algorithm 1, a score per query; "high quality" means the highest (erratum 4).
 
     Args:
         scores: the latest scores of each pair.
-        kind: what a query's score is the mean of.
-        queries: int ``[m]``; default: all.
+        kind: a query's score is the mean of this score over its pairs.
+        queries: int ``[m]``; by default all.
 
     Returns:
         float64 ``[m]`` or ``[n]``.
@@ -82,16 +79,15 @@ def document_threshold(similarities: Counts, cutoff: float) -> int:
     """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release;
     erratum 5).
 
-    T is the (1 - v) quantile of the similarities, and p > T is high quality. As a similarity is
-    either at most the one at rank ⌊(1 - v)·(N - 1)⌋ or beyond the quantile, T is returned as the
-    bucket of that one.
+    T is the (1 - v) quantile of the similarities, and p > T is high quality. No similarity is
+    between T and the similarity at rank ⌊(1 - v)·(N - 1)⌋. So this returns the bucket of the
+    latter.
     """
     return similarities.bucket_at(math.floor((1 - cutoff) * (similarities.size - 1)))
 
 
-def own_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
-    """T over the pairs of each query (erratum 5): the (1 - v) quantile, linearly
-    interpolated.
+def query_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
+    """T over the pairs of each query (erratum 5): the (1 - v) quantile, interpolated.
 
     Args:
         query: int ``[M]``, the query of each pair, in ascending order.
@@ -125,25 +121,22 @@ def document_weights(
 def document_probabilities(
     pairs: TrainingPairs, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform
-    where Σ w is 0.
-    """
+    """Equation 5, right: P(d|q) = w / Σ w over the query's documents; uniform if Σ w is 0."""
     total = pairs.sum_by_query(weight)
     uniform = (total == 0)[pairs.pair_query]
-    share = weight / np.where(total == 0, 1, total)[pairs.pair_query]
-    return np.asarray(np.where(uniform, uniform_documents(pairs), share), dtype=np.float64)
+    weighted = weight / np.where(total == 0, 1, total)[pairs.pair_query]
+    return np.asarray(np.where(uniform, uniform_documents(pairs), weighted), dtype=np.float64)
 
 
 def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[np.float64]:
     """Equation 5, left, corrected to sum to one (erratum 1): float64 ``[n]``.
 
-    A top query is always one of the n₀ in the pool: P = 1/n₀. The n - K other queries share the
-    other n₀ - K places: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is
-    rounded down.
+    All K top queries are in the pool of n₀: P = 1/n₀. The n - K other queries share the other
+    n₀ - K places: P = (n₀ - K) / (n₀·(n - K)). This is 1/(α·n₀), except that K = r·n is rounded
+    down.
 
     Args:
-        top: float ``[n]``, each query's probability to be a top query: 1, 0, or in between for tied
-            scores.
+        top: float ``[n]``, each query's probability to be a top query, between 0 and 1 for ties.
         count: K, the number of top queries.
         pool_size: n₀.
     """
@@ -162,7 +155,7 @@ class DynamicSettings(Settings):
         5.0, "query strength α at the last step", "Appendix C.2", ge=1, le=1000
     )
     r_start: float = setting(
-        0.25, "share of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1
+        0.25, "fraction of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1
     )
     beta_start: float = setting(
         5.0, "document strength β at the first step", "Appendix C.2", ge=1, le=1000
@@ -171,14 +164,14 @@ class DynamicSettings(Settings):
         5.0, "document strength β at the last step", "Appendix C.2", ge=1, le=1000
     )
     v_start: float = setting(
-        0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1
+        0.25, "fraction of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1
     )
     v_end: float = setting(
-        0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1
+        0.5, "fraction of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1
     )
     query_score: QueryScore = setting(
         "negative_loss",
-        "what ranks queries: its mean over their pairs, highest first",
+        "score of the queries: the mean of this score over their pairs, highest first",
         "erratum 4",
     )
     threshold: Literal["global", "per_query"] = setting(
@@ -188,26 +181,25 @@ class DynamicSettings(Settings):
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
-        "I_u: steps between rankings of the queries, of several data sets the steps that draw from "
-        "the set; epoch: once per n₀ queries",
+        "I_u: steps between rankings of the queries (with several data sets, steps that sample "
+        "from the set); epoch: once per n₀ queries",
         "Table 5; erratum 6",
     )
     levels: Literal["both", "query", "document"] = setting(
-        "both", "which level DP acts on", "Table 4"
+        "both", "level that DP acts on", "Table 4"
     )
     soft: bool = setting(
-        True, "false excludes documents below T of queries that have some above", "Table 11"
+        True, "false excludes documents below T if the query has documents above T", "Table 11"
     )
 
 
 class DynamicPruning(Method[DynamicSettings]):
     """Algorithm 1, with the corrections of reproduction/README.md.
 
-    Every ``update_interval`` steps the top queries and the threshold T are found again, and the
-    queries of the whole interval are drawn from the pool. Documents are drawn at every step, from
-    the latest similarities and the step's β. The cost of a step hardly grows with the number of
-    queries or pairs: both thresholds come from counts, and a draw proposes queries until it has
-    enough of each kind.
+    Every ``update_interval`` steps, a refresh finds the top queries and the threshold T. It also
+    samples the queries of the interval from the pool. Each step samples documents by the latest
+    similarities and its β. The cost of a step hardly grows with the number of queries or pairs:
+    both thresholds come from counts, and queries from rejection sampling.
 
     Attributes:
         pool_size: n₀.
@@ -220,21 +212,21 @@ class DynamicPruning(Method[DynamicSettings]):
     scores: PairScores
 
     def start(self) -> None:
-        """Count the base model's scores; nothing is ranked yet."""
+        """Count the base model's scores; the first draw ranks them."""
         settings, n = self.settings, self.pairs.n_queries
         smaller = min(settings.alpha_start, settings.alpha_end)  # erratum 3
         self.pool_size = virtual_dataset_size(n, smaller, settings.r_start)
         self._count()
-        # What the last refresh found, and the queries it drew that are not used yet.
+        # The result of the last refresh, and its queries that are not used yet.
         self._top, self._threshold, self._cutoff = NOTHING, 0, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
         self._passes = ShuffledPasses(self.plan.seed, "dp.passes", n)  # for levels=document
-        # For `probabilities`: the scores that the last refresh ranked, of queries changed since.
+        # For `probabilities`: scores at the last refresh, of the queries that have changed since.
         self._ranked_by: dict[int, float] = {}
 
     def _count(self) -> None:
-        """Count how many scores lie where, for the levels in use."""
+        """Count the scores in buckets, for the levels in use."""
         ranks = self.settings.levels != "document"
         cuts = self.settings.levels != "query" and self.settings.threshold == "global"
         self._qualities = Counts(self._query_scores()) if ranks else None
@@ -242,12 +234,12 @@ class DynamicPruning(Method[DynamicSettings]):
 
     @classmethod
     def needs_scores(cls, settings: DynamicSettings) -> bool:
-        """Always: DP starts from the base model's similarities and losses."""
+        """Always true."""
         return True
 
     @classmethod
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
-        """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
+        """Check that r stays in (0, 1), and that the update interval is at least 1."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(
                 f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
@@ -255,21 +247,20 @@ class DynamicPruning(Method[DynamicSettings]):
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return
-        pool_share = (1 - settings.r_start) / low + settings.r_start
+        pool_fraction = (1 - settings.r_start) / low + settings.r_start
         for strength in (low, high):
-            ratio = 1.0 if strength == 1 else top_ratio(strength, pool_share, 1)
+            ratio = 1.0 if strength == 1 else top_ratio(strength, pool_fraction, 1)
             if not 0 < ratio < 1:
                 raise SettingError(
                     f"alpha_start={settings.alpha_start}, alpha_end={settings.alpha_end}, "
-                    f"r_start={settings.r_start}: "
-                    f"at α={strength:g} the share of top queries is r=(α·n₀ - n)/((α - "
-                    f"1)·n)={ratio:.3g} "
-                    f"(n₀={pool_share:.3g}·n), which must lie between 0 and 1; "
-                    "give both α above 1, or both 1 for uniform queries"
+                    f"r_start={settings.r_start}: the fraction of top queries, r=(α·n₀ - n)/((α - "
+                    f"1)·n) with n₀={pool_fraction:.3g}·n, must be between 0 and 1, got "
+                    f"{ratio:.3g} at α={strength:g}; set both α above 1, or both to 1 for uniform "
+                    "queries"
                 )
 
     def draw(self, step: int) -> Draw:
-        """SampleQuery, then SampleDocument; with ``levels=query`` documents are drawn uniformly."""
+        """SampleQuery, then SampleDocument; with ``levels=query`` documents are uniform."""
         queries = self._sample_queries(step)
         rng = generator(self.plan.seed, "dp.documents", step)
         if self.settings.levels == "query":
@@ -281,7 +272,7 @@ class DynamicPruning(Method[DynamicSettings]):
         )
 
     def probabilities(self, step: int) -> Probabilities:
-        """Equation 5, for the ranking and the threshold in force at ``step``; reads every pair."""
+        """Equation 5 with the current ranking and threshold; reads every pair."""
         if self._refreshes == 0:
             self._find_top_and_threshold(step)
         query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
@@ -306,9 +297,7 @@ class DynamicPruning(Method[DynamicSettings]):
                 self._ranked_by.setdefault(query, score)
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings
-        use them.
-        """
+        """Return α, r, β and v at ``step`` and the current thresholds, if the settings use them."""
         values = {}
         if self._qualities is not None:
             values["alpha"] = self._scheduled("alpha", step)
@@ -323,9 +312,7 @@ class DynamicPruning(Method[DynamicSettings]):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """The scores, what the last refresh found, and the queries it drew that are not used
-        yet.
-        """
+        """Return the scores, the result of the last refresh, and its unused queries."""
         return {
             **super().state_dict(),
             "scores": self.scores.state_dict(),
@@ -344,7 +331,7 @@ class DynamicPruning(Method[DynamicSettings]):
         self._ranked_by = dict(zip(*changed, strict=True))
 
     def summary(self) -> dict[str, Any]:
-        """The pool size n₀, beside the counts."""
+        """Add the pool size n₀."""
         return {**super().summary(), "pool_size": self.pool_size}
 
     def _scheduled(self, name: str, step: int) -> float:
@@ -352,29 +339,27 @@ class DynamicPruning(Method[DynamicSettings]):
         return cosine_schedule(start, end, step, self.plan.max_steps)
 
     def _ratio(self, alpha: float) -> float:
-        """Return r at strength α, from the integer n₀; 0 at α = 1, where all queries are alike.
+        """Return r at strength α, from the integer n₀; 0 at α = 1, for uniform sampling.
 
-        With a handful of queries, rounding n₀ down can take r below 0: then no query is a top
-        query.
+        With few queries, rounding n₀ down can make r negative; then no query is a top query.
         """
         if alpha == 1:
             return 0.0
         return max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
     def _sample_queries(self, step: int) -> NDArray[np.int64]:
-        """Algorithm 1, SampleQuery: the next queries of the pool, which is drawn anew once used
-        up.
-        """
+        """Algorithm 1, SampleQuery: take the next queries, and refresh if too few are left."""
         size, queries = self.plan.batch_size, self._queue
         while len(queries) < size:
             queries = np.concatenate([queries, self._refresh(step, len(queries))])
         self._queue = queries[size:]
         return queries[:size]
 
-    def _refresh(self, step: int, place: int) -> NDArray[np.int64]:
-        """Rank the queries at a place of a step, and draw those until the next ranking.
+    def _refresh(self, step: int, position: int) -> NDArray[np.int64]:
+        """Rank the queries, and sample the queries until the next ranking.
 
-        From the pool, or with ``levels=document`` from shuffled passes.
+        They come from the pool or, with ``levels=document``, from shuffled passes. ``position`` is
+        the number of queries that the step has already.
         """
         self._find_top_and_threshold(step)
         size, interval = self.plan.batch_size, self.settings.update_interval
@@ -383,11 +368,11 @@ class DynamicPruning(Method[DynamicSettings]):
         elif self._qualities is not None:
             count = self.pool_size
         else:
-            count = max(1, self.pool_size // size) * size  # whole steps
+            count = max(1, self.pool_size // size) * size  # full steps
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
         self._refreshes += 1
         if self._qualities is None:
-            return self._passes.take(step * size + place, count)
+            return self._passes.take(step * size + position, count)
         n = self.pairs.n_queries
         return draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
 
@@ -402,7 +387,7 @@ class DynamicPruning(Method[DynamicSettings]):
             self._threshold = document_threshold(self._similarities, self._cutoff)
 
     def _scores_when_ranked(self) -> NDArray[np.float64]:
-        """The scores that the last refresh ranked: those before the first change since."""
+        """Return the scores at the last refresh."""
         scores = self._query_scores()
         scores[list(self._ranked_by)] = list(self._ranked_by.values())
         return scores
@@ -411,10 +396,10 @@ class DynamicPruning(Method[DynamicSettings]):
         return query_scores(self.scores, self.settings.query_score, queries)
 
     def _document_weights(self, pair_ids: IntArray, step: int) -> NDArray[np.float64]:
-        """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
+        """Return the weights of pairs ``[M]``, which must be all pairs of their queries."""
         similarity = self.scores.similarity[pair_ids]
         if self._similarities is None:
-            high = similarity > own_thresholds(
+            high = similarity > query_thresholds(
                 self.pairs.pair_query[pair_ids], similarity, self._cutoff
             )
         else:

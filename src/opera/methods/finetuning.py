@@ -1,6 +1,4 @@
-"""Fine-tuning (FT), the baseline: every query equally often, each positive document of a query
-equally likely.
-"""
+"""Fine-tuning (FT), the baseline: queries are equally frequent, and so are a query's documents."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ def uniform_documents(pairs: TrainingPairs) -> NDArray[np.float64]:
 
 
 class FineTuning(Method[NoSettings]):
-    """Queries in shuffled passes, each once per pass, with one positive document drawn uniformly
-    from the query's.
-    """
+    """Shuffled passes over the queries, with a uniform positive document for each."""
 
     name = "ft"
     title = "Fine-tuning"

@@ -1,4 +1,4 @@
-"""The scores of each pair: from the base model at first, then from training."""
+"""The scores of each pair, from the base model at first and later from training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from opera.data.pairs import TrainingPairs
 
 
 class PairScores:
-    """Latest similarity and contrastive loss of every pair: 8 bytes per pair.
+    """Latest similarity and contrastive loss of every pair, 8 bytes per pair.
 
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
-        cbs: float32 ``[N]``, the pair's CBS under the base model, or ``None``; training never
-            changes it.
+        cbs: float32 ``[N]``, CBS by the base model, or ``None``; training does not change it.
     """
 
     def __init__(
@@ -33,20 +32,16 @@ class PairScores:
         self.cbs = None if cbs is None else np.array(cbs, dtype=np.float32)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the
-        last counts.
-        """
+        """Overwrite the scores of pairs ``[B]``; the last entry of a repeated pair counts."""
         self.similarity[pair_ids], self.loss[pair_ids] = similarity, loss
 
     def subset(self, kept: BoolArray, kept_pairs: TrainingPairs) -> PairScores:
-        """Return the scores of the pairs marked by ``kept``, bool ``[N]``, for their
-        :meth:`TrainingPairs.subset`.
-        """
+        """Return the scores of pairs ``kept``, bool ``[N]``, for their subset ``kept_pairs``."""
         cbs = None if self.cbs is None else self.cbs[kept]
         return PairScores(kept_pairs, self.similarity[kept], self.loss[kept], cbs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what training changes: both arrays."""
+        """Return the arrays that training changes."""
         return {"similarity": self.similarity.copy(), "loss": self.loss.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,6 +1,4 @@
-"""Selection before training (Section 2.2): which pairs are kept, and the base of the methods that
-prune once.
-"""
+"""Selection of pairs before training (Section 2.2), and the base class of pruning methods."""
 
 from __future__ import annotations
 
@@ -20,16 +18,14 @@ PairScore = Literal["similarity", "cbs"]
 
 
 def kept_count(n_pairs: int, retention: float) -> int:
-    """Equation 4: ⌊k·N⌋, how many pairs are kept. 0.29 of 100 is 29, despite binary rounding."""
+    """Equation 4: ⌊k·N⌋, the number of kept pairs. 1e-9 corrects binary rounding."""
     return math.floor(retention * n_pairs + 1e-9)
 
 
 def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None) -> BoolArray:
-    """Equation 2, the indicators I_{q,d}: mark the ``count`` highest of the scores ``[N]``. Bool
-    ``[N]``.
+    """Equation 2, the indicators I_{q,d}: mark the ``count`` highest scores, bool ``[N]``.
 
-    Ties are broken by ``then``, highest first, if given; remaining ties by position, earliest
-    first.
+    ``then`` breaks ties, highest first; position breaks remaining ties, earliest first.
     """
     highest = np.zeros(len(scores), dtype=bool)
     keys = [-np.asarray(part, dtype=np.float64) for part in (then, scores) if part is not None]
@@ -38,10 +34,9 @@ def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None)
 
 
 def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
-    """Mark the ``count`` best pairs by similarity (Section 2.2) or by CBS (Appendix D.1). Bool
-    ``[N]``.
+    """Mark the ``count`` best pairs by similarity (Section 2.2) or by CBS (Appendix D.1).
 
-    CBS has many ties, most of them at its best value of 1: similarity breaks them.
+    CBS has many ties, mostly at its best value 1; similarity breaks them.
     """
     if by == "similarity":
         return keep_highest(scores.similarity, count)
@@ -50,24 +45,24 @@ def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
 
 
 class RetentionSettings(Settings):
-    """How much to keep."""
+    """The retention rate."""
 
     k: float = setting(
-        0.25, "share of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1
+        0.25, "fraction of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1
     )
 
 
 class SelectionSettings(RetentionSettings):
-    """How much to keep, and what ranks the pairs."""
+    """The retention rate, and the score that ranks the pairs."""
 
     score: PairScore = setting(
         "similarity",
-        "what ranks the pairs: cosine similarity, or CBS, their rank among random documents",
+        "score of the pairs: cosine similarity, or CBS, their rank among random documents",
         "Appendix D.1",
     )
     cbs_pool: int = setting(
         CBS_POOL,
-        "how many random documents CBS ranks each pair among",
+        "number of random documents that CBS ranks each pair among",
         "Appendix D.1",
         ge=1,
         le=100_000_000,
@@ -78,16 +73,15 @@ R = TypeVar("R", bound=RetentionSettings)
 
 
 class PruningMethod(Method[R]):
-    """Base of the methods that keep ⌊k·N⌋ pairs once, before training: those that the untrained
-    model scores highest.
+    """Base class of methods that prune once, before training.
 
-    A checkpoint holds what was kept: scores computed again may rank the pairs at the cut
-    differently.
+    They keep the ⌊k·N⌋ pairs with the highest scores of the base model. A checkpoint stores the
+    kept pairs, because new scores may order the pairs at the border differently.
 
     Attributes:
         kept: bool ``[N]``.
-        kept_ids: int64, the pairs kept.
-        kept_queries: int64, the queries with a pair kept (I_q = 1).
+        kept_ids: int64, the kept pairs.
+        kept_queries: int64, the queries with a kept pair (I_q = 1).
     """
 
     def start(self) -> None:
@@ -101,34 +95,34 @@ class PruningMethod(Method[R]):
         return keep_best_pairs(self.scores, self.settings.score, count)
 
     def keep(self, kept: BoolArray) -> None:
-        """Prepare to draw from the pairs marked, bool ``[N]``; called again when a run resumes."""
+        """Prepare to sample from the kept pairs, bool ``[N]``; called again when a run resumes."""
         self.kept = kept
         self.kept_ids = np.flatnonzero(kept)
         self.kept_queries = np.flatnonzero(self.pairs.sum_by_query(kept))
 
     @classmethod
     def needs_scores(cls, settings: R) -> bool:
-        """Where the base model ranks the pairs."""
+        """Whether the base model ranks the pairs."""
         return isinstance(settings, SelectionSettings)
 
     @classmethod
     def cbs_pool_size(cls, settings: R) -> int:
-        """``cbs_pool`` with ``score=cbs``, else 0."""
+        """``cbs_pool`` with ``score=cbs``, otherwise 0."""
         if isinstance(settings, SelectionSettings) and settings.score == "cbs":
             return settings.cbs_pool
         return 0
 
     @classmethod
     def check(cls, settings: R, n_queries: int, n_pairs: int) -> None:
-        """Refuse a retention rate that keeps nothing."""
+        """Check that the retention rate keeps a pair."""
         if kept_count(n_pairs, settings.k) == 0:
             raise SettingError(
-                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are "
-                f"pruned; give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
+                f"k={settings.k}: must keep at least one pair, but ⌊{settings.k}·{n_pairs}⌋ = 0; "
+                f"use k={math.ceil(1e6 / n_pairs) / 1e6:g} or more"
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What was kept."""
+        """Return the kept pairs."""
         return {"kept": np.packbits(self.kept)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -136,7 +130,7 @@ class PruningMethod(Method[R]):
         self.keep(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
 
     def summary(self) -> dict[str, Any]:
-        """How much was kept."""
+        """Return the numbers of pairs and queries, and how many are kept."""
         return {
             **super().summary(),
             "kept_pairs": len(self.kept_ids),

@@ -1,6 +1,4 @@
-"""Pruning once, before training: the best pairs by similarity or CBS (SP, Section 2.2), or random
-ones (RP).
-"""
+"""Pruning once, before training: keep the best pairs (SP, Section 2.2) or random pairs (RP)."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ def static_probabilities(
 ) -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
-    With ``query_weighting="uniform"`` (the authors' release; erratum 7), P(q) is one over the
-    number of queries with a pair kept.
+    With ``query_weighting="uniform"`` (the authors' release; erratum 7), P(q) is uniform over the
+    queries with a kept pair.
     """
     per_query = pairs.sum_by_query(kept)
     weight = per_query if query_weighting == "pairs" else (per_query > 0).astype(np.float64)
@@ -41,7 +39,7 @@ def static_probabilities(
 
 
 class KeptPassesSettings(RetentionSettings):
-    """How much to keep, and how often to draw each query."""
+    """The retention rate, and how often to sample each query."""
 
     query_weighting: QueryWeighting = setting(
         "pairs",
@@ -58,18 +56,17 @@ class StaticSettings(SelectionSettings, KeptPassesSettings):
 class CBSSettings(StaticSettings):
     """Settings of sp+cbs."""
 
-    score: Literal["cbs"] = setting("cbs", "what ranks the pairs", "Appendix D.1")
+    score: Literal["cbs"] = setting("cbs", "score of the pairs", "Appendix D.1")
 
 
 P = TypeVar("P", bound=KeptPassesSettings)
 
 
 class StaticPruning(PruningMethod[P]):
-    """Keep the ⌊k·N⌋ best pairs, by the base model's similarity or by CBS, and train on them
-    in shuffled passes.
+    """Shuffled passes over the ⌊k·N⌋ best pairs by the base model's similarity or CBS.
 
-    A pass holds every kept pair once; with ``query_weighting=uniform`` every kept query once, with
-    a uniform pair.
+    A pass holds every kept pair once. With ``query_weighting=uniform`` it holds every kept query
+    once, with one of its kept pairs, uniformly.
     """
 
     name = "sp"
@@ -80,7 +77,7 @@ class StaticPruning(PruningMethod[P]):
         """Set up the passes."""
         super().keep(kept)
         self._kept_per_query = self.pairs.sum_by_query(self.kept).astype(np.int64)
-        # Where each query's begin in kept_ids.
+        # Index in kept_ids of each query's first kept pair.
         self._first_kept = np.cumsum(self._kept_per_query) - self._kept_per_query
         weighting = self.settings.query_weighting
         items = self.kept_ids if weighting == "pairs" else self.kept_queries
@@ -104,7 +101,7 @@ class StaticPruning(PruningMethod[P]):
 
 
 class CBSPruning(StaticPruning[CBSSettings]):
-    """SP with ``score=cbs`` as a method of its own: the CBS row of Table 10."""
+    """SP with ``score=cbs``: the CBS row of Table 10."""
 
     name = "sp+cbs"
     title = "Static pruning by CBS"
@@ -112,7 +109,7 @@ class CBSPruning(StaticPruning[CBSSettings]):
 
 
 class RandomPruning(StaticPruning[KeptPassesSettings]):
-    """Keep ⌊k·N⌋ pairs, drawn uniformly."""
+    """Keep ⌊k·N⌋ random pairs."""
 
     name = "rp"
     title = "Random pruning"

@@ -1,11 +1,9 @@
-"""Checks that every method passes, OPERA's and yours.
+"""Checks for every method. Call them in the tests of your method:
 
-In the tests of your method:
+from opera.methods.testing import check_method
 
-    from opera.methods.testing import check_method
-
-    def test_my_method() -> None:
-        check_method(MyMethod, MySettings(power=2))
+def test_my_method() -> None:
+    check_method(MyMethod, MySettings(power=2))
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ def check_method(method_class: AnyMethod, settings: Settings) -> None:
     """Run all checks of this module.
 
     Raises:
-        AssertionError: what is wrong, from the first check that fails.
+        AssertionError: from the first check that fails.
     """
     for check in (check_probabilities, check_training, check_draws, check_resume):
         check(method_class, settings)
 
 
 def check_probabilities(method_class: AnyMethod, settings: Settings) -> None:
-    """P(q), P(d|q) and P(q, d) sum to one at every step, and only kept pairs are possible."""
+    """Check that probabilities sum to one at every step, and are 0 for pruned pairs."""
     method = _method(method_class, settings)
     for step, _ in _train(method, range(STEPS)):
         p = method.probabilities(step)
@@ -51,10 +49,10 @@ def check_probabilities(method_class: AnyMethod, settings: Settings) -> None:
 
 
 def check_draws(method_class: AnyMethod, settings: Settings) -> None:
-    """Draws are as frequent as the probabilities say: a χ² test over 100 seeds has p ≥ 0.0001.
+    """Check that draws follow the probabilities, by a χ² test over 100 seeds (p ≥ 0.0001).
 
     Scores and schedule are fixed. The test assumes draws that are independent or more even, such
-    as shuffled passes. A method that draws related pairs together may fail and still be right.
+    as shuffled passes. A correct method that samples related pairs together may fail.
     """
     from scipy.stats import chisquare
 
@@ -66,18 +64,18 @@ def check_draws(method_class: AnyMethod, settings: Settings) -> None:
         for step in range(10):
             counts += np.bincount(method.draw(step).pair_ids, minlength=len(counts))
             expected += BATCH * method.probabilities(step).pair
-    assert not counts[expected == 0].any(), "pairs with probability 0 must not be drawn"
-    # χ² needs five expected draws in a cell. The first cell has all rarer pairs and one more.
+    assert not counts[expected == 0].any(), "pairs with probability 0 must not be sampled"
+    # χ² needs five expected draws per cell, so the first cell joins all rarer pairs.
     order = np.argsort(expected)
     rarer = int(np.searchsorted(expected[order], 5))
     cells = np.append(0, np.arange(rarer + 1, len(order)))
-    observed, wanted = (np.add.reduceat(draws[order], cells) for draws in (counts, expected))
-    p_value = chisquare(observed, wanted).pvalue
+    observed, predicted = (np.add.reduceat(draws[order], cells) for draws in (counts, expected))
+    p_value = chisquare(observed, predicted).pvalue
     assert p_value >= 1e-4, f"draws must follow the probabilities: p = {p_value:.2g} in a χ² test"
 
 
 def check_resume(method_class: AnyMethod, settings: Settings) -> None:
-    """A new method that loads the state of another one goes on with the same draws."""
+    """Check that a method with a loaded state continues with the same draws."""
     for finished in (1, 13):
         first, second = _method(method_class, settings), _method(method_class, settings)
         list(_train(first, range(finished)))
@@ -85,18 +83,20 @@ def check_resume(method_class: AnyMethod, settings: Settings) -> None:
         second.visits.load_state_dict(_as_saved(first.visits.state_dict()))
         left = range(finished, STEPS)
         for (_, draw), (_, other) in zip(_train(first, left), _train(second, left), strict=True):
-            np.testing.assert_equal(vars(other), vars(draw), "a resumed method must draw the same")
+            np.testing.assert_equal(
+                vars(other), vars(draw), "a resumed method must sample the same pairs"
+            )
 
 
 def check_training(method_class: AnyMethod, settings: Settings) -> None:
-    """The same seed and step give the same draw, and a method does what the trainer expects.
+    """Check that draws depend on seed and step only, and have the types that the trainer expects.
 
-    The trainer reads the method between draws, which must not change them.
+    The trainer reads the method between draws, which must not change the draws.
     """
     method, watched = _method(method_class, settings), _method(method_class, settings)
     names, steps = method.schedule(0).keys(), range(STEPS)
     for (step, draw), (_, other) in zip(_train(method, steps), _train(watched, steps), strict=True):
-        np.testing.assert_equal(vars(other), vars(draw), "the same seed must draw the same")
+        np.testing.assert_equal(vars(other), vars(draw), "the same seed must sample the same pairs")
         types = [(value.dtype.name, value.shape) for value in vars(draw).values()]
         expected = [("int64", (BATCH,)), ("float32", (BATCH,))]
         assert types == expected, f"pair_ids and weights must be {expected}, not {types}"
@@ -122,7 +122,7 @@ def _scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:
 
 
 def _train(method: Method[Any], steps: Iterable[int]) -> Iterator[tuple[int, Draw]]:
-    """Yield each step with its draw, then pass on what a forward pass would find."""
+    """Yield each step with its draw, then report random observations to the method."""
     for step in steps:
         draw = method.draw(step)
         yield step, draw
@@ -132,7 +132,7 @@ def _train(method: Method[Any], steps: Iterable[int]) -> Iterator[tuple[int, Dra
 
 
 def _as_saved(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as a checkpoint gives it back: numbers have become arrays."""
+    """Return a state as a checkpoint would return it, with numbers as arrays."""
     saved = {
         name: _as_saved(value) if isinstance(value, Mapping) else np.array(value)
         for name, value in state.items()

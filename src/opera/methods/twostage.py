@@ -1,4 +1,4 @@
-"""Static pruning, then dynamic pruning of what it kept (SP+DP, Section 3.5)."""
+"""Static pruning, then dynamic pruning of the kept pairs (SP+DP, Section 3.5)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from opera.methods.selection import PruningMethod, SelectionSettings, kept_count
 
 
 class TwoStageSettings(SelectionSettings, DynamicSettings):
-    """Settings of sp+dp: those of the selection and those of dp."""
+    """Settings of sp+dp: settings of sp and of dp."""
 
 
 class StaticThenDynamic(PruningMethod[TwoStageSettings]):
-    """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning on the queries and pairs that are
-    left.
+    """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning on them.
 
     Attributes:
-        scores: the base model's; never updated.
-        dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training
-            updates.
+        scores: the base model's scores, without updates.
+        dynamic: dynamic pruning on the kept pairs, renumbered, with scores that training updates.
     """
 
     name = "sp+dp"
@@ -42,17 +40,17 @@ class StaticThenDynamic(PruningMethod[TwoStageSettings]):
 
     @classmethod
     def check(cls, settings: TwoStageSettings, n_queries: int, n_pairs: int) -> None:
-        """Refuse what either stage refuses."""
+        """Check the settings of both stages."""
         super().check(settings, n_queries, n_pairs)
         DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
 
     def draw(self, step: int) -> Draw:
-        """Return what dynamic pruning draws from the kept pairs."""
-        drawn = self.dynamic.draw(step)
-        return Draw(self.kept_ids[drawn.pair_ids], drawn.weights)
+        """Return the draw of dynamic pruning."""
+        draw = self.dynamic.draw(step)
+        return Draw(self.kept_ids[draw.pair_ids], draw.weights)
 
     def probabilities(self, step: int) -> Probabilities:
-        """Equation 5 over the kept pairs; 0 for the pruned."""
+        """Equation 5 over the kept pairs; 0 for pruned pairs."""
         kept = self.dynamic.probabilities(step)
         query, document = np.zeros(self.pairs.n_queries), np.zeros(self.pairs.n_pairs)
         query[self.kept_queries], document[self.kept] = kept.query, kept.document
@@ -71,7 +69,7 @@ class StaticThenDynamic(PruningMethod[TwoStageSettings]):
         return self.dynamic.schedule(step)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was kept, and the state of dynamic pruning."""
+        """Return the kept pairs, and the state of dynamic pruning."""
         return {**super().state_dict(), "dynamic": self.dynamic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -80,5 +78,5 @@ class StaticThenDynamic(PruningMethod[TwoStageSettings]):
         self.dynamic.load_state_dict(state["dynamic"])
 
     def summary(self) -> dict[str, Any]:
-        """How much was kept, and the pool size n₀ over the kept queries."""
+        """Add the pool size n₀ over the kept queries."""
         return {**super().summary(), "pool_size": self.dynamic.pool_size}

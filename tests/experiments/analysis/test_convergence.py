@@ -11,7 +11,7 @@ def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
     for method, values in means.items():
         for steps, mean in zip((4, 8, 16), values, strict=True):
             seconds = 0.5 if method == "ft" else 0.75
-            folder.add(method=method, max_steps=steps, after=[mean] * N_QUERIES, step_seconds=seconds)
+            folder.add(method=method, max_steps=steps, final=[mean] * N_QUERIES, step_seconds=seconds)
     folder.add(data="data/short", method="ft")
     folder.add(data="data/short", method="dp")
     found = {row.method: row for row in compute_convergence(folder.groups(), "ft")}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,70 +15,42 @@ from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
 from opera.runs.verdict import dev_sentence
 
 
-def change_record(path: Path, **changes: Any) -> None:
-    """Change fields of a run's ``run.json``; parts of ``identity`` and ``settings`` are added."""
-    record = json.loads((path / "run.json").read_text())
-    for name, value in changes.items():
-        record[name] = {**record[name], **value} if isinstance(value, dict) else value
-    (path / "run.json").write_text(json.dumps(record))
+def test_labels_have_a_methods_own_settings_and_those_that_differ(folder: RunsFolder) -> None:
+    folder.add(method="sp", k=0.25)
+    folder.add(method="sp", k=0.5)
+    folder.add(method="dp", levels="query", temperature=0.05)
+    folder.add(method="dp", mask_known_positives=False)
+    folder.add(method="ft", range=(10, 50), negatives="hard")
+    assert [group.method for group in folder.groups()] == [
+        "ft:negatives=hard:range=10:50", "sp", "sp:k=0.5", "dp:levels=query:temperature=0.05",
+        "dp:mask_known_positives=false",
+    ]  # fmt: skip
 
 
-def labels(folder: RunsFolder) -> list[str]:
-    return [group.method for group in folder.groups()]
+def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: RunsFolder) -> None:
+    for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
+        folder.add(data=data, seed=seed, max_steps=steps)
+    groups = folder.groups()
+    assert [(group.data[5:8], group.steps) for group in groups] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
+    assert all(group.seeds == (0, 2) for group in groups)
+    folder.add(data="data/two", seed=0, max_steps=4)
+    with pytest.raises(RunFolderError, match="are the same run twice"):
+        folder.groups()
 
 
-class TestLabels:
-    def test_they_have_a_methods_own_settings_and_those_that_differ(self, folder: RunsFolder) -> None:
-        folder.add(method="sp", k=0.25)
-        folder.add(method="sp", k=0.5)
-        folder.add(method="dp", levels="query", temperature=0.05)
-        folder.add(method="dp", mask_known_positives=False)
-        folder.add(method="ft", range=(10, 50), negatives="hard")
-        assert labels(folder) == [
-            "ft:negatives=hard:range=10:50", "sp", "sp:k=0.5", "dp:levels=query:temperature=0.05",
-            "dp:mask_known_positives=false",
-        ]  # fmt: skip
-
-
-class TestGroups:
-    def test_they_hold_the_seeds_of_a_data_set_method_and_number_of_steps(self, folder: RunsFolder) -> None:
-        for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
-            folder.add(data=data, seed=seed, max_steps=steps)
-        found = folder.groups()
-        assert [(group.data[5:8], group.steps) for group in found] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
-        assert all(group.seeds == (0, 2) for group in found)
-
-    def test_the_same_run_twice_is_refused(self, folder: RunsFolder) -> None:
-        first, second = folder.add(), folder.add()
-        with pytest.raises(RunFolderError, match="are the same run twice") as caught:
-            folder.groups()
-        assert str(first) in str(caught.value)
-        assert str(second) in str(caught.value)
-
-
-class TestLeftOut:
-    def test_runs_that_cannot_be_compared_are_named_by_the_reason(self, folder: RunsFolder) -> None:
-        old = [folder.add(method="sp"), folder.add(method="rp", status="running")]
-        for path in old:
-            change_record(path, format=1)
-        unfinished = folder.add(method="infobatch", status="running")
-        with pytest.raises(RunFolderError, match="only 1 unfinished and 2 written by another version"):
-            analyse_runs(folder.home)
-        (folder.home / "junk").mkdir()
-        (folder.home / "junk" / "run.json").write_text("{")
-        folder.add(method="ft")
-        comparison = analyse_runs(folder.home)
-        assert [row.method for row in comparison.tables[0].rows] == ["ft"]
-        assert comparison.left_out[UNFINISHED] == [str(unfinished)]
-        assert comparison.as_dict()["left_out"][OTHER_FORMAT] == [str(path) for path in old]
-        assert str(folder.home / "junk" / "run.json") in comparison.left_out[DAMAGED][0]
-        for alone, reason in (
-            (old[0], "use that version, or train again with --overwrite"),
-            (unfinished, "holds no finished run, only 1 unfinished"),
-            (folder.home / "junk", r"junk/run\.json: is not as OPERA wrote it: not JSON"),
-        ):
-            with pytest.raises(RunFolderError, match=reason):
-                analyse_runs(alone)
+def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder) -> None:
+    old, unfinished = folder.add(method="sp"), folder.add(method="infobatch", status="running")
+    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 5', '"format": 1'))
+    with pytest.raises(RunFolderError, match="only 1 unfinished and 1 written by another version"):
+        analyse_runs(folder.home)
+    (folder.home / "junk").mkdir()
+    (folder.home / "junk" / "run.json").write_text("{")
+    folder.add(method="ft")
+    comparison = analyse_runs(folder.home)
+    assert [row.method for row in comparison.tables[0].rows] == ["ft"]
+    assert comparison.left_out[UNFINISHED] == [str(unfinished)]
+    assert comparison.left_out[OTHER_FORMAT] == [str(old)]
+    assert str(folder.home / "junk" / "run.json") in comparison.left_out[DAMAGED][0]
 
 
 def test_which_baseline(folder: RunsFolder) -> None:
@@ -95,7 +65,7 @@ def test_which_baseline(folder: RunsFolder) -> None:
 def test_everything_goes_to_json(folder: RunsFolder) -> None:
     for method, steps, data in product(("ft", "dp"), (4, 8), ("one", "two")):
         after, tuned = around(0.5, steps), around(0.4)
-        folder.add(method=method, max_steps=steps, data=data, after=after, fine_tuned=tuned, chosen=guard_record())
+        folder.add(method=method, max_steps=steps, data=data, final=after, fine_tuned=tuned, chosen=guard_record())
     record = json.loads(json.dumps(analyse_runs(folder.home).as_dict(), allow_nan=False))
     assert record["baseline"] == "ft"
     assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
@@ -106,23 +76,22 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}
 
 
-class TestGuard:
-    def test_both_models_of_each_method(self, folder: RunsFolder) -> None:
-        tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
-        for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
-            chosen = guard_record(
-                share=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
-            )
-            folder.add(seed=seed, before=[0.3] * N_QUERIES, fine_tuned=tuned[seed], after=after[seed], chosen=chosen)
-        (row,) = analyse_runs(folder.home).tables[0].rows
-        guard = row.guard
-        assert guard is not None
-        assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
-        assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
-        assert guard.against_fine_tuned is not None
-        both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
-        assert guard.against_fine_tuned.difference == pytest.approx(both.mean())
-        newer, few = guard.warnings
-        assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
-        assert "40 dev queries are few" in few
-        assert "Train contains 80% of dev's documents" in dev_sentence(guard.typical)
+def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
+    tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
+    for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
+        chosen = guard_record(
+            mixing_weight=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
+        )
+        folder.add(seed=seed, base=[0.3] * N_QUERIES, fine_tuned=tuned[seed], final=after[seed], chosen=chosen)
+    (row,) = analyse_runs(folder.home).tables[0].rows
+    guard = row.guard
+    assert guard is not None
+    assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
+    assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
+    assert guard.against_fine_tuned is not None
+    both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
+    assert guard.against_fine_tuned.difference == pytest.approx(both.mean())
+    newer, few = guard.warnings
+    assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
+    assert "40 dev queries are few" in few
+    assert "Train contains 80% of dev's documents" in dev_sentence(guard.typical)

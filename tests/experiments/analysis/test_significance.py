@@ -38,8 +38,8 @@ class TestPairedTests:
         ours = [around(0.6, seed) for seed in (1, 2, 3)]
         theirs = [around(0.5, seed) for seed in (4, 5, 6)]
         for seed in range(3):
-            folder.add(method="ft", seed=seed, after=theirs[seed])
-            folder.add(method="dp", seed=seed, after=ours[seed])
+            folder.add(method="ft", seed=seed, final=theirs[seed])
+            folder.add(method="dp", seed=seed, final=ours[seed])
         row = analyse_runs(folder.home).tables[0].rows[1]
         test, expected = row.tests[PRIMARY], ttest_rel(np.mean(ours, axis=0), np.mean(theirs, axis=0))
         interval = expected.confidence_interval()
@@ -72,13 +72,13 @@ class TestPairedTests:
         assert (test.low, test.high) == ((difference, difference) if count == 8 else (-1, 1))
 
     def test_queries_are_paired_by_id_where_seeds_test_others(self, folder: RunsFolder) -> None:
-        folder.add(method="ft", seed=0, queries=["a", "b", "c"], after=[0.1, 0.2, 0.3])
-        folder.add(method="dp", seed=0, queries=["c", "a", "d"], after=[0.5, 0.2, 0.9])
-        folder.add(method="ft", seed=1, queries=["c", "e"], after=[0.4, 0.0])
-        folder.add(method="dp", seed=1, queries=["e", "c"], after=[0.5, 0.4])
-        folder.add(method="dp", seed=2, queries=["a", "b"], after=[1.0, 1.0])
+        folder.add(method="ft", seed=0, queries=["a", "b", "c"], final=[0.1, 0.2, 0.3])
+        folder.add(method="dp", seed=0, queries=["c", "a", "d"], final=[0.5, 0.2, 0.9])
+        folder.add(method="ft", seed=1, queries=["c", "e"], final=[0.4, 0.0])
+        folder.add(method="dp", seed=1, queries=["e", "c"], final=[0.5, 0.4])
+        folder.add(method="dp", seed=2, queries=["a", "b"], final=[1.0, 1.0])
         baseline, group = folder.groups()
-        ours, theirs = (query_values(side, f"after {PRIMARY}") for side in (group, baseline))
+        ours, theirs = (query_values(side, f"final {PRIMARY}") for side in (group, baseline))
         assert differences(ours, theirs).tolist() == pytest.approx([0.1, (0.2 + 0.0) / 2, 0.5]), "of a, c and e"
         test = analyse_runs(folder.home).tables[0].rows[1].tests[PRIMARY]
         assert test.queries == 3
@@ -89,7 +89,7 @@ class TestRanks:
         means = {"one": {"ft": 0.5, "sp": 0.6, "dp": 0.7}, "two": {"ft": 0.5, "sp": 0.5, "dp": 0.4}}
         for data, by_method in means.items():
             for method, mean in by_method.items():
-                folder.add(data=data, method=method, after=[mean] * N_QUERIES)
+                folder.add(data=data, method=method, final=[mean] * N_QUERIES)
         folder.add(data="one", method="rp")
         assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
         assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import opera
+from commands import Done
 from grids import finish_cell, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import recipes_by_name
@@ -20,7 +21,7 @@ from opera.experiments.grid.compare import analyse_grid, check_baseline, grid_re
 from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Status
 
-Call = Callable[..., tuple[int, str, str]]
+Call = Callable[..., Done]
 
 
 @pytest.mark.parametrize("recipe", recipes_by_name())
@@ -50,7 +51,7 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
 
 
 def test_a_recipe_gives_defaults_that_options_override(
-    call: Call, beir: Path, static_model: Path, tmp_path: Path
+    compare: Call, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     recipe, out = tmp_path / "recipe.yaml", tmp_path / "grid"
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
@@ -60,9 +61,9 @@ def test_a_recipe_gives_defaults_that_options_override(
     write_grid_file(out, grid_record(out, str(static_model), {"soft": False, "lr": 0.1}))
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
-        code, text, error = call(beir, *options, *more)
-        assert code == 0, error
-        return [(cell["method"], cell["steps"], cell["seed"]) for cell in json.loads(text)["cells"]]
+        done = compare(beir, *options, *more)
+        assert done.returncode == 0, done.stderr
+        return [(cell["method"], cell["steps"], cell["seed"]) for cell in json.loads(done.stdout)["cells"]]
 
     assert cells() == [("dp", 30, 4)]
     assert cells("--methods", "FT,DP", "--seeds", "4,5") == [
