@@ -96,7 +96,8 @@ def guard_record(**changes: Any) -> GuardRecord:
     test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
     curve = [CurvePoint(mixing_weight=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "expected_documents": "like-test", "expected_documents_given": False,
+        "mixing_weight": 0.5, "verdict": "better", "measure": "nDCG@10",
+        "expected_documents": "like-test", "expected_documents_given": False,
         "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
         "dev": dev, "test": test, "refit": False,
     }  # fmt: skip
@@ -133,8 +134,8 @@ class RunsFolder:
     def add(
         self,
         data: str = "data/one",
-        after: Values = (0.5,) * N_QUERIES,
-        before: Values | None = None,
+        final: Values = (0.5,) * N_QUERIES,
+        base: Values | None = None,
         fine_tuned: Values | None = None,
         queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
         similarity: Values | None = None,
@@ -151,10 +152,10 @@ class RunsFolder:
         if status != "finished":
             write_unfinished_run(path, values, data, "models/small", status=status)
             return path
-        columns = dict.fromkeys(MEASURES, np.asarray(after)) | {RECALL: np.asarray(after) - 0.5}
+        columns = dict.fromkeys(MEASURES, np.asarray(final)) | {RECALL: np.asarray(final) - 0.5}
         tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
         measures = {
-            "base": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
+            "base": dict.fromkeys(MEASURES, 0.1 if base is None else float(np.mean(base))),
             "final": {name: float(column.mean()) for name, column in columns.items()},
         }
         if tuned:
@@ -162,8 +163,8 @@ class RunsFolder:
         per_query: dict[str, Any] = {"query_id": list(queries)}
         if similarity is not None:
             per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
-        if before is not None:
-            per_query["base nDCG@10"] = np.asarray(before)
+        if base is not None:
+            per_query["base nDCG@10"] = np.asarray(base)
         per_query |= {f"fine_tuned {name}": column for name, column in tuned.items()}
         per_query |= {f"final {name}": column for name, column in columns.items()}
         write_run(

@@ -51,4 +51,4 @@ def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
 def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path: Path, static_model: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
-    assert "only train is given" in printed(print_inspection, opera.inspect(path, model=static_model))
+    assert "The data has only train" in printed(print_inspection, opera.inspect(path, model=static_model))

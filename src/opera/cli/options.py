@@ -78,7 +78,7 @@ RunOrData = Annotated[
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's model")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace an existing output")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
     int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)
@@ -155,14 +155,15 @@ ColumnsOption = Annotated[
 QueryPromptOption = Annotated[
     str | None,
     typer.Option(
-        "--query-prompt", help="text before each query, empty for none; auto: the data's or model's"
+        "--query-prompt",
+        help="prompt before each query; empty for none; auto: the data's or the model's prompt",
     ),
 ]
 DocumentPromptOption = Annotated[
     str | None,
     typer.Option(
         "--document-prompt",
-        help="text before each document, empty for none; auto: the data's or model's",
+        help="prompt before each document; empty for none; auto: the data's or the model's prompt",
     ),
 ]
 TrainerOption = Annotated[

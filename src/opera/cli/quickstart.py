@@ -24,7 +24,7 @@ SHOWN = 3
 
 def quickstart(
     out: Annotated[Path, path_option("--out", "folder to write")] = Path("quickstart"),
-    method: Annotated[str, typer.Option("--method", help="as for opera train")] = "auto",
+    method: Annotated[str, typer.Option("--method", help="method, as for opera train")] = "auto",
     seed: SeedOption = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace an earlier quickstart")

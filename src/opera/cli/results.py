@@ -42,19 +42,19 @@ def print_before_after(screen: Screen, run: Run) -> None:
         names = list(dict.fromkeys([*names, guard.measure]))
         screen.lines(*warnings_of(guard))
     print_labels(screen, run)
-    shown = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
+    models = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
     if measures["fine_tuned"] == measures["final"]:
-        del shown["fine_tuned"]
+        del models["fine_tuned"]
     changes = changes_on_test(per_query, names)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
     queries = counted(per_query.num_rows, "test query")
     screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}; {queries}")
     screen.table(
-        ("measure", *shown.values(), "points", "95% interval"),
+        ("measure", *models.values(), "points", "95% interval"),
         [
             (
                 name,
-                *(f"{measures[when][name]:.4f}" for when in shown),
+                *(f"{measures[model][name]:.4f}" for model in models),
                 points(measures["final"][name] - measures["base"][name]),
                 changes[name].interval_in_points() if name in changes else "",
             )

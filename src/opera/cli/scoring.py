@@ -82,10 +82,10 @@ def score(
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
 ) -> None:
-    """Write the similarity of every training pair under the base model, by which SP ranks and from
-    which DP starts, and an estimate of its loss.
+    """Write each training pair's similarity under the base model, and an estimate of its loss.
 
-    The estimate is InfoNCE with random documents as negatives.
+    SP ranks by these scores, and DP starts from them. The estimate is InfoNCE with random documents
+    as negatives.
 
     With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and

@@ -31,12 +31,12 @@ class Screen:
             width = max(120, shutil.get_terminal_size().columns)
         self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
-    def lines(self, *lines: str | None, style: str = "", **how: Any) -> None:
+    def lines(self, *lines: str | None, style: str = "", **options: Any) -> None:
         """Print lines, leaving out those that are ``None``."""
         with printing_to(self._file):
             for line in lines:
                 if line is not None:
-                    self._console.print(printable(line), style=style, **how)
+                    self._console.print(printable(line), style=style, **options)
 
     def heading(self, text: str) -> None:
         """Print a line in bold."""

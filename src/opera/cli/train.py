@@ -94,8 +94,8 @@ def train(
         str | None,
         typer.Option(
             "--method",
-            help="denoise (the default), ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you "
-            "registered",
+            help="denoise (the default), ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, or a method "
+            "that you registered",
         ),
     ] = None,
     epochs: Annotated[str | None, setting_option("epochs")] = None,

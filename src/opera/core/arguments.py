@@ -67,19 +67,19 @@ def texts(value: Any, name: str) -> tuple[str, ...]:
     return tuple(text(item, name) for item in several(value, name, "texts"))
 
 
-def several(value: Any, name: str, what: str) -> tuple[Any, ...]:
+def several(value: Any, name: str, plural: str) -> tuple[Any, ...]:
     """Return the values of a list, a tuple or another iterable, such as a generator.
 
     Args:
         value: the argument.
         name: the argument's name, for the message.
-        what: the plural of its values, for the message.
+        plural: the plural of its values, for the message.
 
     Raises:
         SettingError: if the argument is not iterable, or is text or bytes.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise SettingError(f"{name}: must be a list of {what}, got {shown(value)}")
+        raise SettingError(f"{name}: must be a list of {plural}, got {shown(value)}")
     return tuple(value)
 
 

@@ -164,26 +164,26 @@ def check_output(
     Raises:
         SettingError: with the rule and advice.
     """
-    where = f"{name} {place(path)}"
+    subject = f"{name} {place(path)}"
     if path.suffix not in suffixes:
         raise SettingError(
-            f"{where}: must end in {' or '.join(suffixes)}; the suffix decides the format"
+            f"{subject}: must end in {' or '.join(suffixes)}; the suffix decides the format"
         )
     folder = path.parent
     if not folder.is_dir():
-        raise SettingError(f"{where}: its folder does not exist; create it first")
+        raise SettingError(f"{subject}: its folder does not exist; create it first")
     if not os.access(folder, os.W_OK):
-        raise SettingError(f"{where}: its folder cannot be written to")
+        raise SettingError(f"{subject}: its folder cannot be written to")
     kind = kind_of_place(path)
     if kind not in ("a file", None):
-        raise SettingError(f"{where}: is {kind}; pass a file")
+        raise SettingError(f"{subject}: is {kind}; pass a file")
     if not os.path.lexists(path) or ours(path):
         return
     target = folder.resolve() / path.name  # a link there is replaced, and its target stays
     if any(target.is_relative_to(read.resolve()) for read in reads):
-        raise SettingError(f"{where}: is read by this command; pass another file")
+        raise SettingError(f"{subject}: is read by this command; pass another file")
     if not overwrite:
-        raise SettingError(f"{where}: exists; pass --overwrite to replace it, or another file")
+        raise SettingError(f"{subject}: exists; pass --overwrite to replace it, or another file")
 
 
 def check_folder(path: Path, name: str) -> None:
@@ -192,15 +192,15 @@ def check_folder(path: Path, name: str) -> None:
     Raises:
         RunFolderError: if the path is not a folder, or cannot be written to.
     """
-    where = f"{name} {place(path)}"
+    subject = f"{name} {place(path)}"
     kind = kind_of_place(path)
     if kind is None and path.is_symlink():
         kind = "a link to nothing"
     if kind not in ("a folder", None):
-        raise RunFolderError(f"{where}: is {kind}; pass a folder")
+        raise RunFolderError(f"{subject}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
+        raise RunFolderError(f"{subject}: {place(existing)} is not a folder that can be written to")
 
 
 def check_reads_stay(

@@ -34,12 +34,12 @@ def locked(path: Path, seconds: float = -1) -> Iterator[None]:
 
 
 @contextmanager
-def sole_use(folder: Path, what: str) -> Iterator[None]:
+def sole_use(folder: Path, work: str) -> Iterator[None]:
     """Hold a folder, which must exist, for this process.
 
     Args:
         folder: the folder.
-        what: the process's work, for the message in other processes, such as ``"trains into it"``.
+        work: the process's work, for the message in other processes, such as ``"trains into it"``.
 
     Raises:
         RunFolderError: if another process holds the folder; the message has its id.
@@ -47,7 +47,7 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
     path = folder / LOCK_FILE
     try:
         with locked(path, PATIENCE):
-            path.write_text(f"process {os.getpid()} on {socket.gethostname()} {what}")
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()} {work}")
             yield
     except Timeout:
         holder = path.read_text(errors="replace") if path.is_file() else ""

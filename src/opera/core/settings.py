@@ -196,5 +196,7 @@ def kind_of(annotation: Any) -> str:
     if origin is Annotated:
         return kind_of(get_args(annotation)[0])
     if origin is tuple:
-        return "N,N,..." if Ellipsis in get_args(annotation) else "LO:HI"
+        if Ellipsis not in get_args(annotation):
+            return "LO:HI"
+        return "N,N,..." if get_args(annotation)[0] is int else "list"
     return getattr(annotation, "__name__", str(annotation))

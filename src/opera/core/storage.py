@@ -22,11 +22,11 @@ ADVICE = {
 
 def storage_error(place: Path, error: Exception, note: str = "") -> StorageError:
     """Describe an error of writing ``place``; ``note`` says what the place is."""
-    where = getattr(error, "filename", None) or place
+    path = getattr(error, "filename", None) or place
     reason = str(getattr(error, "strerror", None) or error).lower()
     advice = ADVICE.get(getattr(error, "errno", None) or 0)
     return StorageError(
-        f"{where}{note}: cannot be written: {reason}{f'; {advice}' if advice else ''}"
+        f"{path}{note}: cannot be written: {reason}{f'; {advice}' if advice else ''}"
     )
 
 

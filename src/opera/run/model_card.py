@@ -197,7 +197,7 @@ def is_local_path(text: str) -> bool:
 
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run, with ``DATA`` for data in memory."""
-    first, *others = _sources(record)
+    first, *further = _sources(record)
     if first.startswith(TABLES):
         data = shlex.join(TableSource.parse(first).options())
     else:
@@ -206,7 +206,7 @@ def repeat_command(record: RunRecord) -> str:
         str(TableSource.parse(source).without_folders())
         if source.startswith(TABLES)
         else _short(source)
-        for source in others
+        for source in further
     ]
     words = [
         f"opera train {data}",

@@ -104,9 +104,9 @@ def _reading(path: Path, what: str = "") -> Iterator[None]:
         raise RunFolderError(f"{path}: is missing") from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        raise broken(path, shortened(where and f"{where}: ") + message) from None
+        raise broken(path, shortened(field and f"{field}: ") + message) from None
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:
