@@ -1,9 +1,9 @@
 """Environment variables that NumPy, torch and OpenMP read when they load: threads and kernels.
 
 Threads of GNU OpenMP wait by spinning. On idle cores that saves a wake-up. On busy cores the
-spinning thread uses up the time slice of the thread that it waits for, at thousands of barriers per
-step (docs/benchmarks.md has the figures). torch also starts a thread for every core of the host,
-even if its container may use only two.
+spinning thread uses up the time slice of the thread that it waits for. A step has thousands of such
+barriers (docs/benchmarks.md has the figures). torch also starts a thread for every core of the
+host, even if its container may use only two.
 
 These libraries hold several versions of their kernels and choose by processor. Each version adds
 numbers in another order. ``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all

@@ -34,8 +34,8 @@ def mean_interval(
     Equal values have no variance. Their interval is their mean if :func:`equal_values_p` rejects
     every other mean, else :data:`OF_ONE_QUERY`.
 
-    The interval is cut at the bounds. The mean is within them, so the coverage does not change, and
-    the interval contains 0 if and only if the test does not reject 0. An interval of the logit
+    The interval is cut at the bounds. The mean is within them, so the coverage does not change. The
+    interval still contains 0 if and only if the test does not reject 0. An interval of the logit
     guarantees neither, and does not exist for a mean of 0 or 1. If a value is outside the bounds,
     such as a count of documents, nothing is cut.
 
@@ -56,8 +56,9 @@ def mean_interval(
 
 
 def equal_values_p(count: int) -> float:
-    """Return the p-value of equal differences other than 0, by the exact permutation test: of all
-    2ⁿ choices of signs, two have a mean as far from 0.
+    """Return the p-value of the exact permutation test for equal differences other than 0.
+
+    Of all 2ⁿ choices of signs, two have a mean as far from 0.
     """
     return float(0.5 ** (count - 1))
 

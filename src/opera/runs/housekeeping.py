@@ -62,9 +62,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     """Reject an output folder that is not free. This writes nothing.
 
     Raises:
-        RunFolderError: if the folder holds a run and neither ``resume`` nor ``overwrite`` is set;
-            if it holds anything else; if there is nothing to resume; if a resumed run would write
-            through a link; or if the user would lose files.
+        RunFolderError: if the folder holds a run and neither ``resume`` nor ``overwrite`` is set,
+            or if it holds other files. Also if there is nothing to resume, if a resumed run would
+            write through a link, or if the user would lose files.
     """
     if resume and overwrite:
         raise RunFolderError(

@@ -22,8 +22,10 @@ def review(
     split: str = "train",
     overwrite: bool = False,
 ) -> Path:
-    """Write a page to review a finished run: labels that look wrong, a random sample of other
-    labels, documents without a label, and the test queries that changed most.
+    """Write a page to review a finished run.
+
+    It shows labels that look wrong, a random sample of other labels, documents without a label, and
+    the test queries that changed most.
 
     Args:
         run: the run's folder. Its model and data are not read.

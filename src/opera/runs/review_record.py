@@ -27,8 +27,8 @@ class ReviewedPair(Part):
 
 
 class ReviewedSplit(Part):
-    """The items of a split: labelled ``pairs`` in order, ``missing`` labels, the number of pairs of
-    each stratum, the number of ``confirmed`` pairs, and OPERA's ``estimate``."""
+    """The items of a split: labelled ``pairs`` in order, ``missing`` labels, the size of each
+    stratum, the number of ``confirmed`` pairs, and OPERA's ``estimate``."""
 
     strata: dict[str, int]
     confirmed: int
