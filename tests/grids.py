@@ -94,7 +94,7 @@ def guard_record(**changes: Any) -> GuardRecord:
     """What a guard chose: half of the training, which is better on dev."""
     dev = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.33, final=0.34, difference=0.04, low=0.02, high=0.06)
     test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
-    curve = [CurvePoint(mixing_weight=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
+    curve = [CurvePoint(mixing_weight=weight, mean=mean) for weight, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
         "mixing_weight": 0.5, "verdict": "better", "measure": "nDCG@10",
         "expected_documents": "like-test", "expected_documents_given": False,
