@@ -33,7 +33,7 @@ TRAINING = [
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
 --trainer seed=1 => trainer: seed: OPERA sets this itself; see opera train --help-settings, got {'seed': 1}
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
---steps 3 --set max_steps=3 => given twice, by its own option and by --set: max_steps
+--steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto

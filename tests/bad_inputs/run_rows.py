@@ -100,7 +100,7 @@ FILES = [
 GRIDS = [
     Bad("report grid --out report.html", wrong("grid/grid.json", "must be a JSON object"), with_grid,
         write("grid/grid.json", "[]")),
-    Bad(COMPARE, wrong("grid/grid.json", "cells: '../../etc' is no folder inside the grid's"), with_grid,
+    Bad(COMPARE, wrong("grid/grid.json", "cells: '../../etc' is not a folder inside the grid's folder"), with_grid,
         write("grid/grid.json", '{"model": "model", "settings": {}, "cells": ["../../etc"]}')),
     Bad(COMPARE, f"{CELL}/measures.json: is missing; remove {CELL}, and the cell is trained again", with_grid,
         remove(f"{CELL}/measures.json")),

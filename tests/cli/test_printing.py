@@ -43,7 +43,7 @@ def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: P
 
 def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
     page = printed(print_inspection, opera.inspect(beir, model=static_model), width=100)
-    wanted = ["train queries", "What stands out", "16 test queries are few", "What to do", "Hardest"]
+    wanted = ["train queries", "Findings", "16 test queries are few", "Next steps", "Hardest"]
     assert sorted(wanted, key=page.index) == wanted
     assert len(page.splitlines()) <= 40
 

@@ -22,8 +22,8 @@ from opera.core.extras import require
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    foreign_files,
     replace_folder,
-    strangers,
 )
 from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.paths import expand_user, user_path
@@ -168,7 +168,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         raise RunFolderError(
             f"{where}: holds an export; pass --overwrite to replace it, or another folder"
         )
-    for file in strangers(folder, MODEL_FILES):
+    for file in foreign_files(folder, MODEL_FILES):
         raise RunFolderError(
             f"{where}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
             "away, or pass another folder"

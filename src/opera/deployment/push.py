@@ -14,12 +14,12 @@ from huggingface_hub.errors import LocalTokenNotFoundError
 
 from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.core.files import strangers
+from opera.core.files import foreign_files
 from opera.core.paths import expand_user
 from opera.core.reading import read_text
 from opera.core.terminal import first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
-from opera.run.model_card import HUB_ID, is_place
+from opera.run.model_card import HUB_ID, is_local_path
 from opera.runs.folder import CARD_FILE, MODEL_FILES
 from opera.runs.reading import read_object
 
@@ -106,7 +106,7 @@ def _files_to_push(folder: Path) -> list[Path]:
     for link in (path for path in (folder, *folder.rglob("*")) if path.is_symlink()):
         raise ModelError(f"{place(link)}: is a link, and OPERA uploads files only; replace it")
     files = {path for path in folder.rglob("*") if path.is_file()}
-    others = set(strangers(folder, MODEL_FILES))
+    others = set(foreign_files(folder, MODEL_FILES))
     if others:
         names = ", ".join(sorted(str(path.relative_to(folder)) for path in others))
         log.info("note: not uploaded, as OPERA does not write it: %s", shortened(names))
@@ -147,7 +147,7 @@ def _refuse_local_base(files: Sequence[Path]) -> None:
     """Refuse LoRA's matrices whose model is a folder of this machine."""
     for path in (file for file in files if file.name == "adapter_config.json"):
         base = read_object(path).get("base_model_name_or_path")
-        if isinstance(base, str) and is_place(base):
+        if isinstance(base, str) and is_local_path(base):
             raise ModelError(
                 f"{place(path)}: these matrices belong to a model in a folder here, which nobody "
                 "else has; train with "

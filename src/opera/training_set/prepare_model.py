@@ -124,8 +124,8 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             "no cache; leave the setting out"
         )
     if settings.lora_options is not None:
-        for base in (encoder, served):
-            _ = base.fingerprint  # computed once and kept
+        for base_encoder in (encoder, served):
+            _ = base_encoder.fingerprint  # cached before the LoRA matrices are added
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)

@@ -94,4 +94,4 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
     newer, few = guard.warnings
     assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
     assert "40 dev queries are few" in few
-    assert "Training pairs name 80% of dev's documents" in dev_sentence(guard.typical)
+    assert "Train contains 80% of dev's documents" in dev_sentence(guard.typical)

@@ -137,7 +137,7 @@ class TestGrid:
         options = [*folder, *SETTINGS, "--jobs", 2, "--json", "--baseline", "dp"]
         done = compare(beir, "--model", static_model, *options)
         assert done.returncode == 1
-        assert "2 cells failed, see above; the same command tries again" in done.stderr
+        assert "2 runs failed, see above; the same command tries again" in done.stderr
         assert done.stderr.count("done: ") == 2
         comparison = json.loads(done.stdout)
         assert comparison["baseline"] == "dp"
