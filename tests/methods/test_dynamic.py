@@ -13,8 +13,8 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
-    query_thresholds,
     query_scores,
+    query_thresholds,
     top_ratio,
     virtual_dataset_size,
 )

@@ -38,11 +38,11 @@ from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
 from opera.core.intervals import few_queries
 from opera.core.paths import user_path
-from opera.core.terminal import json_text, place, say
+from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.plan import Cell
+    from opera.experiments.grid.plan import PlannedRun
     from opera.experiments.grid.run import Status
     from opera.experiments.report.tables import ReportTable
 
@@ -159,9 +159,9 @@ def compare(
         show(as_json, status.plan, partial(print_plan, status=status))
         return
     if not status.waiting:
-        say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
+        say(f"all {len(status.runs)} runs are already done", file=sys.stderr)
     stoppable = interruptible(lambda: how_to_continue(status))
-    with opened_grid(out, grid_record(out, model, shared, status.cells)), stoppable:
+    with opened_grid(out, grid_record(out, model, shared, status.runs)), stoppable:
         run_grid(status, model)
     failed = grid_exit_status(status)
     if not status.done:
@@ -219,17 +219,17 @@ def report(
 
 def print_plan(screen: Screen, status: Status) -> None:
     """Print a row per data set, method and number of steps."""
-    kinds: dict[tuple[str, str, int | None], list[Cell]] = {}
-    for cell in status.cells:
-        kinds.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
+    kinds: dict[tuple[str, str, int | None], list[PlannedRun]] = {}
+    for planned in status.runs:
+        kinds.setdefault((planned.data, planned.label, planned.steps), []).append(planned)
     rows = []
-    for (_, label, steps), cells in kinds.items():
-        waiting = sum(cell.folder not in status.done for cell in cells)
-        seeds = ", ".join(str(cell.seed) for cell in cells)
+    for (_, label, steps), runs in kinds.items():
+        waiting = sum(planned.folder not in status.done for planned in runs)
+        seeds = ", ".join(str(planned.seed) for planned in runs)
         many = "auto" if steps is None else f"{steps:,}"
-        rows.append((cells[0].data_name, label, many, seeds, str(waiting)))
+        rows.append((runs[0].data_name, label, many, seeds, str(waiting)))
     screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
-    screen.lines(f"{len(status.done)} of {len(status.cells)} cells done")
+    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:

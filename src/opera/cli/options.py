@@ -19,7 +19,7 @@ from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.settings import leaves
-from opera.core.terminal import json_text, say, shown
+from opera.core.terminal import counted, json_text, say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
@@ -320,13 +320,13 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
 
 def how_to_continue(status: Status) -> str:
     """Say after Ctrl-C how far a grid came."""
-    done = f"{len(status.done)} of {len(status.cells)} cells are done"
+    done = f"{len(status.done)} of {len(status.runs)} runs are done"
     return f"{done}; the same command continues where it stopped"
 
 
 def grid_exit_status(status: Status) -> int:
-    """Say how many cells of a grid failed; return the exit status, 1 if any did."""
+    """Say how many runs of a grid failed; return the exit status, 1 if a run failed."""
     if count := len(status.failed):
-        cells = f"{count} cell{'s' * (count > 1)}"
-        say(f"{cells} failed, see above; the same command tries again", file=sys.stderr)
+        runs = counted(count, "run")
+        say(f"{runs} failed, see above; the same command tries again", file=sys.stderr)
     return int(bool(status.failed))
