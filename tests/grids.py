@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.experiments.analysis import RECALL, Group, find_groups
-from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
+from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.runs.record import (
@@ -104,7 +104,7 @@ def guard_record(**changes: Any) -> GuardRecord:
     return GuardRecord(**{**values, **changes})
 
 
-def planned(out: Path, **changes: Any) -> list[Cell]:
+def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
     parts: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
     parts |= changes
@@ -112,7 +112,7 @@ def planned(out: Path, **changes: Any) -> list[Cell]:
     return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_cell(cell: Cell, ndcg: float = 0.5, fingerprint: str = "x") -> None:
+def finish_cell(cell: PlannedRun, ndcg: float = 0.5, fingerprint: str = "x") -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(

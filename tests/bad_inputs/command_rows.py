@@ -12,11 +12,11 @@ nonsense => no such command 'nonsense'; see opera --help
 '\x1b[31mtrain\x07' => no such command '\\x1b[31mtrain\\x07'; did you mean 'train'?; see opera --help
 train data --model model --out => option '--out' requires an argument; see opera --help
 train --model model --out run => DATA: is missing; give a data set, or --pairs FILE
-evaluate data => --model: is missing; only the folder of a run, in place of the data, needs none
+evaluate data => --model: is missing; pass --model MODEL, or the folder of a run instead of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
 search data x --model model --precision 0.8 => precision=0.8: model records no cut-offs; pass a finished run or --cutoff
-search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: give one of the two
+search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: pass only one of the two options
 search run data garlic --model model => got unexpected extra argument(s) (garlic); see opera search --help
 train data --methid dp => no such option: --methid (Possible options: --method, --mix, --set); see opera train --help
     """),
@@ -79,13 +79,13 @@ COMPARING = [
 ./data => DATA: data is given twice
 --seeds 0,0 => --seeds: 0 is given twice
 --methods ft,FT => --methods: ft is given twice
---methods 'sp:k=\x1b[31m0.5' => sp:k=\\x1b[31m0.5: names a folder, so it must hold no space, slash or control
-    character; use --set for those
+--methods 'sp:k=\x1b[31m0.5' => sp:k=\\x1b[31m0.5: becomes the name of a folder, so it must not hold spaces,
+    slashes or control characters; use --set for such settings
 --methods ft:k=0.5 => ft:k=0.5: setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is ft
 --methods ft,dp --baseline sp => --baseline sp: must be one of the methods: ft, dp
     """),
 
-    Bad("report grid --baseline dp", "--baseline dp: no run has this label; there are ft, rp:k=0.5", with_grid),
+    Bad("report grid --baseline dp", "--baseline dp: no run has this label; the labels are ft, rp:k=0.5", with_grid),
 ]  # fmt: skip
 
 ROWS = [*COMMANDS, *TRAINING, *MEASURING, *COMPARING]

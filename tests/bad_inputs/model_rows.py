@@ -12,9 +12,9 @@ EVALUATE = "evaluate data --model model"
 LOADER = matching("model: cannot be loaded as a sentence-transformers model: [^\n]+")
 """The place is ours; the reason, one line, is the library's."""
 POOLING = (
-    "bge-m3: has no modules.json, which says how tokens are pooled: sentence-transformers takes mean, and models of "
-    "the family bge-m3 need cls (model card of BAAI/bge-m3); use the model's whole folder, with modules.json, or save "
-    "it with sentence_transformers as the modules Transformer and Pooling(dimension, 'cls')"
+    "bge-m3: has no modules.json, so sentence-transformers would use the pooling mean, but models of the family bge-m3 "
+    "need cls (model card of BAAI/bge-m3); use the model's whole folder, with modules.json, or save it with "
+    "sentence_transformers as the modules Transformer and Pooling(dimension, 'cls')"
 )
 DISTILL = "train data --model model --steps 2 --batch-size 4 --out out --set loss=distill"
 HEADER = "query_id\tdoc_id\tscore\n"
@@ -45,7 +45,7 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
     """),
     Bad(EVALUATE,
         "model/sentence_bert_config.json: 'model_kwargs.device_map': a model may not set this argument, got 'auto'; "
-        "take it out of the file",
+        "remove it from the file",
         write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}')),
     Bad("evaluate data --model run",
         "run: this run is not finished and holds no model yet; run its command again with --resume", with_run,
@@ -56,18 +56,18 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         write("model/modules.json", '[{"idx": 0, "name": "0", "path": "", "type": "os.path"}]')),
     Bad(EVALUATE, LOADER, remove("model/model.safetensors")),
     Bad("evaluate data --model m",
-        "m/pytorch_model.bin: weights must be .safetensors, and this is a pickle, which may run code; if you "
+        "m/pytorch_model.bin: weights must be .safetensors, but this is a pickle, which may run code; if you "
         "trust it, load the model with sentence_transformers and save it again with save_pretrained",
         write("m/config.json", '{"architectures": ["BertModel"], "model_type": "bert"}'),
         write("m/pytorch_model.bin", b"\x80\x04.")),
     *table("train data --out run", """
 --query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with adapter=query vectors come
     from files; leave the setting out
---model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding cannot; leave the
+--model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding does not support it; leave the
     setting out
     """),
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", "common1 " * 60],
-        "query_prompt: has 48 tokens, and max_query_length=48 leaves no room for the query; raise max_query_length, or "
+        "query_prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, or "
         "shorten the prompt", backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
 ]  # fmt: skip
@@ -99,13 +99,13 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
         "--teacher=t.tsv: nothing uses them; pass loss=distill, or negatives=teacher",
         write("t.tsv", f"{HEADER}train0\td0\t1\n")),
     Bad("score data --out x.tsv --reranker reranker",
-        "reranker: must give one score per pair to be a reranker, but gives 2", two_scores),
+        "reranker: a reranker must give one score per pair, but it gives 2", two_scores),
 ]  # fmt: skip
 
 EXPORTS = [
     *table("", """
 export ./absent --onnx --out out --no-measure => ./absent: no such model folder
-export model --onnx --out out => model: is no run, so its data are not known; pass --data DATA, or --no-measure
+export model --onnx --out out => model: is not a run, so its data are not known; pass --data DATA, or --no-measure
     """),
     Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
     Bad("export run --onnx --out out", "run is a static model, which looks vectors up and runs no transformer: nothing "
@@ -115,9 +115,9 @@ export model --onnx --out out => model: is no run, so its data are not known; pa
         "--out full: --overwrite would delete full/mine.txt, which OPERA did not write; move it away, or pass another "
         "folder", with_run, write("full/export.json", "{}"), write("full/mine.txt", "x")),
     Bad("export run --onnx --out out",
-        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; it is "
-        "the run's data: pass --data DATA, or --no-measure", with_run, data_of_the_hub),
-    Bad("push run a/b", "run/model/README.md: is a link, and OPERA uploads files only; replace it", with_run,
+        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; the "
+        "run trained on it; pass --data DATA, or --no-measure", with_run, data_of_the_hub),
+    Bad("push run a/b", "run/model/README.md: is a link, but OPERA uploads files only; replace it by a file", with_run,
         link("run/model/README.md", "../../data/corpus.jsonl")),
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ data => --out data: is not empty and holds no run; pass an empty or a new folder
 out --resume => --out out: holds no run to resume; omit --resume to start
     """),
     Bad("compare data --model model --out data",
-        "--out data: is not empty and holds no grid; give an empty or a new folder"),
+        "--out data: is not empty and holds no grid; pass an empty or new folder"),
     Bad(f"{TRAIN} out", "--out out: is a named pipe; pass a folder", pipe("out")),
     Bad(f"{TRAIN} run",
         "--out run: holds a run; pass --resume to continue it, --overwrite to replace it, or another folder",
@@ -47,7 +47,7 @@ absent/pairs.tsv => --out absent/pairs.tsv: its folder does not exist; create it
     Bad("evaluate data --model model --run-file model/notes.txt --overwrite",
         "--run-file model/notes.txt: is read by this command; pass another file",
         write("model/notes.txt", "read by whom?")),
-    Bad("report grid", "grid/report.html: exists and is no report that opera wrote; pass --out with another file",
+    Bad("report grid", "grid/report.html: exists and is not a report by OPERA; pass another file with --out",
         with_grid, write("grid/report.html", "<p>mine</p>")),
 ]  # fmt: skip
 

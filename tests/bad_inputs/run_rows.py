@@ -102,7 +102,7 @@ GRIDS = [
         write("grid/grid.json", "[]")),
     Bad(COMPARE, wrong("grid/grid.json", "cells: '../../etc' is not a folder inside the grid's folder"), with_grid,
         write("grid/grid.json", '{"model": "model", "settings": {}, "cells": ["../../etc"]}')),
-    Bad(COMPARE, f"{CELL}/measures.json: is missing; remove {CELL}, and the cell is trained again", with_grid,
+    Bad(COMPARE, f"{CELL}/measures.json: is missing; remove {CELL} to train the run again", with_grid,
         remove(f"{CELL}/measures.json")),
 ]  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_precision_is_what_device_and_user_allow(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
     monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
     if expected is None:
-        with pytest.raises(SettingError, match="precision=fp16: needs CUDA, this machine has cpu"):
+        with pytest.raises(SettingError, match="precision=fp16: needs CUDA, but this machine has cpu"):
             resolve_precision(asked, device, transformer)  # type: ignore[arg-type]
     else:
         assert resolve_precision(asked, device, transformer) == expected  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ def test_a_tokenizer_without_its_file_is_refused(bert: Path) -> None:
     """The library makes one of the special tokens alone, to which all texts of as many words are the same."""
     (bert / "tokenizer.json").unlink()
     with pytest.raises(
-        ModelError, match=r"its tokenizer knows 5 words, and its weights have rows for 121: a file of the"
+        ModelError, match=r"its tokenizer knows 5 words, but its weights have rows for 121: a file of the"
     ):
         load_model(bert, "cpu")
 

@@ -74,5 +74,5 @@ def test_a_family_that_is_pooled_otherwise_than_guessed_is_refused(
     backbone: str, name: str, family: str, pooling: str, tmp_path: Path
 ) -> None:
     folder = write_backbone(backbone, tmp_path / "whole").with_name("plain").rename(tmp_path / name)  # no modules.json
-    with pytest.raises(ModelError, match=f"takes mean, and models of the family {family} need {pooling}"):
+    with pytest.raises(ModelError, match=f"pooling mean, but models of the family {family} need {pooling}"):
         load_model(folder, "cpu")

@@ -66,5 +66,5 @@ def test_the_batch_shrinks_where_memory_runs_out(cross_encoder: Path, monkeypatc
 
 
 def test_what_is_no_reranker_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no reranker: its files lack the weights 'classifier"):
+    with pytest.raises(ModelError, match="is not a reranker: its files lack the weights 'classifier"):
         open_reranker(write_backbone("bge", tmp_path / "bge"))

@@ -86,9 +86,13 @@ BERT = "sentence_bert_config.json"
         (BERT, {"tokenizer_name_or_path": "elsewhere"}, "'tokenizer_name_or_path': a model may not set"),
         (BERT, {"modality_config": {"text": {"method": "push_to_hub"}}}, "must be forward or get_..._features"),
         (f"2_Part/{BERT}", {"model_args": {"weights_only": False}}, "a model may not set this argument"),
-        ("config.json", {"_attn_implementation": "flash_attention_2"}, "'_attn_implementation': a model may ask"),
-        ("config.json", {"attn_implementation": {"": "sdpa", "text": "a/b"}}, "a model may ask for eager or sdpa"),
-        ("config.json", {"quantization_config": {"quant_method": "mxfp4"}}, "quantised weights cannot be loaded"),
+        ("config.json", {"_attn_implementation": "flash_attention_2"}, "'_attn_implementation': must be eager or sdpa"),
+        (
+            "config.json",
+            {"attn_implementation": {"": "sdpa", "text": "a/b"}},
+            "must be eager or sdpa",
+        ),
+        ("config.json", {"quantization_config": {"quant_method": "mxfp4"}}, "OPERA cannot load quantised weights"),
         ("adapter_config.json", {"peft_type": "XLORA"}, "must be plain LoRA, got 'XLORA'"),
         ("adapter_config.json", {"peft_type": "LORA", "megatron_config": {"a": 1}}, "must be plain LoRA"),
         ("wordembedding_config.json", {"tokenizer_class": "os.system"}, "must be a tokenizer of sentence_transformers"),
@@ -132,7 +136,7 @@ def test_the_model_that_an_adapter_names_is_checked_too(
     name = str(base) if where == "a folder" else "owner/name"
     monkeypatch.setattr(trust, "try_to_load_from_cache", lambda name, file: str(base / file))
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": name}))
-    with pytest.raises(ModelError, match=r"base.config\.json: 'attn_implementation': a model may ask"):
+    with pytest.raises(ModelError, match=r"base.config\.json: 'attn_implementation': must be eager or sdpa"):
         check_model_folder(folder)
     (base / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="base_model_name_or_path: must be a whole model"):

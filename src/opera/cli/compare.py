@@ -40,7 +40,7 @@ from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.plan import Cell
+    from opera.experiments.grid.plan import PlannedRun
     from opera.experiments.grid.run import Status
     from opera.experiments.report.tables import ReportTable
 
@@ -158,14 +158,14 @@ def compare(
         show(as_json, status.plan, partial(print_plan, status=status))
         return
     if not status.waiting:
-        say(f"all {counted(len(status.cells), 'run')} are already done", file=sys.stderr)
+        say(f"all {counted(len(status.runs), 'run')} are already done", file=sys.stderr)
     stoppable = interruptible(
         lambda: (
-            f"{len(status.done)} of {counted(len(status.cells), 'run')} done; the same command "
+            f"{len(status.done)} of {counted(len(status.runs), 'run')} done; the same command "
             "continues where it stopped"
         )
     )
-    with opened_grid(out, grid_record(out, model, shared, status.cells)), stoppable:
+    with opened_grid(out, grid_record(out, model, shared, status.runs)), stoppable:
         run_grid(status, model)
     if status.failed:
         failed = counted(len(status.failed), "run")
@@ -226,9 +226,9 @@ def report(
 
 def print_plan(screen: Screen, status: Status) -> None:
     """Print a row per data set, method and number of steps."""
-    runs_by_row: dict[tuple[str, str, int | None], list[Cell]] = {}
-    for cell in status.cells:
-        runs_by_row.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
+    runs_by_row: dict[tuple[str, str, int | None], list[PlannedRun]] = {}
+    for planned in status.runs:
+        runs_by_row.setdefault((planned.data, planned.label, planned.steps), []).append(planned)
     rows = []
     for (_, label, steps), runs in runs_by_row.items():
         waiting = sum(run.folder not in status.done for run in runs)
@@ -236,7 +236,7 @@ def print_plan(screen: Screen, status: Status) -> None:
         step_count = "auto" if steps is None else f"{steps:,}"
         rows.append((runs[0].data_name, label, step_count, seeds, str(waiting)))
     screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
-    screen.lines(f"{len(status.done)} of {counted(len(status.cells), 'run')} done")
+    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:

@@ -17,7 +17,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
-from opera.retrieval.encoder import Encoder, Kept
+from opera.retrieval.encoder import EmbeddingParts, Encoder
 from opera.retrieval.locate import locate_model
 from opera.retrieval.lora import add_lora, lora_parameters
 from opera.retrieval.models import (
@@ -173,7 +173,7 @@ def encoder_of(
     model: SentenceTransformer,
     settings: TrainSettings,
     show_progress: bool = True,
-    embeddings: Kept | None = None,
+    embeddings: EmbeddingParts | None = None,
 ) -> Encoder:
     """Return an encoder without a cache on disk, for a model that this run made."""
     return Encoder(
@@ -182,5 +182,5 @@ def encoder_of(
         settings.encode_batch_size,
         use_cache=False,
         show_progress=show_progress,
-        kept=embeddings,
+        memory=embeddings,
     )

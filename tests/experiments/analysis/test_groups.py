@@ -58,7 +58,7 @@ def test_which_baseline(folder: RunsFolder) -> None:
         folder.add(method=method)
         assert analyse_runs(folder.home).baseline == baseline
     assert analyse_runs(folder.home, "dp").baseline == "dp"
-    with pytest.raises(SettingError, match="--baseline rp: no run has this label; there are ft, sp, dp"):
+    with pytest.raises(SettingError, match="--baseline rp: no run has this label; the labels are ft, sp, dp"):
         analyse_runs(folder.home, "rp")
 
 

@@ -37,13 +37,13 @@ FAILING = "sp:max_query_length=8"  # a static model reads whole texts, which onl
 CELL = """
 import sys
 from pathlib import Path
-from opera.experiments.grid import cell
+from opera.experiments.grid import job
 from waiting import WaitsForASignal
 
-adapt = cell.adapt
+adapt = job.adapt
 wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
-cell.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
-cell.main()
+job.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
+job.main()
 """
 Call = Callable[..., Done]
 
