@@ -63,8 +63,8 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
     *table("train data --out run", """
 --query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with adapter=query vectors come
     from files; leave the setting out
---model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding does not support it; leave the
-    setting out
+--model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding does not support it;
+    leave the setting out
     """),
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", "common1 " * 60],
         "query_prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, or "
