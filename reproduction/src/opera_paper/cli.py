@@ -16,7 +16,6 @@ from rich.filesize import decimal
 from rich.table import Table
 
 import opera
-from opera.core.terminal import counted
 from opera.data import check_stays_out
 from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
@@ -136,9 +135,9 @@ def reproduce_(
         runs = sum(len(call.methods) for call in planned.calls) * len(planned.seeds)
         hours = planned.hours_on_a100s
         record = {"commands": planned.commands(), "runs": runs, "hours_on_eight_a100s": hours}
-        summary = f"{counted(runs, 'run')}; add --plan to a command for its time on this machine"
+        summary = f"{runs:,} runs; add --plan to a command for its time on this machine"
         if not planned.small:
-            summary += f"; about {counted(round(hours), 'hour')} of training on eight A100s (Table 5)"
+            summary += f"; about {hours:,.0f} hours of training on eight A100s (Table 5)"
         _print(record, "\n".join([*planned.commands(), summary]), json_)
         return
     failed: list[str] = []

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import opera
-from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, draw_missing_splits
 
 NEEDS = {
@@ -98,7 +97,7 @@ def add_wrong_pairs(
         ids = data.queries.ids(rows[:, 0]), data.corpus.ids(rows[:, 1])
         wrong += [(query, doc, split) for query, doc in zip(*ids, strict=True)]
     if not wrong:
-        problem = f"share={share} of {counted(count, 'train pair')} is less than one pair"
+        problem = f"share={share} of {count:,} train pairs is less than one pair"
         if share is None:
             problem = f"train has no document with a grade from {grade} to {relevant_grade - 1}"
         raise opera.SettingError(f"{data.title}: {problem}")
@@ -148,8 +147,8 @@ def _keys(data: RetrievalData, queries: Rows, docs: Rows) -> NDArray[np.int64]:
 def _ranking(data: RetrievalData, split: str, model: str | Path) -> dict[int, NDArray[np.int32]]:
     """Rank the corpus for the queries of a split: document rows by query row."""
     if len(data.corpus) < DEPTH:
-        size = counted(len(data.corpus), "document")
-        raise opera.DataError(f"{data.title}: has {size}, which is too few for ranks up to {DEPTH}")
+        size = len(data.corpus)
+        raise opera.DataError(f"{data.title}: its {size:,} documents are too few for ranks up to {DEPTH}")
     evaluation = opera.evaluate(data, model=model, split=split, measures=[f"R@{DEPTH}"])
     queries = data.queries.find_rows(evaluation.query_ids).tolist()
     return dict(zip(queries, evaluation.ranking.doc_rows, strict=True))
@@ -182,7 +181,7 @@ def _sampled(
     failures = 0 if count <= relevant.n_queries * n_docs else MOST_FAILURES
     while len(wrong) < count:
         if failures == MOST_FAILURES:
-            needs = f"{split} of {data.title} needs {counted(count, 'wrong pair')} of kind {kind}"
+            needs = f"{split} of {data.title} needs {count:,} wrong pairs of kind {kind}"
             raise opera.SettingError(f"share={share:g}: {needs}, but has too few candidates")
         query, relevant_doc = correct[rng.integers(len(correct))]
         doc = int(samplers[kind](query, relevant_doc))
