@@ -14,13 +14,13 @@ nonsense => no such command 'nonsense'; see opera --help
 '\x1b[31mtrain\x07' => no such command '\\x1b[31mtrain\\x07'; did you mean 'train'?; see opera --help
 --json train => no such option: --json (Possible options: --version); see opera --help
 train data --model model --out => option '--out' requires an argument; see opera --help
-train --model model --out run => DATA: is missing; give a data set, or --pairs FILE
+train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
 train data --model model => missing option '--out'; see opera train --help
 train data --out run => --model: give a model, or its vectors with --query-vectors and --document-vectors
 evaluate data => --model: is missing; only the folder of a run, in place of the data, needs none
 search data garlic => --model: is missing; only the folder of a run, in place of the data, needs none
 score data --model model => missing option '--out'; see opera score --help
-compare --model model --out grid => DATA: is missing; give a data set, or --pairs FILE
+compare --model model --out grid => DATA: is missing; pass a data set, or --pairs FILE
 report => missing argument 'GRID|RUN'; see opera report --help
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
@@ -50,9 +50,9 @@ TRAINING = [
     1 process with gradient_accumulation_steps=3, 3 batches per step; give 63 or 66
 --lora r=4 => --lora: adds matrices to the layers of a transformer, and StaticEmbedding has none; leave it out
 --lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
---set gradient_cache=8 => gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers,
-    so large batches need no cache; leave the setting out
---matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
+--set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
+    so large batches need no cache; remove the setting
+--matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
 --trainer seed=1 => trainer: seed: OPERA sets this itself; see opera train --help-settings, got {'seed': 1}
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --trainer adam_beta2=1.5 => trainer: adam_beta2: must be less than 1, got 1.5
@@ -67,15 +67,15 @@ TRAINING = [
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --negatives hard --range 50:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included),
     got '50:1'
---negatives hard --range 500:600 => --range=500:600 starts past the end of the corpus (40 documents)
---negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--negatives hard --range 500:600 => --range=500:600 starts after the end of the corpus (40 documents)
+--negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --adapter documents => --adapter: must be 'query' or 'both', got 'documents'
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set
     guard=true
 --mix equal => --mix=equal: needs several data sets; add one with --also
 --also data --mix half => --mix: must be proportional, equal, or NAME=SHARE,... with shares above 0, such as
     nfcorpus=2,scifact=1, got 'half'
---also data => data: is given twice; give each data set once
+--also data => data: is given twice; pass each data set once
 --also nothing =~ nothing: no such file or folder; pass .*
     """),
     *table("", """
@@ -84,7 +84,7 @@ train data --out run --query-vectors q.npy => --query-vectors needs document_vec
     Bad(f"{TRAIN} --resume --overwrite", "--resume continues a run and --overwrite replaces it: pass one of the two",
         with_run),
     *(
-        Bad(f"{TRAIN} --set {setting}", f"{setting}: the pairs of data have no weights; leave the setting out")
+        Bad(f"{TRAIN} --set {setting}", f"{setting}: the pairs of data have no weights; remove the setting")
         for setting in ("pair_weights=loss", "pair_weights=scores")
     ),
 ]  # fmt: skip
@@ -121,7 +121,7 @@ nDCG@0 => unknown measure 'nDCG@0': the cutoff must be 1 or more
     """),
     *table("mine data --model model --out x.tsv", """
 --range 9:1 => --range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'
---range 100:200 => --range=100:200 starts past the end of the corpus (40 documents)
+--range 100:200 => --range=100:200 starts after the end of the corpus (40 documents)
 --keep few => invalid value for '--keep': must be a valid integer, unable to parse string as an integer; see
     opera mine --help
     """),
@@ -137,7 +137,7 @@ COMPARING = [
 compare data ./data --model model --out grid => DATA: data is given twice
     """),
     *table("compare data --model model --out grid", """
---methods ft,sp:negatives=hard:range=500:600 => range=500:600 starts past the end of the corpus (40 documents)
+--methods ft,sp:negatives=hard:range=500:600 => range=500:600 starts after the end of the corpus (40 documents)
 --seeds one => --seeds: must be whole numbers separated by commas, such as 0,1,2, got 'one'
 --seeds 0,0 => --seeds: 0 is given twice
 --steps few => --steps: must be whole numbers separated by commas, such as 100,1000, got 'few'
@@ -159,8 +159,8 @@ compare data ./data --model model --out grid => DATA: data is given twice
     *table("quickstart", """
 --out q --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
     """),
-    Bad(COMPARE, "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so pass "
-        "guard=false", write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")),
+    Bad(COMPARE, "data: has no split 'dev', and 1 train query with a relevant document cannot be split; the guard "
+        "needs one, so pass guard=false", write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")),
     Bad(f"{COMPARE} --methods ft:precision={'0' * 300}",
         "ft:precision=0000000000000000000000000000000000000…0000000000000000000000000000000000000000000000000: "
         "names a folder, so it must have at most 200 bytes; use --set for some settings"),

@@ -114,7 +114,7 @@ evaluate data --model https://example.org/model => https://example.org/model: no
     Bad("train data --model model --out run", LOADER, cut("model/model.safetensors", 50)),
     *table("", """
 train data --out run --query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with
-    adapter=query vectors come from files; leave the setting out
+    adapter=query vectors come from files; remove the setting
     """),
     *table("train data --model model --out run", """
 --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding cannot; leave the setting out
@@ -134,13 +134,13 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     read (No such file or directory)
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>
     distill_weight: must be less than or equal to 1, got 1.5
-score data --out x.tsv => model: give a model, or a reranker
+score data --out x.tsv => model: pass a model, or a reranker
     """),
     *table("score data --out x.tsv", """
---model model --reranker reranker => model: beside a reranker a model mines; give negatives=N, or leave the model
+--model model --reranker reranker => model: with a reranker, the model only mines; pass negatives=N, or leave the model
     out
---model model --negatives many => --negatives: must be 'given' or how many to mine, got 'many'
---model model --negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--model model --negatives many => --negatives: must be 'given' or a number to mine, got 'many'
+--model model --negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --reranker ./nowhere => ./nowhere: no such model folder
 --reranker model =~ model: cannot be loaded as a reranker \\(a cross-encoder\\): .*
     """),
@@ -155,7 +155,7 @@ score data --out x.tsv => model: give a model, or a reranker
     Bad(f"{DISTILL} --teacher t.tsv", "t.tsv:2: column 'score' must be a number, got 'high'",
         write("t.tsv", f"{HEADER}train0\td0\thigh\n")),
     Bad(f"{DISTILL} --teacher t.tsv",
-        "t.tsv: none of its 1 pairs is of data (query 'q', document 'd'); was it scored on it?",
+        "t.tsv: has 1 pair, but none is in data (query 'q', document 'd'); are they scores of other data?",
         write("t.tsv", f"{HEADER}q\td\t1\n")),
     Bad(f"{DISTILL} --teacher t.jsonl",
         "t.jsonl: column 'query_id' is missing (it has: query, pos, neg, pos_scores)",
@@ -163,7 +163,7 @@ score data --out x.tsv => model: give a model, or a reranker
     Bad(f"{DISTILL} --teacher t.parquet", matching(r"t\.parquet: cannot be read \(.*\)"),
         write("t.parquet", "PAR1 and no more")),
     Bad("train data --model model --out out --teacher t.tsv",
-        "--teacher=t.tsv: nothing uses them; pass loss=distill, or negatives=teacher",
+        "--teacher=t.tsv: no setting uses them; pass loss=distill, or negatives=teacher",
         write("t.tsv", f"{HEADER}train0\td0\t1\n")),
     Bad(f"{DISTILL} --set train_group_size=1 --teacher t.tsv",
         "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more",
@@ -207,7 +207,7 @@ push data a/b =~ data: not a model folder: .*
     Bad("export run --onnx --static --out out --push a/b",
         "--push: a static model is a model of its own; export and push it alone, under another name", with_run),
     Bad("export run --onnx --out out",
-        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; it is "
+        "hf:someone/something: not a local folder or file that OPERA reads; pass the data yourself; it is "
         "the run's data: pass --data DATA, or --no-measure", with_run, source_in_run("hf:someone/something")),
     Bad("push run a/b", "run/model/README.md: is a link, and OPERA uploads files only; replace it", with_run,
         link("run/model/README.md", "../../data/corpus.jsonl")),

@@ -18,16 +18,16 @@ SCORE, MINE = "score data --model model --out", "mine data --model model --range
 EVALUATE = "evaluate data --model model --run-file"
 TABLES = write("tables/train.csv", "query,document\na,b\n")
 FILES = write("files/train.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}\n')
-LIES = "lies in"
-DATA = ", which is read as data, so what is written there would be data too; pass another place"
+INSIDE = "is inside"
+DATA = ", which OPERA reads as data; pass a folder outside the data"
 
 FOLDERS = [
     *table("train data --model model --out", """
 data/corpus.jsonl => --out data/corpus.jsonl: is a file; pass a folder
 data/corpus.jsonl/run => --out data/corpus.jsonl/run: data/corpus.jsonl is not a folder that can be written to
 data => --out data: is not empty and holds no run; pass an empty or a new folder
-data/qrels/run => --out data/qrels/run: lies in data/qrels, which is read as data, so what is written there would be
-    data too; pass another place
+data/qrels/run => --out data/qrels/run: is inside data/qrels, which OPERA reads as data; pass a folder
+    outside the data
 out --resume => --out out: holds no run to resume; omit --resume to start
     """),
     *table("compare data --model model --out", """
@@ -51,11 +51,11 @@ data => --out data: is not empty and holds no grid; give an empty or a new folde
     Bad(f"{TRAIN} run --overwrite",
         "--out run: --overwrite would delete run/model/mine.txt, which OPERA did not write; move it away, or pass "
         "another folder", with_run, write("run/model/mine.txt", "mine")),
-    Bad("train tables --model model --out tables/runs/a", f"--out tables/runs/a: {LIES} tables{DATA}", TABLES),
-    Bad("train --pairs tables --model model --out tables/run", f"--out tables/run: {LIES} tables{DATA}", TABLES),
-    Bad("train tables --model model --out linked/run", f"--out linked/run: {LIES} tables{DATA}", TABLES,
+    Bad("train tables --model model --out tables/runs/a", f"--out tables/runs/a: {INSIDE} tables{DATA}", TABLES),
+    Bad("train --pairs tables --model model --out tables/run", f"--out tables/run: {INSIDE} tables{DATA}", TABLES),
+    Bad("train tables --model model --out linked/run", f"--out linked/run: {INSIDE} tables{DATA}", TABLES,
         link("linked", "tables")),
-    Bad("compare tables --model model --out tables/grid", f"--out tables/grid: {LIES} tables{DATA}", TABLES),
+    Bad("compare tables --model model --out tables/grid", f"--out tables/grid: {INSIDE} tables{DATA}", TABLES),
     Bad(f"{COMPARE} run", "--out run: is not empty and holds no grid; give an empty or a new folder", with_run),
 ]  # fmt: skip
 
@@ -68,8 +68,8 @@ pairs.csv => --out pairs.csv: must end in .parquet or .tsv or .jsonl; the suffix
     format
     """),
     *table("mine data --model model --range 1:5 --out", """
-data/qrels/mined.tsv => --out data/qrels/mined.tsv: lies in data/qrels, which is read as data, so what is written there
-    would be data too; pass another place
+data/qrels/mined.tsv => --out data/qrels/mined.tsv: is inside data/qrels, which OPERA reads as data; pass a
+    folder outside the data
     """),
     *table("evaluate data --model model", """
 --run-file x.csv => --run-file x.csv: must end in .trec or .run or .txt; the suffix decides the format
@@ -85,13 +85,13 @@ data/qrels/mined.tsv => --out data/qrels/mined.tsv: lies in data/qrels, which is
         "--out f.jsonl: is read by this command; pass another file",
         write("f.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}\n')),
     Bad("mine tables --model model --range 1:2 --out tables/mined.jsonl",
-        f"--out tables/mined.jsonl: lies in tables{DATA}", TABLES),
+        f"--out tables/mined.jsonl: is inside tables{DATA}", TABLES),
     Bad("score --pairs tables --model model --out tables/more/pairs.parquet",
-        f"--out tables/more/pairs.parquet: lies in tables{DATA}", TABLES, make_folder("tables/more")),
+        f"--out tables/more/pairs.parquet: is inside tables{DATA}", TABLES, make_folder("tables/more")),
     Bad("mine files --model model --range 1:2 --out files/mined.jsonl",
-        f"--out files/mined.jsonl: lies in files{DATA}", FILES),
-    Bad("evaluate hf:tables --model model --run-file tables/x.trec", f"--run-file tables/x.trec: lies in tables{DATA}",
-        TABLES),
+        f"--out files/mined.jsonl: is inside files{DATA}", FILES),
+    Bad("evaluate hf:tables --model model --run-file tables/x.trec",
+        f"--run-file tables/x.trec: is inside tables{DATA}", TABLES),
     Bad(f"{EVALUATE} model/notes.txt --overwrite",
         "--run-file model/notes.txt: is read by this command; pass another file",
         write("model/notes.txt", "read by whom?")),

@@ -165,12 +165,12 @@ DECISIONS = [
     Bad("report run --decisions decisions.csv", message, with_run,
         write("decisions.csv", f"query_id,doc_id,decision,split\n{rows}"))
     for message, rows in (
-        ("decisions.csv: holds no decision about test; opera review RUN --split test makes a page to decide",
+        ("decisions.csv: has no decision about test; opera review RUN --split test writes a page to make them",
          "test0,d0,unsure,test\ntrain0,d0,wrong,train\n"),
         ("decisions.csv: query 'q' is not a test query of run; are they decisions about another data set?",
          "q,d0,missing,test\n"),
-        ("decisions.csv: query 'test0', document 'd0' is wrong, and correct or missing; leave one of the two",
-         "test0,d0,wrong,test\ntest0,d0,missing,test\n"),
+        ("decisions.csv: query 'test0', document 'd0' is wrong in one row, and correct or missing in another; keep one "
+         "of them", "test0,d0,wrong,test\ntest0,d0,missing,test\n"),
     )
 ] + [
     Bad(REPORT, "run/review.json: is missing", with_run, remove("run/review.json")),

@@ -18,7 +18,7 @@ GOOD = write("p.csv", "query,document\na,b\n")
 DOCS = write("docs.csv", "id,text\n007,bond\n8,eight\n")
 QUERIES = write("queries.csv", "id,text\n1,who\n2,what\n")
 BY_ID = f"{ON} --pairs pairs.csv --documents docs.csv --queries queries.csv"
-UNKNOWN = "no column has a name known for the"
+UNKNOWN = "OPERA recognises no column for the"
 ROLES = "(known: query, document, query_id, document_id, title, grade, weight, split, negative, id, text)"
 
 
@@ -39,69 +39,70 @@ def trec(lines: str) -> Make:
 
 TABLES = [
     *table("", """
-evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: not beside a data set (data);
-    give one of the two
+evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: cannot be combined with a data set
+    (data); pass one or the other
 evaluate --model model --split train --pairs away.csv => away.csv: cannot be read (No such file or directory)
 evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must be train, dev or test, got 'eval'
 search --pairs p.csv --model model => missing argument 'QUERY'; see opera search --help
     """),
-    Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: is for tables, and t.jsonl is none; of a "
-        "file of FlagEmbedding, --pairs reads query, pos and neg", write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
+    Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: applies only to tables in files, not to "
+        "t.jsonl; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table",
+        write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
     *table(P_CSV, """
-left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
-    'right'; say which to take, as in --columns query=left,document=right; if the first line is no header:
+left,right⏎a,b => p.csv: OPERA recognises no column for the query and the document; the columns are 'left',
+    'right'; choose some, as in --columns query=left,document=right; if the file has no header:
     --columns query=1,document=2
-query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; say which: --columns
+query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; choose one, as in --columns
     query=query
 query,query⏎a,b => p.csv: two columns are called 'query'; rename one
 query,document => p.csv: has no pairs
 query,document⏎"a⏎b",c⏎d => p.csv:4: must have 2 columns ('query', 'document'), got 1: 'd'
-query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not fit (unexpected end of data); a field with one
-    stands in quotation marks, and each within it is doubled: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
+query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not match (unexpected end of data); quote a field
+    that contains one, and double each one inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
     these 2 of 3 rows
-query,document⏎a,"b"c => p.csv:2: quotation marks do not fit (',' expected after '"'); a field with one stands
-    in quotation marks, and each within it is doubled: "5"" pipe"
+query,document⏎a,"b"c => p.csv:2: quotation marks do not match (',' expected after '"'); quote a field that
+    contains one, and double each one inside: "5"" pipe"
 question,answer⏎a,b⏎c,  => p.csv:3: column 'answer' must not be empty; fill it or remove the row
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
 query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got -2
-query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must lie between -1000 and 1000, got 4000; counts, as of
-    clicks, are weights: --columns weight=COLUMN
+query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts,
+    such as clicks, as weights: --columns weight=COLUMN
 query,document,clicks⏎a,b,1⏎c,d,1e39 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got
-    1e+39; multiply all by one number
+    1e+39; rescale the column
 query,document,clicks⏎a,b,3e38⏎a,b,3e38 => p.csv:2: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
-    got 3e+38; multiply all by one number (2 of 2 rows)
+    got 3e+38; rescale the column (2 of 2 rows)
 question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:2: column 'answer' must not be empty; fill it or remove the row
     (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎--skip-bad-rows leaves out
     these 3 of 4 rows
 query,document,clicks⏎a,b,1⏎c,d,1e-50 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
-    got 1e-50; multiply all by one number
-query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their texts; give these with --documents
-    FILE
-query,doc_id,document⏎a,d1,x⏎b,d\t2,y => p.csv:3: column 'doc_id' must not hold a tab, a line break or another
+    got 1e-50; rescale the column
+query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts; pass the texts with
+    --documents FILE
+query,doc_id,document⏎a,d1,x⏎b,d\t2,y => p.csv:3: column 'doc_id' must not contain a tab, a line break or another
     control character, got 'd\\t2'
 qid,query,document⏎,a,x => p.csv:2: column 'qid' must not be empty
-one, two;query;"a;b⏎c => p.csv:1: quotation marks do not fit (unexpected end of data); a field with one stands in
-    quotation marks, and each within it is doubled: "5"" pipe"
+one, two;query;"a;b⏎c => p.csv:1: quotation marks do not match (unexpected end of data); quote a field that contains
+    one, and double each one inside: "5"" pipe"
     """, in_file("p.csv")),
     *table(P_JSONL, """
-{"question": "a", "reply": "b"} => p.jsonl: no column has a name known for the document; its columns are
-    'question', 'reply'; say which to take, as in --columns document=reply
+{"question": "a", "reply": "b"} => p.jsonl: OPERA recognises no column for the document; the columns are
+    'question', 'reply'; choose some, as in --columns document=reply
 {"query": "a", "document": "b", "grade": 0.5}⏎{"query": "c", "document": "d", "grade": 1e39} => p.jsonl:2: column
-    'grade' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; multiply all by one number
-{"query": true, "document": "b"} => p.jsonl:1: column 'query' must hold texts or whole numbers, but holds bool
+    'grade' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; rescale the column
+{"query": true, "document": "b"} => p.jsonl:1: column 'query' must contain texts or whole numbers, but its type is bool
 {"query": "a", "document": ["b", true]} => p.jsonl:1: column 'document' must be a text or a number, got True
 {"query": "a", "document": ["b"]}⏎{"query": "c", "document": []} => p.jsonl:2: column 'document' must not be empty;
     fill it or remove the row
 null => p.jsonl:1: must be a JSON object, got None
     """, in_file("p.jsonl")),
     *table(BY_ID, """
-query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
-    remove such pairs
-query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
-    remove such pairs (2 of 4 rows)⏎--skip-bad-rows leaves out these 2 of 4 rows
-query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; add it there,
-    or remove such pairs
+query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is not an id in the table of documents; add it to the
+    table, or remove its pairs
+query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is not an id in the table of documents;
+    add it to the table, or remove its pairs (2 of 4 rows)⏎--skip-bad-rows leaves out these 2 of 4 rows
+query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is not an id in the table of queries; add it to the table,
+    or remove its pairs
     """, lambda text: lambda folder: [make(folder) for make in (DOCS, QUERIES, write("pairs.csv", text + "\n"))]),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",
@@ -111,20 +112,20 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
         "query=q,document=doc_id; got 'query'", GOOD),
     Bad(f"{P_CSV} --columns querry=a", f"--columns: unknown role 'querry'; did you mean 'query'? {ROLES}", GOOD),
     Bad(f"{P_CSV} --columns query=a,query=b", "--columns: the role query is given twice", write("p.csv", "a,b\n")),
-    Bad(f"{P_CSV} --columns query=qestion", "--columns query=qestion: no file has such a column that could be the "
+    Bad(f"{P_CSV} --columns query=qestion", "--columns query=qestion: no file has this column for the role "
         "query; did you mean 'question'? (p.csv: 'question', 'answer')", write("p.csv", "question,answer\na,b\n")),
     Bad(f"{P_CSV} --columns query=Ticket,document=body", "--columns query=Ticket: p.csv has no such column; did you "
         "mean 'ticket#'? (it has: 'ticket#', 'body')", write("p.csv", "ticket#,body\na,b\n")),
-    Bad(f"{P_CSV} --columns document=body", "p.csv: no column has a name known for the query; its columns are 'x', "
-        "'body'; say which to take, as in --columns document=body,query=x; if the first line is no header: --columns "
-        "query=1", write("p.csv", "x,body\na,b\n")),
+    Bad(f"{P_CSV} --columns document=body", "p.csv: OPERA recognises no column for the query; the columns are 'x', "
+        "'body'; choose some, as in --columns document=body,query=x; if the file has no header: --columns query=1",
+        write("p.csv", "x,body\na,b\n")),
     Bad(P_CSV, "p.csv: is empty; it must have at least one row", write("p.csv", "")),
     Bad(P_CSV, f"p.csv:3: byte 0xe9 (character 6) is {NOT_UTF8}", write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),
     Bad(P_CSV, f"p.csv:1: {NOT_UTF8}", write("p.csv", "query,document\n".encode("utf-16"))),
     Bad(f"{P_CSV} --encoding latinx", "--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
         "utf-16, got 'latinx'", GOOD),
     Bad(BY_ID.replace("pairs.csv", "pairs.jsonl"),
-        "pairs.jsonl:1: column 'doc_id' must hold texts or whole numbers, but holds bool",
+        "pairs.jsonl:1: column 'doc_id' must contain texts or whole numbers, but its type is bool",
         write("docs.csv", "id,text\n1,bond\n"), QUERIES, write("pairs.jsonl", '{"query_id": 1, "doc_id": true}\n')),
     Bad("evaluate p.ndjson --model model --split train",
         "p.ndjson:2: column 'answer' must be a text or a number, got {'text': 'b'}",
@@ -138,24 +139,25 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
         "p.csv: has no split 'train'; pass --split dev", GOOD),
     Bad(BY_ID, "docs.csv:4: duplicate id '7'; first seen at docs.csv:2, and ids must be unique",
         write("docs.csv", "id,text\n7,a\n8,b\n7,c\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,8\n")),
-    Bad(BY_ID, "pairs.csv:2: a relevant pair whose query or document has no text; give it one or remove the pair",
+    Bad(BY_ID, "pairs.csv:2: a relevant pair has a query or document without a text; add it or remove the pair",
         write("docs.csv", "id,text\n7,\n8,b\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,7\n")),
     Bad(f"{ON} --pairs run.txt --documents docs.csv --queries queries.csv",
-        "run.txt: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; pass a qrels "
-        "file, QUERY 0 DOCUMENT GRADE", DOCS, QUERIES, write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
+        "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; pass a qrels file (QUERY 0 "
+        "DOCUMENT GRADE)", DOCS, QUERIES, write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
     Bad(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
         "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'", DOCS,
         QUERIES, write("qrels.txt", "1 0 007 1\n2 0 8\n")),
     *table(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv", """
 1 1st 007 high => qrels.txt:2: column 'grade' must be a number, got 'high'
 1 0 007 1,0 => qrels.txt:2: column 'grade' must be a number, got '1,0'
-1 0 007 4e3 => qrels.txt:2: grade must lie between -1000 and 1000, got 4000; counts, as of clicks, are weights:
+1 0 007 4e3 => qrels.txt:2: grade must be between -1000 and 1000, got 4000; pass counts, such as clicks, as weights:
     --columns weight=COLUMN
-# 0 007 1⏎1 0 9 1 => qrels.txt:3: document '9' is no id in the table of documents; add it there, or remove such pairs
+# 0 007 1⏎1 0 9 1 => qrels.txt:3: document '9' is not an id in the table of documents; add it to the table, or
+    remove its pairs
     """, trec),
     Bad(f"{ON} --pairs qrels.txt --documents docs.tsv --queries queries.csv",
-        f"docs.tsv: {UNKNOWN} id and the text; its columns are 'D1', 'http://x', 'Body'; say which to take, "
-        "as in --columns documents.id=D1,documents.text=http://x; if the first line is no header: --columns "
+        f"docs.tsv: {UNKNOWN} id and the text; the columns are 'D1', 'http://x', 'Body'; choose some, "
+        "as in --columns documents.id=D1,documents.text=http://x; if the file has no header: --columns "
         "documents.id=1,documents.text=2",
         write("docs.tsv", "D1\thttp://x\tBody\n"), QUERIES, write("qrels.txt", "1 0 D1 1\n")),
 ]  # fmt: skip
@@ -171,9 +173,9 @@ PAIRS = [
 {"query": "x", "pos": [""]} => column 'pos' must not be empty; fill it or remove the row
 {"query": " ", "pos": ["a"]} => column 'query' must not be empty; fill it or remove the row
 {"query": ["x"], "pos": ["a"]} => column 'query' must be a text or a number, got ['x']
-{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must hold one number for each
+{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must have one number for each
     text of 'pos', got 2 for 1
-{"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' must hold one number for each text of
+{"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' must have one number for each text of
     'neg', got 1 for 0
 {"query": "x", "pos": ["a"], "pos_scores": [true]} => column 'pos_scores' must be a text or a number, got True
 {"query": "x", "pos": ["a"], "pos_scores": ["high"]} => column 'pos_scores' must be a number, got 'high'
@@ -203,8 +205,8 @@ PACKAGES = [
         for name in ("", "..", "a..b", "a-b", "../etc")
     ),
     *(
-        Bad(f"evaluate python:{name} --model model", f"python:{name}: no installed package (a folder of modules "
-            "with their source) has this import name")
+        Bad(f"evaluate python:{name} --model model", f"python:{name}: there is no installed package of this "
+            "import name with Python source files")
         for name in ("__main__", "no_such_package", "json.decoder.none", "math")
     ),
 ]  # fmt: skip
@@ -269,35 +271,35 @@ def trainer_files(message: str, *make: Make) -> Bad:
 
 TEVATRON = '{"query_id": "1", "query": "q", "positive_passages": '
 TRAINER_FILES = [
-    trainer_files("mine/test_qrels.jsonl:1: document 'y' has no text in the files that were read",
+    trainer_files("mine/test_qrels.jsonl:1: document 'y' has no text in these files",
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "y", "relevance": 1}\n')),
-    trainer_files("mine/test_qrels.jsonl:2: document 'd1' has no text in the files that were read",
+    trainer_files("mine/test_qrels.jsonl:2: document 'd1' has no text in these files",
         write("mine/train.jsonl", '{"query": "q", "pos": ["b"]}\n'),
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "d1"}\n')),
     trainer_files(
         "mine/dev.jsonl:1: column 'pos' is missing (it has: query)",
         write("mine/dev.jsonl", '{"query": "q"}\n{"query": "r", "pos": ["a"]}\n')),
-    trainer_files("mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
+    trainer_files("mine/corpus.jsonl:2: document 'x' has a different text than before; give each text its own id",
         write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n')),
     trainer_files("mine/train.jsonl:1: column 'positive_passages' must be an object, got 'x'",
         write("mine/train.jsonl", TEVATRON + '["x"]}\n')),
     trainer_files("mine/train.jsonl:1: column 'positive_passages' must not be empty; fill it or remove the row",
         write("mine/train.jsonl", TEVATRON + '[{"title": "x"}]}\n')),
-    trainer_files("mine/train.jsonl:1: document 'z' has no text in the files that were read",
+    trainer_files("mine/train.jsonl:1: document 'z' has no text in these files",
         write("mine/train.jsonl", '{"query_id": "1", "query": "q", "positive_document_ids": ["z"]}\n')),
 ]  # fmt: skip
 
-FEW = "no text has a title, a heading or a question of three words or more, with a text below it that no other has"
+FEW = "no text has a unique title, heading or question of at least three words with a text below it"
 WEAK = [
     *table("pairs", """
 absent --out w.csv =~ absent: cannot be read \\(No such file or directory\\)
 paper:fiqa --out w.csv =~ paper:fiqa: cannot be read \\(No such file or directory\\)
-python:absent --out w.csv => python:absent: no installed package (a folder of modules with their source) has this
-    import name
-model --out w.csv => model: holds no table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather)
+python:absent --out w.csv => python:absent: there is no installed package of this import name with Python
+    source files
+model --out w.csv => model: has no table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather)
 data --out w.tsv => --out w.tsv: must end in .csv or .parquet or .jsonl; the suffix decides the format
 data => missing option '--out'; see opera pairs --help
-python:json --columns text=a --out w.csv => --columns: is for tables, and python:json is none
+python:json --columns text=a --out w.csv => --columns: applies only to tables, not to python:json
 data --columns body --out w.csv => --columns: must be ROLE=COLUMN, separated by commas, as in query=q,document=doc_id;
     got 'body'
     """),
@@ -307,8 +309,8 @@ data --columns body --out w.csv => --columns: must be ROLE=COLUMN, separated by 
     Bad("pairs notes --out w.csv", f"notes: {FEW}", make_folder("notes"), write("notes/a.md", "# Too short\nx\n")),
     Bad("pairs docs.csv --out docs.csv --overwrite", "--out docs.csv: is read by this command; pass another file",
         write("docs.csv", "title,text\na b c,d\n")),
-    Bad("pairs docs.csv --out w.csv", "docs.csv: no column has a name known for the text; its columns are 'title', "
-        "'words'; say which to take, as in --columns documents.text=words; if the first line is no header: --columns "
+    Bad("pairs docs.csv --out w.csv", "docs.csv: OPERA recognises no column for the text; the columns are 'title', "
+        "'words'; choose some, as in --columns documents.text=words; if the file has no header: --columns "
         "documents.text=1", write("docs.csv", "title,words\na b c,d\n")),
     Bad("pairs docs.csv --columns text=sentence --out w.csv", matching(r"--columns text=sentence: no file has .*"),
         write("docs.csv", "title,words\na b c,d\n")),

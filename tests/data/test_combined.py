@@ -111,17 +111,17 @@ def test_names_notes_and_prompts() -> None:
     assert both.query_prompt == "p: "
     mixed = combine([first, replace(second, query_prompt=None)])
     assert mixed.query_prompt is None
-    assert mixed.notes[-1].startswith("the data sets have different query prompts: none is used")
+    assert mixed.notes[-1].startswith("the data sets have different query prompts, so OPERA uses none")
 
 
 def test_what_cannot_be_combined_is_refused() -> None:
     both = combine([one("a", 2), one("b", 2)])
-    with pytest.raises(DataError, match="a: is given twice; give each data set once"):
+    with pytest.raises(DataError, match="a: is given twice; pass each data set once"):
         load_all([one("a", 2), one("a", 2)])
-    with pytest.raises(DataError, match="b: is the same data as a; give each data set once"):
+    with pytest.raises(DataError, match="b: is the same data as a; pass each data set once"):
         load_all([one("a", 2), replace(one("a", 2), source="b")])
-    with pytest.raises(DataError, match="is several data sets already"):
+    with pytest.raises(DataError, match="combines several data sets already"):
         combine([both, one("c", 2)])
-    with pytest.raises(DataError, match="give at least one data set, got an empty list"):
+    with pytest.raises(DataError, match="pass at least one data set, got an empty list"):
         load_all([])
     assert load_all([both]) is both

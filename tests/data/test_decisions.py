@@ -68,7 +68,7 @@ def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path],
     path = write(tmp_path / "d.csv", [(*pair, "wrong", "test")], "query_id,doc_id,decision,split")
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train")
-    assert changed.notes[-1].endswith("1 decisions about test change no training")
+    assert changed.notes[-1].endswith("training ignores 1 decision about test")
     assert read_decisions(data, [path]).of_test.tolist() == [True]
 
 
@@ -95,7 +95,7 @@ def test_a_missing_label_that_was_judged_irrelevant_becomes_relevant(tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("wrong",), ("correct",)], "query .*, document .* is wrong, and correct or missing"),
+        ([("wrong",), ("correct",)], "query .*, document .* is wrong in one row, and correct or missing"),
         ([("false",)], "the decision about query .*, document .* is 'false'; it must be wrong, correct"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
     make_beir: Callable[..., Path], tmp_path: Path
 ) -> None:
     data = load_data(make_beir())
-    cases = (("test", "decides about no query of train"), ("train", "calls every pair of train wrong"))
+    cases = (("test", "has no decision about a query of train"), ("train", "calls every training pair wrong"))
     for split, words in cases:
         path = write(tmp_path / "list.csv", sorted(judged(data, split)), "query_id,doc_id")
         with pytest.raises(DataError, match=f"{path}: {words}"):
@@ -135,7 +135,7 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
     columns = "query_id,doc_id,query,document"
     with_decisions(data, [write(path, [row], columns)])
     changed = tuple("another text" if text == texts[name] else text for text in row)
-    with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' there and '.*, and so are 1 of 1 rows"):
+    with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' in the list but '.*1 of 1 rows differ"):
         with_decisions(data, [write(path, [changed], columns)])
 
 
@@ -158,4 +158,4 @@ def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -
     path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train") | {(query, other)}
-    assert changed.notes[-1].endswith("1 not added, since their documents are held out of train")
+    assert changed.notes[-1].endswith("1 not added because their documents are held out of train")

@@ -33,8 +33,8 @@ def test_empty_documents_are_kept_counted_and_told_once(make_beir: MakeBeir, tmp
         assert len(data.corpus) == 120
         assert data.corpus.empty_rows().tolist() == [5, 8]
         assert data.notes == (
-            "2 documents without title and text, such as 'd5': they are kept and ranked, and are no negatives",
-            "1 queries without a text, such as 'train39': they are kept, and not used",
+            "2 documents without title and text, such as 'd5': ranked, but not used as negatives",
+            "1 query without a text, such as 'train39': not used",
         )
     assert data.training_split().n_queries == 2
     data.write_beir(tmp_path / "copy")

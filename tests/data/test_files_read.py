@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_what_would_be_data_is_refused(here: Path, source: str, place: str) -> None:
     (here / "tables-qrels").mkdir()
-    with pytest.raises(SettingError, match=f"^out {place}: lies in .*, which is read as data"):
+    with pytest.raises(SettingError, match=f"^out {place}: is inside .*, which OPERA reads as data"):
         check_stays_out(Path(place), "out", source)
 
 
@@ -69,7 +69,7 @@ def test_what_can_be_no_data_is_not(here: Path, source: str, place: str) -> None
 
 def test_each_of_several_sets_is_looked_at(here: Path) -> None:
     both = combine([load_data("beir"), load_data("tables")])
-    with pytest.raises(SettingError, match="lies in tables"):
+    with pytest.raises(SettingError, match="is inside tables"):
         check_stays_out(here / "tables" / "run", "--out", both)
     made = load_data([("a", "b")])
     check_stays_out(here / "tables" / "run", "--out", made)
@@ -79,7 +79,9 @@ def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OPERA_CACHE", "tables/cache")
     before = sorted(here.rglob("*"))
     for load in (load_data, load_stored):
-        with pytest.raises(SettingError, match=r"^OPERA_CACHE tables/cache: lies in tables, which is read as data"):
+        with pytest.raises(
+            SettingError, match=r"^OPERA_CACHE tables/cache: is inside tables, which OPERA reads as data"
+        ):
             load("tables")
     assert sorted(here.rglob("*")) == before
     monkeypatch.setenv("OPERA_CACHE", "tables/.cache")

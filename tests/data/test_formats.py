@@ -55,7 +55,7 @@ def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, en
     pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
     ids = pa.array(np.array([1, end], dtype=kind.to_pandas_dtype()))
     pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=rf"row 2: column 'id' must be .*numbers apart below {end:,} only: store"):
+    with pytest.raises(DataError, match=rf"row 2: column 'id' must be .*is exact only below {end:,}: store"):
         load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
 
 
@@ -64,8 +64,11 @@ def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, en
     [
         ({"label": 0}, ":1: column 'label' is missing"),
         ({"split": "test"}, ":1: column 'split' must be train, dev or test, got ''"),
-        ({"negative": True}, ":5: column 'negative' must hold texts or whole numbers, but holds bool"),
-        ({"document": ["d"], "query": ["d"]}, ":1: column 'query' must hold texts or whole numbers, but holds list"),
+        ({"negative": True}, ":5: column 'negative' must contain texts or whole numbers, but its type is bool"),
+        (
+            {"document": ["d"], "query": ["d"]},
+            ":1: column 'query' must contain texts or whole numbers, but its type is list",
+        ),
         ({"document": []}, ":5: column 'document' must not be empty; fill it or remove the row"),
     ],
 )
@@ -110,7 +113,7 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_file_of_a_beir_folder_is_no_table_of_pairs(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"c\.jsonl: holds texts and no pairs, as in a BEIR folder; give the folder"):
+    with pytest.raises(DataError, match=r"c\.jsonl: has texts but no pairs, like a file of a BEIR folder; pass"):
         load_data(lines(tmp_path / "c.jsonl", {"_id": "d", "title": "", "text": "x"}))
 
 

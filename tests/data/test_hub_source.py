@@ -32,7 +32,7 @@ def test_the_layout_of_mteb(tmp_path: Path) -> None:
     assert list(data.splits) == ["train", "dev", "test"]
     assert data.corpus.texts() == ["Title one", "two", ""]
     assert judged(data, "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
-    assert "left out 3 judgements of documents that are not there, such as 'd9'" in data.notes
+    assert "left out 3 judgements of missing documents, such as 'd9'" in data.notes
     assert data.name == "small"
     assert files_read(f"hf:{folder}") == [folder]
     assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
@@ -64,7 +64,7 @@ def test_no_folder_gives_the_data_of_another(
     path.symlink_to(tmp_path / "linked")  # as in the hub's own cache
     assert judged(load_data(source), "dev") == [("q3", "d1", 1)]
     (folder / "again").symlink_to(tmp_path)
-    with pytest.raises(DataError, match="again: is a link to a folder, which is not read; put the folder itself there"):
+    with pytest.raises(DataError, match="again: is a link to a folder, which OPERA does not follow; replace"):
         load_data(source)
 
 
@@ -85,7 +85,7 @@ def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
         load_data(f"hf:{folder}")
     (folder / "corpus.jsonl").write_text('{"name": "d1", "text": "x"}\n')
     with pytest.raises(
-        DataError, match=r"small, corpus: no column has a name known for the id; its columns are 'name'"
+        DataError, match=r"small, corpus: OPERA recognises no column for the id; the columns are 'name'"
     ):
         load_data(f"hf:{folder}")
 
@@ -115,10 +115,10 @@ def test_a_card_names_files_of_its_own_folder_only(
 def test_a_card_in_another_place_or_that_is_none_is_refused(tmp_path: Path) -> None:
     folder = write_mteb(tmp_path / "small")
     (folder / "README.md").write_text("---\n[\n---\n")
-    with pytest.raises(DataError, match=r"small/README\.md: cannot be read as the card of a data set"):
+    with pytest.raises(DataError, match=r"small/README\.md: is not a valid data set card"):
         load_data(f"hf:{folder}")
     (folder / ".huggingface.yaml").write_text("configs: []")
-    with pytest.raises(DataError, match=r"\.huggingface\.yaml: hidden files are not read; write it into README\.md$"):
+    with pytest.raises(DataError, match=r"\.huggingface\.yaml: OPERA does not read hidden files; move its contents"):
         load_data(f"hf:{folder}")
 
 
@@ -131,20 +131,20 @@ def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
     )
     card = (folder / "README.md").read_text()
     (folder / "README.md").write_text(card.replace("---\n", f"---\n{kinds}", 1))
-    with pytest.raises(DataError, match=r"column 'text' must hold texts or whole numbers, but holds struct<"):
+    with pytest.raises(DataError, match=r"column 'text' must contain texts or whole numbers, but its type is struct<"):
         load_data(f"hf:{folder}")
 
 
 @pytest.mark.parametrize(
     ("file", "record", "message"),
     [
-        ("corpus", {"_id": "d1", "text": ["a"]}, "corpus[0]: column 'text' must hold texts or whole numbers, but"),
+        ("corpus", {"_id": "d1", "text": ["a"]}, "corpus[0]: column 'text' must contain texts or whole numbers, but"),
         ("corpus", {"_id": None, "text": "a"}, "corpus[0]: column '_id' must not be empty"),
-        ("corpus", {"_id": "a\n", "text": "a"}, "column '_id' must not hold a tab, a line break or another control"),
+        ("corpus", {"_id": "a\n", "text": "a"}, "column '_id' must not contain a tab, a line break or another control"),
         ("queries", {"_id": 1.5, "text": "a"}, "column '_id' must be a text or a whole number, got 1.5"),
         ("qrels/test", {"query-id": "q3", "corpus-id": "d1", "score": None}, "column 'score' is missing"),
         ("qrels/test", {"query-id": "q9", "corpus-id": "d1", "score": 1}, "test: has no pairs"),
-        ("qrels/test", {"query-id": "q9", "corpus": "d1", "score": 1}, "no column has a name known for the document"),
+        ("qrels/test", {"query-id": "q9", "corpus": "d1", "score": 1}, "OPERA recognises no column for the document"),
     ],
 )
 def test_values_that_are_no_data(tmp_path: Path, file: str, record: dict[str, Any], message: str) -> None:
@@ -191,8 +191,8 @@ def test_offline_it_says_what_to_fetch() -> None:
     with pytest.raises(DataError) as caught:
         load_data("hf:nobody/nothing:train")
     message = str(caught.value)
-    assert message.startswith("hf:nobody/nothing:train: cannot be fetched (")
+    assert message.startswith("hf:nobody/nothing:train: cannot be downloaded (")
     fetch = "hf download --repo-type dataset nobody/nothing --local-dir FOLDER"
-    assert message.endswith(f"where there is a network: {fetch}; then pass hf:FOLDER")
+    assert message.endswith(f"run: {fetch}; then pass hf:FOLDER")
     with pytest.raises(DataError, match="nobody/nothing --revision v1 --local-dir"):
         load_data("hf:nobody/nothing@v1")

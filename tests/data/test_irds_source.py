@@ -46,8 +46,8 @@ class TestPaperSets:
         assert data.corpus.texts(slice(0, 1)) == [f"{title}first text"]
         assert judged(data, "dev") == [("PLAIN-dev", "MED-1", 1), ("PLAIN-dev", "MED-2", 2)]
         assert data.notes == (
-            "left out 3 judgements of documents that are not there, such as 'MED-9'",
-            "1 documents without title and text, such as 'MED-3': they are kept and ranked, and are no negatives",
+            "left out 3 judgements of missing documents, such as 'MED-9'",
+            "1 document without title and text, such as 'MED-3': ranked, but not used as negatives",
         )
         assert (data.name, data.source) == (name, f"paper:{name}")
 
@@ -103,8 +103,8 @@ def test_what_is_parsed_needs_neither_files_nor_the_library(monkeypatch: pytest.
     ("source", "message"),
     [
         ("irds:beir/nfcorpsu", r"^irds:beir/nfcorpsu: ir_datasets has no such data set; did you mean 'beir/nfcorpus"),
-        ("irds:beir", r"^irds:beir: has no judgements itself; give one of beir/"),
-        ("irds:clueweb09/catb", r"^irds:clueweb09/catb: has no judgements itself; give one of clueweb09/catb/trec-"),
+        ("irds:beir", r"^irds:beir: has no judgements itself; pass one of beir/"),
+        ("irds:clueweb09/catb", r"^irds:clueweb09/catb: has no judgements itself; pass one of clueweb09/catb/trec-"),
         ("paper:msmarco", r"^paper:msmarco: no such data set.* \(known: nfcorpus, tripclick-head, "),
     ],
 )
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_said_with_the_page_that_says_where_it_is(irds: P
     damaged = irds / "beir" / "quora" / "source.zip"
     damaged.parent.mkdir()
     damaged.write_bytes(b"half an archive")
-    page = f"https://ir-datasets.com/beir.html says what to fetch by hand, into {irds}"
+    page = f"https://ir-datasets.com/beir.html says which files to download into {irds}"
     for source, reason in (("beir/scifact", "ConnectionError: .*"), ("beir/quora", "BadZipFile: .*")):
         with pytest.raises(DataError, match=rf"^irds:{source}: cannot be read \({reason}\); {page}$"):
             load_data(f"irds:{source}")

@@ -75,24 +75,24 @@ def test_a_table_of_texts_with_columns() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"queries": QUERIES}, r"^pairs: is missing; give pairs, or queries and documents as two lists of texts"),
-        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; give pairs$"),
+        ({"queries": QUERIES}, r"^pairs: is missing; pass pairs, or queries and documents as two lists of texts"),
+        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; pass pairs$"),
         ({"queries": ["a", None], "documents": QUERIES}, r"^queries\[1\]: must be a text, got None$"),
         ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
         ({"documents": {1.5: "a"}, "pairs": [("a", 1)]}, r"^documents: ids must be texts or whole numbers, got 1\.5$"),
         ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
         ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
         ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
-        ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or save"),
-        ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* for good with map\(\)"),
-        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream whose columns are not known; read it"),
+        ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or"),
+        ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* first with map\(\)"),
+        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream with unknown columns; convert it"),
         ({"pairs": pd.DataFrame([["a", "b"]], columns=["query"] * 2)}, r"^pairs: two columns are called 'query'"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
-        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, as the first is, got \('c',\)$"),
+        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, like the first row"),
         ({"pairs": [("a", "b"), ("c", " ")]}, r"^pairs\[1\]: column 'document' must not be empty"),
-        ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is no id in"),
+        ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is not an id in"),
         ({"pairs": pd.DataFrame({"query": [True, "x"], "document": ["a", "b"]})}, r"^pairs\[0\]: column 'query' must"),
-        ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: no column has a name known for the document"),
+        ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: OPERA recognises no column for the document"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
@@ -107,9 +107,9 @@ def test_columns_that_are_none(columns: Any) -> None:
 
 
 def test_settings_of_files_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"^encoding: is for text files"):
+    with pytest.raises(SettingError, match=r"^encoding: applies to text files"):
         load_data([("a", "b")], encoding="cp1252")
-    with pytest.raises(SettingError, match=r"^pairs, documents, queries: not beside a data set \(example:faq\)"):
+    with pytest.raises(SettingError, match=r"^pairs, documents, queries: cannot be combined with a data set \(example"):
         load_data("example:faq", documents=DOCUMENTS)
 
 
@@ -132,5 +132,7 @@ def test_the_columns_of_a_format_are_those_that_are_read() -> None:
 def test_aligned_series() -> None:
     queries = pd.Series(QUERIES, index=[5, 6])
     assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
-    with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders, and row i"):
+    with pytest.raises(
+        DataError, match=r"^queries and documents: have the same index in different orders, but query i"
+    ):
         load_data(queries=queries, documents=pd.Series(["b", "a"], index=[6, 5]))

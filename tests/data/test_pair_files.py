@@ -43,7 +43,7 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "t.tsv")
     path.write_text(path.read_text() + "1\ttrain0\t3\tnowhere\n")
     data = with_teacher(load_data(beir), path)
-    assert data.notes[-1] == f"{path}: 1 of 4 scores are of pairs that the data lack: they are not used"
+    assert data.notes[-1] == f"{path}: ignored 1 of 4 scores, because the data do not contain their pairs"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
         (
             "t.tsv",
             "query_id\tdoc_id\tscore\nq\td\t1\n",
-            r"none of its 1 pairs is of .*topics \(query 'q', document 'd'\)",
+            r"has 1 pair, but none is in .*topics \(query 'q', document 'd'\)",
         ),
         ("t.jsonl", '{"query": "q", "pos": ["d"]}\n', r"column 'query_id' is missing \(it has: query, pos\)"),
         ("t.csv", b"query_id,doc_id,score\nq,caf\xe9,1\n", "is not UTF-8; convert the file to UTF-8"),

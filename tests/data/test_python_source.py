@@ -117,7 +117,7 @@ def test_files_that_cannot_be_read_are_noted(package: str, tmp_path: Path) -> No
     )
     os.mkfifo(home / "pipe.py")
     data = load_python(package)
-    assert data.notes == ("left out 4 of 9 files that are no Python in UTF-8: deep.py, elif.py, latin.py, nul.py",)
+    assert data.notes == ("left out 4 of 9 files: not Python code in UTF-8: deep.py, elif.py, latin.py, nul.py",)
     assert "Say half ? of a thing" in data.queries.texts()
 
 
@@ -125,5 +125,5 @@ def test_a_package_of_one_module_is_too_small(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "lonely").mkdir()
     (tmp_path / "lonely" / "one.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(DataError, match="at least 2 files are needed"):
+    with pytest.raises(DataError, match="needs at least 2 files"):
         load_data("python:lonely")

@@ -71,7 +71,7 @@ class TestFromDicts:
             ({"queries": {"": "b"}}, "mine: query id must not be empty"),
             (
                 {"queries": {"q\t1": "b"}},
-                r"mine: query id must not hold a tab, a line break or another control character, got 'q\t1'",
+                r"mine: query id must not contain a tab, a line break or another control character, got 'q\t1'",
             ),
             ({"qrels": {"test": {"q": {7: 1}}}}, "mine: split 'test' judges document 7 without a text"),
             ({"qrels": {"test": {"q": {"d": 1.5}}}}, "mine: split 'test': score must be a whole number, got 1.5"),
@@ -102,6 +102,6 @@ def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     assert data.with_relevant_grade(1) is data
     graded = data.with_relevant_grade(2)
     below = sum(int((qrels.grades == 1).sum()) for qrels in data.splits.values())
-    assert graded.notes == (f"relevant_grade=2: {below} judgements below it count as not relevant",)
+    assert graded.notes == (f"relevant_grade=2: {below} judgements below it become not relevant",)
     for name, qrels in graded.splits.items():
         assert np.array_equal(qrels.grades, np.where(data.split(name).grades < 2, 0, data.split(name).grades))

@@ -20,9 +20,9 @@ from opera.data.splits import (
     dev_count,
     draw_missing_splits,
     hold_out,
+    known_fraction,
     query_components,
-    recurring_share,
-    seen_share,
+    recurring_fraction,
 )
 
 
@@ -32,7 +32,7 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
     assert held.split("dev").n_queries == 10
     assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
     assert held.split("train").n_queries == 30
-    assert "drew 10 of the 40 train queries as dev (known, seed 1)" in held.notes[-1]
+    assert "moved 10 of the 40 train queries to dev (known, seed 1)" in held.notes[-1]
     assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
     assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 
@@ -63,7 +63,7 @@ def test_queries_without_a_relevant_document_are_not_drawn() -> None:
     held = hold_out(data, "test", 0.9, seed=0)
     assert held.split("test").n_queries == 1
     assert held.split("train").relevant().n_queries == 1
-    with pytest.raises(DataError, match="has no split 'dev', and 1 train queries are too few to draw one"):
+    with pytest.raises(DataError, match="has no split 'dev', and 1 train query with a relevant document cannot"):
         hold_out(held, "dev", 0.5, seed=0)
 
 
@@ -137,17 +137,17 @@ def test_whole_components_are_held_out_where_the_graph_has_many() -> None:
     held = hold_out(data, "dev", 0.25, 0, "new")
     assert held.split("dev").n_queries == 12
     assert held.held_out is None
-    assert seen_share(held, "dev") == 0.0
+    assert known_fraction(held, "dev") == 0.0
 
 
 def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
     chain = [{n % 11, n % 11 + 1} for n in range(66)] + [{n % 12} for n in range(24)]
     held = hold_out(make_data(chain), "dev", 0.1, 0, "new")
-    assert seen_share(held, "dev") == 0.0
+    assert known_fraction(held, "dev") == 0.0
     assert held.held_out is not None
     dev = held.split("dev").query_rows
     others = int((~np.isin(held.held_out.query_rows[held.held_out.query_index], dev)).sum())
-    assert f"{others} pairs that name held-out documents left train" in held.notes[-1]
+    assert f"removed {others} pairs with held-out documents from train" in held.notes[-1]
     again = copy_splits(make_data(chain), source=held)
     assert pairs_of(again, "train") == pairs_of(held, "train")
     assert pairs_of(again, "dev") == pairs_of(held, "dev")
@@ -157,7 +157,7 @@ def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
 def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> None:
     data = make_data([{n % 10} for n in range(60)], test)
     held = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
-    assert seen_share(held, "dev") == expected
+    assert known_fraction(held, "dev") == expected
     assert "(like-test, seed 0)" in held.notes[-1]
 
 
@@ -172,7 +172,7 @@ def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leav
     """Documents 0 to 2 are of every query: without them nothing would be left to train on."""
     data = make_data([{0, 1, 2, 3 + n % 9} for n in range(36)])
     held = hold_out(data, "dev", 0.1, 0, "new")
-    assert seen_share(held, "dev") == 0.0
+    assert known_fraction(held, "dev") == 0.0
     assert held.split("dev").n_queries == 4
     assert {0, 1, 2} <= set(held.split("train").doc_rows.tolist())
     assert held.held_out is not None
@@ -181,18 +181,18 @@ def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leav
 
 def test_without_a_test_split_train_says_what_is_assumed() -> None:
     known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
-    assert (recurring_share(known, known.training_split()), assumed_documents(known)) == (1.0, "known")
-    assert (recurring_share(new, new.training_split()), assumed_documents(new)) == (0.0, "new")
+    assert (recurring_fraction(known, known.training_split()), assumed_documents(known)) == (1.0, "known")
+    assert (recurring_fraction(new, new.training_split()), assumed_documents(new)) == (0.0, "new")
     drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
     assert drawn.notes[0] == (
-        "no test split is given: assumed that tomorrow's queries ask about these documents, since 100% of the train "
-        "pairs name one that another query names too; if they ask about new documents, pass --expected-documents new"
+        "no test split is given, so OPERA expects future queries about known documents (100% of the train pairs share "
+        "their document with another query); for new documents, pass --expected-documents new"
     )
-    assert [seen_share(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
+    assert [known_fraction(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
     told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, expected_documents="new")
-    assert [seen_share(told, split) for split in ("test", "dev")] == [0.0, 0.0]
+    assert [known_fraction(told, split) for split in ("test", "dev")] == [0.0, 0.0]
     assert not any("assumed" in note for note in told.notes)
-    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --expected-documents"):
+    with pytest.raises(DataError, match="has no split 'test', which --expected-documents like-test needs"):
         draw_missing_splits(known, seed=0, test_fraction=0.1, expected_documents="like-test")
 
 

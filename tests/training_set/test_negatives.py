@@ -73,7 +73,7 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     path.write_text("\n".join(json.dumps(record) for record in records))
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, guard=False)
     assert run.settings["negatives"] == "given"
-    assert run.record.data.notes[0].startswith("no test split is given: assumed that tomorrow's queries ask about new")
+    assert run.record.data.notes[0].startswith("no test split is given, so OPERA expects future queries about new")
     assert run.record.data.notes[1:] == [
-        "drew 2 of the 20 train queries as test (new, seed 0); 0% of their documents stay in train"
+        "moved 2 of the 20 train queries to test (new, seed 0); 0% of their documents are known"
     ]

@@ -54,21 +54,21 @@ def test_test_queries_that_train_too_are_noted() -> None:
     train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
     again = {**queries, "t1": "ask 1", "t2": "ask 2", "t3": "ask 3", "t4": "other"}
     tests = [
-        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, "2 of test's 2"),
+        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, "2 of the 2"),
         (
             {"t1": {"d1": 1}, "t2": {"d8": 1}, "t3": {"d3": 0, "d2": 1}, "t4": {"d4": 1}, "q7": {"d7": 1}},
-            "2 of test's 5",
+            "2 of the 5",
         ),
         ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, None),
     ]
     recipe = make_recipe({"guard": False})
     for test, counted in tests:
         data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
-        notes = [note for note in prepare_data(data, recipe).drawn.notes if "train too" in note]
-        note = f"{counted} queries train too, with the same document: its scores may be optimistic"
+        notes = [note for note in prepare_data(data, recipe).drawn.notes if note.startswith("train contains")]
+        note = f"train contains {counted} test queries with the same document, so test scores may be too high"
         assert notes == ([] if counted is None else [note])
     drawn = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=queries, qrels={"train": train})
-    assert not any("train too" in note for note in prepare_data(drawn, recipe).drawn.notes)
+    assert not any("test queries" in note for note in prepare_data(drawn, recipe).drawn.notes)
 
 
 SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
@@ -131,9 +131,9 @@ def test_weights_that_cannot_be_used_are_refused(beir: Path) -> None:
     train = data.split("train")
     zero = replace(data, splits={**data.splits, "train": replace(train, weights=train.weights_or_ones() * 0)})
     for own, settings, message in (
-        (data, {"pair_weights": "scores", "method": "ft"}, "pair_weights=scores: method ft uses no pair scores"),
-        (plain, {"pair_weights": "loss"}, "the pairs of .* have no weights; leave the setting out"),
-        (plain, {"pair_weights": "scores"}, "the pairs of .* have no weights; leave the setting out"),
+        (data, {"pair_weights": "scores", "method": "ft"}, "pair_weights=scores: method ft does not use pair scores"),
+        (plain, {"pair_weights": "loss"}, "the pairs of .* have no weights; remove the setting"),
+        (plain, {"pair_weights": "scores"}, "the pairs of .* have no weights; remove the setting"),
         (zero, {"pair_weights": "loss"}, "every training pair of .* has weight 0"),
     ):
         with pytest.raises(SettingError, match=message):
