@@ -64,7 +64,7 @@ def test_functions_replace_files_when_told_to_and_never_what_they_read(
     Path("mine.tsv").touch()
     with pytest.raises(opera.SettingError, match=r"mine\.tsv: exists; pass --overwrite"):
         opera.score("data", model=static_model, out="mine.tsv")
-    with pytest.raises(opera.SettingError, match=r"link\.tsv: lies in data/qrels, which is read as data"):
+    with pytest.raises(opera.SettingError, match=r"link\.tsv: is inside data/qrels, which OPERA reads as data"):
         opera.score(opera.load_data("data"), model=static_model, out="link.tsv", overwrite=True)
     opera.score("data", model=static_model, out="mine.tsv", overwrite=True)
     assert Path("mine.tsv").stat().st_size > 0

@@ -66,7 +66,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
     assert data.queries.ids(scored.teacher.query_rows) == ["first/train0", "second/train1"]
     second = scored.sets[1]
     assert second.corpus.ids(second.teacher.doc_rows) == ["d2"]
-    assert "1 of 3 scores are of pairs that the data lack" in scored.notes[0]
+    assert "ignored 1 of 3 scores" in scored.notes[0]
 
 
 @pytest.mark.parametrize(

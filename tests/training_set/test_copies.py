@@ -18,7 +18,7 @@ from opera.data import GivenNegatives, RetrievalData, TeacherScores
 from opera.data.combined import combine, each_set
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
-from opera.data.splits import ExpectedDocuments, draw_missing_splits, seen_share
+from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_fraction
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import load_and_check
 from opera.training_set.prepare_data import prepare_data
@@ -136,7 +136,7 @@ def test_no_text_of_a_drawn_split_trains(
         assert not queries & train_queries
         judged = [drawn.corpus.texts([row])[0] for row in drawn.split(split).relevant().doc_rows]
         share = np.mean([text in train_documents for text in judged])
-        assert seen_share(drawn, split) == pytest.approx(share), "the note reports this share"
+        assert known_fraction(drawn, split) == pytest.approx(share), "the note reports this share"
         if expected_documents == "new" and what == "queries":
             assert not documents & train_documents
 
@@ -160,7 +160,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
             assert all(not queries_of_split & other for other, _ in trained)
             assert all(not documents & other for _, other in trained)
     assert not texts(drawn, "test")[0] & texts(drawn, "dev")[0], "λ is chosen on other queries than test's"
-    assert any("another data set holds out left train" in note for note in drawn.notes)
+    assert any("another data set holds out" in note for note in drawn.notes)
     held_out = sum(len(part.held_out.doc_rows) for part in each_set(drawn) if part.held_out is not None)
     assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
 

@@ -1,4 +1,4 @@
-"""Retrieval data: corpus, queries, qrels and training pairs, and the sources they are read from."""
+"""Retrieval data: corpus, queries, qrels and training pairs, and the sources that OPERA reads."""
 
 from opera.core.cache import cache_folder
 from opera.data.files_read import check_stays_out, files_read

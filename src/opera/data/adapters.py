@@ -1,4 +1,4 @@
-"""What tables of pairs and texts say, in the columns of the long relation."""
+"""Add tables of pairs and texts to the long relation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from opera.data.rules import blank, id_rules, rules
 from opera.data.table_files import open_texts
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
-"""Columns of BEIR and TREC, which no note explains."""
+"""Columns of BEIR and TREC. They need no note."""
 Roles = Mapping[str, Sequence[str]]
-"""The columns of each role."""
+"""Columns by role."""
 
 
 @dataclass
@@ -28,9 +28,9 @@ class PairTable:
     """A table of pairs.
 
     Attributes:
-        table: holds the rows.
+        table: the rows.
         columns: its columns by role.
-        split: of all its rows, unless a column says it.
+        split: the split of all rows, unless a column says it.
     """
 
     table: Table
@@ -49,8 +49,8 @@ def add_tables(
     Args:
         relation: gets the rows.
         texts: the tables of documents and of queries.
-        pairs: split and table; no split if a column says it, or all are train.
-        columns: what the user says of columns.
+        pairs: split and table. The split is ``None`` if a column says it, or if all rows are train.
+        columns: the columns that the user names.
 
     Raises:
         DataError: if a column is missing.
@@ -64,7 +64,7 @@ def add_tables(
         PairTable(table, _pair_columns(table, list(texts), columns), split)
         for split, table in pairs
     ]
-    for role in ("query", "document"):  # if only some texts have an id, every text gets one of ours
+    for role in ("query", "document"):  # if only some tables have ids, OPERA numbers all texts
         negatives = role == "document" and any(
             "negative" in pair_table.columns for pair_table in pair_tables
         )
@@ -75,9 +75,9 @@ def add_tables(
                     for name, names in pair_table.columns.items()
                     if name != f"{role}_id"
                 }
-    every = [(kind, table) for kind, tables in texts.items() for table in tables]
-    every += [("pairs", table) for _, table in pairs]
-    columns.check_used([(kind, table.name, table.columns) for kind, table in every])
+    all_tables = [(kind, table) for kind, tables in texts.items() for table in tables]
+    all_tables += [("pairs", table) for _, table in pairs]
+    columns.check_used([(kind, table.name, table.columns) for kind, table in all_tables])
     _note_columns(
         relation,
         [(table, roles) for _, table, roles in text_tables]
@@ -90,7 +90,7 @@ def add_tables(
 
 
 def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles) -> None:
-    """Add a table with the roles ``id``, ``text`` and perhaps ``title``."""
+    """Add a table with the roles ``id``, ``text`` and, optionally, ``title``."""
     relation.kinds.setdefault(kind, table.name)
     source, _ = relation.source(table, columns)
     values = {"kind": f"'{kind}'"}
@@ -106,7 +106,7 @@ def add_pairs(relation: Relation, pairs: PairTable) -> None:
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
             name = shown(columns.pop(role)[0])
-            relation.note(f"lists in {name} are not used: a row has one {role}")
+            relation.note(f"ignored the lists in column {name}: a row has one {role}")
     documents = [
         (f"c{table.columns.index(name)}", name in lists, role == "negative", part)
         for role in ("document", "negative")
@@ -118,15 +118,15 @@ def add_pairs(relation: Relation, pairs: PairTable) -> None:
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
         source = f"(SELECT *, unnest({items}) AS item FROM {source})"
         text, negative, part = "item.text", "item.negative", "item.part"
-        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty negative is missing
+        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text is no negative
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     split, known = f"'{pairs.split or 'train'}'", "true"
     if pairs.split is None and "split" in columns:
         names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
-        said = _text(table, columns["split"])
-        ours = f"map {{{names}}}[lower(trim({said}, ' ' || chr(9) || chr(10) || chr(13)))]"
-        split, known = f"coalesce({ours}, {said})", f"{ours} IS NOT NULL"
+        value = _text(table, columns["split"])
+        name = f"map {{{names}}}[lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))]"
+        split, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
     values = {
         "part": part, "split": split, "known_split": known, "negative": negative, "query": query,
         "title": titles, "document": text, "query_key": key(query),
@@ -140,10 +140,10 @@ def add_pairs(relation: Relation, pairs: PairTable) -> None:
 
 
 def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None:
-    """Add a list of pairs, and check it; given are the names of its columns by role.
+    """Add a list of pairs, and check it; ``names`` are its columns by role.
 
     Raises:
-        DataError: naming file, line, rule and value.
+        DataError: with file, line, rule and value.
     """
     columns = {role: [name] for role, name in names.items()}
     source, lists = relation.source(table, columns)
@@ -162,10 +162,10 @@ def read_documents(
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Return id, title and text of the documents in a file or folder, and notes.
 
-    What is missing is empty.
+    A missing id or title is an empty string.
 
     Raises:
-        DataError: naming file, line, rule and value.
+        DataError: with file, line, rule and value.
     """
     with TemporaryDirectory() as folder:
         relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows, fast=False)
@@ -173,7 +173,7 @@ def read_documents(
         columns.check_used([("documents", table.name, table.columns) for table in tables])
         for table in tables:
             roles = columns.choose(table.columns, "documents", table.name)
-            _check_there(table, ["text"], roles, "documents", columns)
+            _check_roles(table, ["text"], roles, "documents", columns)
             add_texts(relation, "documents", table, roles)
             if "id" in roles:
                 relation.break_rules("texts", id_rules("id"))
@@ -184,12 +184,12 @@ def read_documents(
 
 
 def _text(table: Table, names: Sequence[str] | None) -> str | None:
-    """SQL of the column of a role as a text; ``None`` if the table has no such column."""
+    """The SQL of a role's column as a text; ``None`` if the table has no column for the role."""
     return f"coalesce(c{table.columns.index(names[0])}, '')" if names else None
 
 
 def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool) -> str:
-    """SQL: the documents of a column, as a list."""
+    """The SQL of the documents in a column, as a list."""
     if not is_list:
         column = f"[{column}]"
     elif not (negative or lenient):  # an empty list is a missing document
@@ -200,24 +200,24 @@ def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool)
 
 
 def _note_columns(relation: Relation, read: Sequence[tuple[Table, Roles]]) -> None:
-    """Say how columns were read, once for all files of which the same is true."""
-    alike: dict[str, list[str]] = {}
+    """Note how OPERA read the columns, once for all files with the same note."""
+    files: dict[str, list[str]] = {}
     for table, roles in read:
         if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):
-            alike.setdefault(note, []).append(table.short)
-    for note, names in alike.items():
+            files.setdefault(note, []).append(table.short)
+    for note, names in files.items():
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         relation.notes.append(f"{names[0]}{more}: {note}")
 
 
 def _text_columns(table: Table, kind: TableKind, columns: Columns) -> Roles:
     roles = columns.choose(table.columns, kind, table.name)
-    _check_there(table, ("id", "text"), roles, kind, columns)
+    _check_roles(table, ("id", "text"), roles, kind, columns)
     return roles
 
 
 def _pair_columns(table: Table, known: Sequence[TableKind], columns: Columns) -> Roles:
-    """The columns of a table of pairs; beside a table of texts, the pairs hold its ids."""
+    """The columns of a table of pairs by role. If there is a table of texts, pairs hold its ids."""
     roles = columns.choose(table.columns, "pairs", table.name)
     kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
     for role, kind in kinds.items():
@@ -225,16 +225,16 @@ def _pair_columns(table: Table, known: Sequence[TableKind], columns: Columns) ->
             roles[role] = roles.pop(f"{role}_id")
         elif kind not in known and role not in roles and f"{role}_id" in roles:
             raise DataError(
-                f"{table.name}: holds ids of {kind} ({shown(roles[f'{role}_id'][0])}) and not "
-                f"their texts; give these with --{kind} FILE"
+                f"{table.name}: has ids of {kind} ({shown(roles[f'{role}_id'][0])}) but not "
+                f"their texts; pass the texts with --{kind} FILE"
             )
-    _check_there(table, kinds, roles, "pairs", columns)
+    _check_roles(table, kinds, roles, "pairs", columns)
     if "documents" in known:
         roles.pop("title", None)
     return roles
 
 
-def _check_there(
+def _check_roles(
     table: Table,
     needed: Iterable[str],
     roles: Mapping[str, list[str]],
@@ -242,6 +242,6 @@ def _check_there(
     columns: Columns,
 ) -> None:
     if missing := [role for role in needed if role not in roles]:
-        lines = isinstance(table, DelimitedTable)
-        names = table.first_line if isinstance(table, DelimitedTable) else table.columns
-        raise unknown_columns(table.name, names, missing, roles, kind, lines, columns)
+        first_line = table.first_line if isinstance(table, DelimitedTable) else None
+        names, may_lack_header = first_line or table.columns, first_line is not None
+        raise unknown_columns(table.name, names, missing, roles, kind, may_lack_header, columns)

@@ -1,4 +1,4 @@
-"""Tables of Arrow batches: Parquet and Arrow files, and what is in memory."""
+"""Tables of Arrow batches: Parquet and Arrow files, and tables in memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MemoryTable(Table):
     """Record batches that can be read any number of times, such as those of a pyarrow table.
 
     Args:
-        name: the argument, whose rows Python counts from 0.
+        name: the name of the argument. Its rows count from 0.
         columns: the columns.
-        read: yields record batches, or tables, that have the columns asked for.
+        read: yields record batches, or tables, with the requested columns.
     """
 
     mark, skip, first = "[{}]", "skip_bad_rows=True", 0
@@ -35,7 +35,7 @@ class MemoryTable(Table):
         self._read = read
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows, at most :data:`BATCH_ROWS` at once."""
+        """Yield at most :data:`BATCH_ROWS` rows at once."""
         first = self.first
         for batch in self._read(list(columns)):
             for start in range(0, batch.num_rows, BATCH_ROWS):

@@ -13,7 +13,7 @@ BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")
 
 
 def is_beir(folder: str | Path) -> bool:
-    """Whether a folder holds something of a BEIR folder. Never raises."""
+    """Whether a folder has a file or folder of the BEIR layout. Never raises."""
     return any(os.path.lexists(Path(folder, name)) for name in BEIR_FILES)
 
 
@@ -21,7 +21,7 @@ def judged_splits(folder: Path) -> list[tuple[str, str]]:
     """Return split and file of the judgements in a BEIR folder.
 
     Raises:
-        DataError: if a part of the folder is missing, or two files name the same split.
+        DataError: if a part of the folder is missing, or two files have the same split.
     """
     for name in BEIR_FILES:
         if not os.path.lexists(folder / name):
@@ -32,11 +32,11 @@ def judged_splits(folder: Path) -> list[tuple[str, str]]:
         split = SPLIT_NAMES.get(path.stem.casefold(), path.stem.casefold())
         if split in splits:
             raise DataError(
-                f"{path}: names the same split as {splits[split].name}; keep one of the two"
+                f"{path}: has the same split as {splits[split].name}; keep one of the two files"
             )
         splits[split] = path
     if not splits:
         raise DataError(
-            f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv"
+            f"{folder}: not a BEIR folder: qrels/ has no .tsv file, such as qrels/train.tsv"
         )
     return [(split, str(path)) for split, path in splits.items()]

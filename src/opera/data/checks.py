@@ -1,4 +1,4 @@
-"""Checks of ids, texts and grades: what passes can be written as a BEIR folder."""
+"""Checks of ids, texts and grades. They make sure that a BEIR folder can hold the data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def check_id(place: str, identifier: object) -> None:
     """Check that an id is a string that fits into one column of a line, as in qrels and TREC files.
 
     Args:
-        place: start of the message: where the id stands, and what it is.
+        place: start of the message: the place of the id, and its kind.
         identifier: the id.
 
     Raises:
-        DataError: naming the rule.
+        DataError: with the rule.
     """
     text = check_string(place, identifier)
     if CONTROL.search(text):
         raise DataError(
-            f"{place} must not hold a tab, a line break or another control character, got "
+            f"{place} must not contain a tab, a line break or another control character, got "
             f"{shown(text)}"
         )
     if not text.strip():
@@ -32,14 +32,14 @@ def check_id(place: str, identifier: object) -> None:
 
 
 def check_text(place: str, text: object) -> None:
-    """Check that a text is a string with more than white space in it.
+    """Check that a text is a string and not only white space.
 
     Args:
         place: start of the message: the document or query.
         text: its text.
 
     Raises:
-        DataError: naming the rule.
+        DataError: with the rule.
     """
     if not check_string(f"{place}: text", text).strip():
         raise DataError(f"{place} has an empty text")
@@ -49,13 +49,13 @@ def check_grade(place: str, grade: object) -> int:
     """Check that a grade is a whole number in the range of grades, and return it.
 
     Raises:
-        DataError: naming the rule.
+        DataError: with the rule.
     """
     if isinstance(grade, bool) or not hasattr(grade, "__index__"):
         raise DataError(f"{place}: score must be a whole number, got {shown(grade)}")
     if abs(int(grade)) > MAX_GRADE:
         raise DataError(
-            f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}"
+            f"{place}: score must be between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}"
         )
     return int(grade)
 
@@ -68,13 +68,13 @@ def check_string(place: str, value: object) -> str:
         value: the value.
 
     Raises:
-        DataError: naming the rule.
+        DataError: with the rule.
     """
     if not isinstance(value, str):
         raise DataError(f"{place} must be a string, got {shown(value)}")
     try:
         value.encode("utf-8")
-    except UnicodeEncodeError as error:  # as in texts cut in the middle of an emoji
+    except UnicodeEncodeError as error:  # as in a text that ends in the middle of an emoji
         raise DataError(
             f"{place} holds half a character ({value[error.start]!r}); remove it"
         ) from None

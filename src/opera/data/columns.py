@@ -1,4 +1,4 @@
-"""Which column plays which role: the names that are recognised, and ``--columns`` before them."""
+"""Find the role of each column, from ``--columns`` or from the names that OPERA recognises."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ RECOGNISED: Mapping[TableKind, Mapping[str, tuple[str, ...]]] = {
         "text": ("text", "query", "question", "q", "query_text"),
     },
 }  # fmt: skip
-"""Names of columns by kind of table and role, in small letters; spaces and hyphens count as
-underscores. A column of negatives may have a number behind its name, or a plural s."""
+"""Names of columns by kind of table and role, in lower case. Spaces and hyphens count as
+underscores. The name of a column of negatives may end with a number or a plural s."""
 
 ROLES = tuple(dict.fromkeys(role for roles in RECOGNISED.values() for role in roles))
 _ALIASES = {"score": "grade"}
@@ -62,24 +62,24 @@ _QUALIFIED = tuple(
 )
 
 MOST_NAME = 80
-"""Characters of a column's name that a message suggests."""
+"""Characters of the longest column name that a message suggests."""
 _PARTS = re.compile(r",(?=\s*[\w.]+=)")
-"""Where one column ends and the next begins: names of columns may hold commas."""
+"""The comma between two assignments. Names of columns may contain commas too."""
 
 
 def normal(name: str) -> str:
-    """A column's name as :data:`RECOGNISED` has it."""
+    """A column's name in the form of :data:`RECOGNISED`."""
     return "_".join(name.lower().replace("-", "_").split())
 
 
-def found_as(column: str, names: Sequence[str]) -> str | None:
-    """The name that a user means by a column: itself, or else the one name that reads alike."""
+def matching_name(column: str, names: Sequence[str]) -> str | None:
+    """The column that a user means: the exact name, or the only one that is equal when normal."""
     alike = [name for name in names if normal(name) == normal(column)]
     return column if column in names else alike[0] if len(alike) == 1 else None
 
 
 def role_of(name: str, kind: TableKind) -> str | None:
-    """The role that a column's name stands for in a kind of table; ``None`` for any other name."""
+    """The role of a column's name in a kind of table; ``None`` if OPERA does not recognise it."""
     known, roles = normal(name), RECOGNISED[kind]
     if known.rstrip("0123456789").rstrip("_").removesuffix("s") in roles.get("negative", ()):
         return "negative"
@@ -88,74 +88,80 @@ def role_of(name: str, kind: TableKind) -> str | None:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the user says of columns.
+    """The columns that the user names.
 
     Attributes:
-        assignments: (role, column) in the order given.
+        assignments: (role, column), in the user's order.
     """
 
     assignments: tuple[tuple[str, str], ...] = ()
 
     def of(self, kind: TableKind) -> list[tuple[str, str]]:
-        """What concerns a kind of table: role and column."""
+        """The (role, column) that apply to a kind of table."""
         parts = ((*role.rpartition("."), column) for role, column in self.assignments)
         return [
             (role, column)
-            for where, _, role, column in parts
-            if where in ("", kind) and role in RECOGNISED[kind]
+            for qualifier, _, role, column in parts
+            if qualifier in ("", kind) and role in RECOGNISED[kind]
         ]
 
     def numbered(self, kind: TableKind) -> bool:
-        """Whether columns of a kind of table are given by their numbers."""
+        """Whether the user names the columns of a kind of table by their numbers."""
         named = [column for _, column in self.of(kind)]
         return bool(named) and all(column.isdigit() for column in named)
 
-    def check_used(self, has: Sequence[tuple[TableKind, str, Sequence[str]]]) -> None:
-        """Refuse a column that no file had; ``has`` are kind, name and columns of each file."""
+    def check_used(self, files: Sequence[tuple[TableKind, str, Sequence[str]]]) -> None:
+        """Check that some file has each column; ``files`` are kind, name and columns.
+
+        Raises:
+            DataError: with the columns of all files.
+        """
         for role, column in self.assignments:
-            only = Columns(((role, column),))
-            if not any(only.of(kind) and found_as(column, columns) for kind, _, columns in has):
-                listed = "; ".join(f"{name}: {names_of(columns)}" for _, name, columns in has)
-                hint = nearest(column[:100], [role for _, _, columns in has for role in columns])
+            single = Columns(((role, column),))
+            if not any(
+                single.of(kind) and matching_name(column, names) for kind, _, names in files
+            ):
+                listed = "; ".join(f"{name}: {names_of(names)}" for _, name, names in files)
+                hint = nearest(column[:100], [name for _, _, names in files for name in names])
                 raise DataError(
-                    f"--columns {role}={shortened(column)}: no file has such a column that "
-                    f"could be the {role}{hint} ({shortened(listed, 400)})"
+                    f"--columns {role}={shortened(column)}: no file has this column for the role "
+                    f"{role}{hint} ({shortened(listed, 400)})"
                 )
 
     def choose(self, names: Sequence[str], kind: TableKind, place: str) -> dict[str, list[str]]:
-        """Return the columns of each role in a file; those given go before those recognised.
+        """Return a file's columns by role. The user's columns go before recognised names.
 
         Raises:
-            DataError: where two columns could play one role.
+            DataError: if two columns fit one role.
         """
         chosen: dict[str, list[str]] = {}
         for role, column in self.of(kind):
-            if (name := found_as(column, names)) is not None:
+            if (name := matching_name(column, names)) is not None:
                 chosen.setdefault(role, []).append(name)
         named = {column for columns in chosen.values() for column in columns}
-        asked = "q" in map(normal, names)  # "a" alone says nothing
+        has_q = "q" in map(normal, names)  # a column "a" is the answer only next to a column "q"
         columns_by_role: dict[str, list[str]] = {}
         for name in names:
             guessed = role_of(name, kind)
             known = guessed is not None and guessed not in chosen and name not in named
-            if guessed is not None and known and (asked or normal(name) != "a"):
+            if guessed is not None and known and (has_q or normal(name) != "a"):
                 columns_by_role.setdefault(guessed, []).append(name)
         for role, columns in columns_by_role.items():
             if len(columns) > 1 and role != "negative":
                 listed = " and ".join(map(shown, columns))
                 raise DataError(
-                    f"{place}: {listed} could each be the {role}; "
-                    f"say which: --columns {quote(f'{role}={columns[0]}')}"
+                    f"{place}: {listed} could each be the {role}; choose one, as in "
+                    f"--columns {quote(f'{role}={columns[0]}')}"
                 )
         return chosen | columns_by_role
 
 
 def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
-    """Return (role, column) of what a user says: columns by role, or ``role=column,...``.
+    """Return (role, column) from a user's columns by role, or from ``role=column,...``.
 
     Raises:
-        SettingError: for something else, an unknown role, or a role given twice (``negative`` may
-            be).
+        SettingError: for another format, an unknown role, or a repeated role. Only ``negative`` may
+            have several columns.
     """
     pairs: list[tuple[Any, Any]] = []
     if isinstance(options, Mapping):
@@ -177,8 +183,8 @@ def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
     for role, column in pairs:
         if not isinstance(role, str) or not isinstance(column, str):
             raise SettingError(
-                "columns: must name a column, or a list of columns, by role, as in {'query': 'q'}; "
-                f"got {shown(role)}: {shown(column)}"
+                "columns: must map a role to a column or to a list of columns, as in "
+                f"{{'query': 'q'}}; got {shown(role)}: {shown(column)}"
             )
         known_role = _ALIASES.get(role, role)
         if known_role not in (*ROLES, *_QUALIFIED):
@@ -201,11 +207,11 @@ def unknown_columns(
     may_lack_header: bool,
     columns: Columns,
 ) -> DataError:
-    """The error of a file without a column for some roles: its columns, and the option to write."""
+    """The error for a file without a column for some roles, with the option that solves it."""
     if kind == "pairs" and {"_id", "text"} <= set(names):
         return DataError(
-            f"{place}: holds texts and no pairs, as in a BEIR folder; "
-            "give the folder that has its qrels/"
+            f"{place}: has texts but no pairs, like a file of a BEIR folder; "
+            "pass the folder that contains its qrels/"
         )
     for role, column in columns.of(kind):
         if role in missing:
@@ -213,19 +219,20 @@ def unknown_columns(
                 f"--columns {role}={shortened(column)}: {place} has no such column"
                 f"{nearest(column[:100], names)} (it has: {names_of(names)})"
             )
-    taken = [name for names_of_role in chosen.values() for name in names_of_role]
-    free = [name for name in names if name not in taken and len(name) <= MOST_NAME]
+    used = [name for names_of_role in chosen.values() for name in names_of_role]
+    free = [name for name in names if name not in used and len(name) <= MOST_NAME]
     free += ["COLUMN"] * len(missing)
-    where = "" if kind == "pairs" else f"{kind}."
-    said = [f"{role}={column}" for role, column in columns.assignments]
-    asked = [f"{where}{role}={name}" for role, name in zip(missing, free, strict=False)]
-    wanted = ",".join([*said, *asked])
-    by_number = ",".join(f"{where}{role}={number}" for number, role in enumerate(missing, start=1))
+    qualifier = "" if kind == "pairs" else f"{kind}."
+    assigned = [f"{role}={column}" for role, column in columns.assignments]
+    suggested = [f"{qualifier}{role}={name}" for role, name in zip(missing, free, strict=False)]
+    option = ",".join([*assigned, *suggested])
+    by_number = ",".join(
+        f"{qualifier}{role}={number}" for number, role in enumerate(missing, start=1)
+    )
     return DataError(
-        f"{place}: no column has a name known for the {' and the '.join(missing)}; "
-        f"its columns are {names_of(names)}; say which to take, as in "
-        f"--columns {quote(wanted)}"
-        + (f"; if the first line is no header: --columns {by_number}" if may_lack_header else "")
+        f"{place}: OPERA recognises no column for the {' and the '.join(missing)}; "
+        f"the columns are {names_of(names)}; choose some, as in --columns {quote(option)}"
+        + (f"; if the file has no header: --columns {by_number}" if may_lack_header else "")
     )
 
 
@@ -235,7 +242,7 @@ def names_of(names: Sequence[str]) -> str:
 
 
 def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
-    """Say which columns were read as what; empty where it goes without saying."""
+    """Say which column has which role; empty if all columns have the names of their roles."""
     read = [
         f"{shown(name)} as {role}" for role in sorted(used, key=ROLES.index) for name in used[role]
     ]
@@ -247,20 +254,21 @@ def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
 
 
 Refuse = Callable[[BoolArray, str, Callable[[int], object]], None]
-"""Takes which values break a rule, the rule, and what returns the value that its message shows."""
+"""Takes the mask of the values that break a rule, the rule, and a function. The function returns
+the value that the message shows."""
 
 
 def as_texts(
     values: pa.Array, name: str, refuse: Refuse, numbers: bool = False, lists: bool = False
 ) -> pa.Array:
-    """Return a column as texts, or as lists of texts; nothing is null.
+    """Return a column as texts, or as lists of texts. A missing value becomes null.
 
     Args:
         values: an Arrow array.
-        name: of the column.
-        refuse: takes the values that are neither texts nor whole numbers.
-        numbers: whether any number will do. Lists of numbers become lists of nulls.
-        lists: whether texts may stand in lists.
+        name: the name of the column.
+        refuse: gets the values that are neither texts nor whole numbers.
+        numbers: whether to accept any number. Lists of numbers become lists of nulls.
+        lists: whether to accept lists of texts.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -275,7 +283,7 @@ def as_texts(
             first = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
             refuse(np.isin(np.arange(len(values)), row[wrong]), rule, lambda _: value(first))
 
-        # Arrow's own offsets also count what lies behind a null
+        # Arrow's offsets also count the items of null lists
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         return pa.ListArray.from_arrays(
             offsets, as_texts(pc.list_flatten(values), name, refuse_rows)
@@ -285,20 +293,21 @@ def as_texts(
         return values.cast(kind if kind == pa.float32() else simple).cast(pa.string())
     if pa.types.is_floating(kind):
         floats = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
-        # from here on two numbers may have been rounded to one
-        end = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
+        # larger floats may be rounded, so two ids may become one
+        limit = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
         rule = f"column {shown(name)} must be a text or a whole number, got {{}}"
-        large = valid & (np.abs(floats) >= end)
-        wrong = valid & ~large & (floats != np.floor(floats))
-        apart = f"{kind} keeps whole numbers apart below {end:,} only"
-        refuse(large, f"{rule}; {apart}: store them as int64 or as texts", lambda row: floats[row])
-        refuse(wrong, rule, lambda row: floats[row])
-        right = valid & ~large & ~wrong
-        values = pa.array(np.where(right, floats, 0).astype(np.int64), mask=~valid)
+        large = valid & (np.abs(floats) >= limit)
+        fractional = valid & ~large & (floats != np.floor(floats))
+        exact = f"{kind} is exact only below {limit:,}"
+        advice = f"{exact}: store the numbers as int64 or as texts"
+        refuse(large, f"{rule}; {advice}", lambda row: floats[row])
+        refuse(fractional, rule, lambda row: floats[row])
+        is_whole = valid & ~large & ~fractional
+        values = pa.array(np.where(is_whole, floats, 0).astype(np.int64), mask=~valid)
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
-        what = "numbers" if numbers else "texts or whole numbers"
-        refuse(valid, f"column {shown(name)} must hold {what}, but holds {kind}", str)
-        # a refused value is not refused again for being empty
+        allowed = "numbers" if numbers else "texts or whole numbers"
+        refuse(valid, f"column {shown(name)} must contain {allowed}, but its type is {kind}", str)
+        # "0" avoids a second message, that the value is empty
         return pc.if_else(pa.array(valid), "0", pa.scalar(None, pa.string()))
     return values.cast(pa.string())
 

@@ -1,7 +1,8 @@
-"""Several data sets as one: their tables one after another, ids after the name of their set.
+"""Combine several data sets into one. Their tables follow each other, and ids begin with SET/.
 
-A document is ranked, and drawn as a negative, for queries of its own set alone. So whatever ranks,
-draws or splits goes through :func:`each_set`; what looks texts up, or trains, takes the whole.
+A document is ranked, or sampled as a negative, only for queries of the same data set. So code that
+ranks, samples or splits loops over :func:`each_set`. Code that looks up texts or trains uses the
+combined data.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ if TYPE_CHECKING:
 
 
 def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
-    """Make one data set of several, each under its own name. Texts stay memory-mapped.
+    """Make one data set of several, and give them different names. Texts stay memory-mapped.
 
     Raises:
-        DataError: if one is given twice, or is several data sets itself.
+        DataError: if a data set occurs twice, or combines several data sets itself.
     """
     named: list[RetrievalData] = []
     for number, data in enumerate(sets):
         if data.sets:
-            raise DataError(f"{data.title}: is several data sets already; give each alone")
-        if twice := [
+            raise DataError(
+                f"{data.title}: combines several data sets already; pass them separately"
+            )
+        if equal := [
             other.title for other in sets[:number] if other.fingerprint == data.fingerprint
         ]:
-            how = "is given twice" if twice[0] == data.title else f"is the same data as {twice[0]}"
-            raise DataError(f"{data.title}: {how}; give each data set once")
+            how = "is given twice" if equal[0] == data.title else f"is the same data as {equal[0]}"
+            raise DataError(f"{data.title}: {how}; pass each data set once")
         taken = {other.name for other in named}
         names = chain([data.name], (f"{data.name}-{number}" for number in count(2)))
         named.append(replace(data, name=next(name for name in names if name not in taken)))
@@ -49,7 +52,9 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
 
 
 def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
-    """Return the sets that ``data`` is made of, or itself; with relevant pairs in ``split``."""
+    """Return the sets that ``data`` combines, or ``[data]``; only those with relevant pairs in
+    ``split``, if given.
+    """
     return [
         part
         for part in data.sets or (data,)
@@ -58,34 +63,34 @@ def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalDat
 
 
 def one_set(data: RetrievalData, use: str) -> RetrievalData:
-    """Return the data as they are.
+    """Return the data unchanged.
 
     Raises:
-        DataError: if they are several data sets; ``use`` names what takes one.
+        DataError: if they combine several data sets; ``use`` names the function that takes one.
     """
     if data.sets:
         raise DataError(
-            f"{data.title}: is several data sets, and {use} takes one; call it for each"
+            f"{data.title}: combines several data sets, but {use} takes one; call it for each set"
         )
     return data
 
 
 def for_each(change: Callable[..., RetrievalData], *data: RetrievalData) -> RetrievalData:
-    """Apply a change of splits, judgements or notes to a data set, or to each of several.
+    """Apply a change of splits, judgements or notes to a data set, or to each set of several.
 
-    A change may read several versions of the data; the first is the one that changes.
+    A change may read several versions of the data. It changes the first version.
     """
     sets = zip(*(each_set(several) for several in data), strict=True)
     return with_sets(data[0], [change(*parts) for parts in sets])
 
 
 def with_sets(data: RetrievalData, sets: Sequence[RetrievalData]) -> RetrievalData:
-    """Return ``data`` with other versions of its sets; their texts must be the same."""
+    """Return ``data`` with other versions of its sets, which must have the same texts."""
     return _joined(sets, data.corpus, data.queries) if data.sets else sets[0]
 
 
 def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First rows of the queries, and of the documents, of each set: int64 ``[sets + 1]``."""
+    """The first row of each set in the query table, and in the corpus: int64 ``[sets + 1]``."""
     return _first_rows(each_set(data))
 
 
@@ -97,7 +102,7 @@ def _first_rows(sets: Sequence[RetrievalData]) -> tuple[NDArray[np.int64], NDArr
 
 
 def _joined_tables(sets: Sequence[RetrievalData], tables: Sequence[TextTable]) -> TextTable:
-    """Put tables one after another, each id behind the name of its set."""
+    """Concatenate tables, and put the name of the set before each id."""
     ids = [
         pc.binary_join_element_wise(data.name, chunk, "/")
         for data, table in zip(sets, tables, strict=True)
@@ -108,7 +113,7 @@ def _joined_tables(sets: Sequence[RetrievalData], tables: Sequence[TextTable]) -
 
 
 def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable) -> RetrievalData:
-    """Put splits, negatives and scores of the sets together, in the rows of all."""
+    """Join splits, negatives and scores of the sets, with the rows of the joined tables."""
     prompts = {data.query_prompt for data in sets}
     notes = [
         note if note.startswith(f"{data.name}: ") else f"{data.name}: {note}"
@@ -117,7 +122,7 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
     ]
     if len(prompts) > 1:
         notes.append(
-            "the data sets have different query prompts: none is used; give one for all with "
+            "the data sets have different query prompts, so OPERA uses none; set one for all with "
             "query_prompt"
         )
     contents = "".join(f"\0{data.name}\0{data.fingerprint}" for data in sets)
@@ -152,11 +157,13 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
 
 
 Firsts = Sequence[tuple[int, int]]
-"""The first row of the queries, and of the documents, of each set."""
+"""The first row of each set in the query table, and in the corpus."""
 
 
 def moved(qrels: Qrels, query: int, document: int) -> Qrels:
-    """Return a set's qrels in the rows of all; given are the first rows of its texts there."""
+    """Return a set's qrels with the rows of the joined tables, where its texts begin at the rows
+    ``query`` and ``document``.
+    """
     return replace(
         qrels,
         query_rows=qrels.query_rows + np.int32(query),

@@ -1,5 +1,4 @@
-"""What a person, or another judge, decided about labels: which pairs are wrong, which are correct
-and which documents lack a label."""
+"""Decisions of a person, or another judge, about labels: wrong, correct or missing."""
 
 from __future__ import annotations
 
@@ -25,27 +24,27 @@ WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
 COLUMNS = ("query", "document", "decision", "split", "first_rank")
 UNDECIDED = ("", "unsure")
 KEYS = {"x": WRONG, "c": "correct", "u": "unsure"}
-"""The keys of the page, which a table may hold too."""
+"""The keys of the review page. A table may contain them too."""
 CHANGED = ("train", "dev")
-"""The splits that decisions change; those of test are for the figures alone."""
+"""The splits that decisions change. Decisions about test only correct the reported metrics."""
 NOT_KNOWN = 0.5
-"""The first rank of a pair that was not trained on: neither high nor low."""
-CONTRADICTION = "wrong, and correct or missing; leave one of the two"
+"""The first rank of a pair that was not trained: neither high nor low."""
+CONTRADICTION = "wrong in one row, and correct or missing in another; keep one of them"
 OTHER_DATA = "are they decisions about another data set?"
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decided pairs, by their texts: a copy of a pair is decided with it.
+    """Decided pairs. A decision also applies to copies of the pair, which have the same texts.
 
     Attributes:
         query_rows: int64 ``[m]``, rows of the query table.
         doc_rows: int64 ``[m]``, rows of the corpus.
         relevant: bool ``[m]``, whether the document is relevant to the query: false for wrong
-            pairs, true for correct ones and for those whose label is missing.
-        of_test: bool ``[m]``, whether it is about the test split.
-        first_rank: float32 ``[m]``, the share of documents that ranked above the pair's when it was
-            first trained; .5 if it is not known.
+            pairs, true for correct and missing pairs.
+        of_test: bool ``[m]``, whether the decision is about the test split.
+        first_rank: float32 ``[m]``, the fraction of documents that ranked above the pair's document
+            when the pair was first sampled; .5 if unknown.
         paths: the files, for messages.
     """
 
@@ -57,14 +56,14 @@ class Decisions:
     paths: str
 
     def select(self, chosen: BoolArray) -> Decisions:
-        """Keep some of the pairs."""
+        """Return the decisions with a true value in ``chosen``, bool ``[m]``."""
         return Decisions(
             self.query_rows[chosen], self.doc_rows[chosen], self.relevant[chosen],
             self.of_test[chosen], self.first_rank[chosen], self.paths,
         )  # fmt: skip
 
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
-        """One number per pair, as :func:`opera.data.identity.text_keys` gives it: int64 ``[m]``."""
+        """One number per pair, see :func:`opera.data.identity.text_keys`: int64 ``[m]``."""
         return pair_keys(data.query_group[self.query_rows], data.document_group[self.doc_rows])
 
 
@@ -72,21 +71,22 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
     """Read files of decisions, such as ``decisions.csv`` of a review.
 
     Args:
-        data: the data set that they are about.
+        data: the data set of the decisions.
         paths: tables with the columns ``query_id``, ``doc_id`` and ``decision``: wrong, correct,
-            missing, or nothing. Without that column, as in a run's ``suspicious_pairs.csv``, all
-            are wrong. ``split`` is test for decisions about the test split. Where they have
-            ``query`` or ``document`` these must be the data's texts, or begin them.
+            missing, or empty. Without the column ``decision``, as in a run's
+            ``suspicious_pairs.csv``, all pairs are wrong. The column ``split`` is test for
+            decisions about the test split. The columns ``query`` and ``document``, if present, must
+            match the texts of the data, or their beginnings.
 
     Raises:
-        DataError: for a file that cannot be read or is of other data, another decision, or two
-            that contradict each other.
+        DataError: if a file cannot be read or does not match the data, or for an unknown decision,
+            or for two decisions that contradict each other.
     """
     files = [Path(path) for path in paths]
     lists = [read_pairs(path, data, OTHER_DATA, (), COLUMNS) for path in files]
     decided = [_kinds(path, pairs.values) for path, pairs in zip(files, lists, strict=True)]
     kinds = np.concatenate([kinds for kinds, _ in decided])
-    every = Decisions(
+    decisions = Decisions(
         np.concatenate([pairs.query_rows for pairs in lists]),
         np.concatenate([pairs.doc_rows for pairs in lists]),
         kinds != WRONG,
@@ -94,21 +94,22 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         np.concatenate([_first_ranks(pairs.values) for pairs in lists]),
         ", ".join(map(str, files)),
     ).select(kinds != "")
-    decisions: dict[tuple[int, bool], int] = {}
+    first_places: dict[tuple[int, bool], int] = {}
     for place, pair in enumerate(
-        zip(every.keys(data).tolist(), every.of_test.tolist(), strict=True)
+        zip(decisions.keys(data).tolist(), decisions.of_test.tolist(), strict=True)
     ):
-        first = decisions.setdefault(pair, place)
-        if every.relevant[first] != every.relevant[place]:
-            rows = every.query_rows[place : place + 1], every.doc_rows[place : place + 1]
-            name = _named(data.queries.ids(rows[0])[0], data.corpus.ids(rows[1])[0])
-            raise DataError(f"{every.paths}: {name} is {CONTRADICTION}")
-    return every.select(np.isin(np.arange(len(every.relevant)), list(decisions.values())))
+        first = first_places.setdefault(pair, place)
+        if decisions.relevant[first] != decisions.relevant[place]:
+            (query,) = data.queries.ids(decisions.query_rows[place : place + 1])
+            (document,) = data.corpus.ids(decisions.doc_rows[place : place + 1])
+            raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
+    is_first = np.isin(np.arange(len(decisions.relevant)), list(first_places.values()))
+    return decisions.select(is_first)
 
 
 @dataclass(frozen=True)
 class DecidedLabel:
-    """A decision about the test split, by ids; the texts are empty if the file has none."""
+    """A decision about the test split, by ids. The texts are empty if the file has none."""
 
     query_id: str
     doc_id: str
@@ -118,14 +119,14 @@ class DecidedLabel:
 
 
 def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
-    """Read the decisions about the test split in files of decisions, without the data.
+    """Read the decisions about the test split from files of decisions, without the data.
 
     Args:
-        paths: tables, as :func:`read_decisions` takes them. Decisions about train are left out.
+        paths: tables, as for :func:`read_decisions`. Decisions about train are ignored.
 
     Raises:
-        DataError: for a file that cannot be read, another decision, two that contradict each other,
-            and files without a decision about test.
+        DataError: if a file cannot be read, for an unknown decision, for two decisions that
+            contradict each other, and if no decision is about test.
     """
     decided: dict[tuple[str, str], DecidedLabel] = {}
     files = [Path(path) for path in paths]
@@ -144,27 +145,27 @@ def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
                 raise DataError(f"{path}: {_named(*pair)} is {CONTRADICTION}")
     if not decided:
         raise DataError(
-            f"{', '.join(map(str, files))}: holds no decision about test; opera review RUN --split "
-            "test makes a page to decide"
+            f"{', '.join(map(str, files))}: has no decision about test; opera review RUN --split "
+            "test writes a page to make them"
         )
     return list(decided.values())
 
 
 def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_], BoolArray]:
-    """The decision of each listed pair, empty where none was made, and whether it is about test."""
+    """The decision about each listed pair, or an empty text, and whether it is about test."""
     count = len(values["query_id"])
     texts = [text.strip().lower() for text in values.get("decision", ())]
     splits = [text.strip().lower() for text in values.get("split", [""] * count)]
     texts = [KEYS.get(text, text) for text in texts]
     kinds = np.array(texts or [WRONG] * count, dtype="<U8" if count else str)
     allowed = (*DECISIONS, *UNDECIDED)
-    if other := [place for place, text in enumerate(texts) if text not in allowed]:
+    if unknown := [place for place, text in enumerate(texts) if text not in allowed]:
         query, document, text = (
-            values[name][other[0]] for name in ("query_id", "doc_id", "decision")
+            values[name][unknown[0]] for name in ("query_id", "doc_id", "decision")
         )
         raise DataError(
             f"{path}: the decision about {_named(query, document)} is {shown(text)}; it must be "
-            "wrong, correct, missing, or empty where nothing was decided"
+            "wrong, correct or missing, or empty if there is none"
         )
     kinds[np.isin(kinds, UNDECIDED)] = ""
     return kinds, np.array([split == "test" for split in splits], dtype=bool)
@@ -176,15 +177,15 @@ def _first_ranks(values: Mapping[str, list[str]]) -> NDArray[np.float32]:
 
 
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:
-    """Return the data with the decisions of files applied to train and dev; a note counts them.
+    """Apply the decisions in files to train and dev; a note counts them.
 
     Wrong pairs leave both splits. Missing documents become relevant to their query. Correct pairs
-    are ``confirmed``: nothing doubts them again; one without a label counts as missing. Test stays
-    as it is.
+    become ``confirmed``, so OPERA never lists them as suspicious again. A correct pair without a
+    label counts as missing. Test does not change.
 
     Raises:
-        DataError: as :func:`read_decisions`; if no decision is about train, dev or test; and if
-            nothing would be left to train on.
+        DataError: as :func:`read_decisions`; if no decision is about train, dev or test; and if no
+            pair would be left to train on.
     """
     if not paths:
         return data
@@ -196,21 +197,23 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     ]
     if len(about_training.relevant) and not counts.total():
         raise DataError(
-            f"{decisions.paths}: decides about no query of train or dev; decisions about test need "
-            "test in a column split"
+            f"{decisions.paths}: has no decision about a query of train or dev; decisions about "
+            "test need the word test in a column split"
         )
     if not any(part.splits["train"].has_relevant.any() for part in sets):
-        raise DataError(f"{decisions.paths}: calls every pair of train wrong: nothing is left")
-    done = [
+        raise DataError(
+            f"{decisions.paths}: calls every training pair wrong: no pair is left to train on"
+        )
+    changes = [
         f"{counted(counts['removed'], 'pair')} removed",
         f"{counts['added']:,} added",
         f"{counts['confirmed']:,} confirmed by {decisions.paths}",
     ]
     if held_out := counts["held out"]:
-        done.append(f"{held_out:,} not added, since their documents are held out of train")
+        changes.append(f"{held_out:,} not added because their documents are held out of train")
     if of_test := int(decisions.of_test.sum()):
-        done.append(f"{of_test:,} decisions about test change no training")
-    sets[0] = replace(sets[0], notes=(*sets[0].notes, ", ".join(done)))
+        changes.append(f"training ignores {counted(of_test, 'decision')} about test")
+    sets[0] = replace(sets[0], notes=(*sets[0].notes, ", ".join(changes)))
     return with_sets(data, sets)
 
 
@@ -221,8 +224,9 @@ def _applied(
     decisions: Decisions,
     counts: Counter[str],
 ) -> RetrievalData:
-    """Apply decisions to one of the data sets of ``data``, whose texts begin at the rows ``first``
-    there, and count what they did."""
+    """Apply decisions to ``part``, a set of ``data`` that begins at the rows ``first``, and count
+    the changes.
+    """
     in_part = (decisions.doc_rows >= first[1]) & (decisions.doc_rows < first[1] + len(part.corpus))
     wrong = decisions.select(~decisions.relevant)
     relevant = decisions.select(decisions.relevant)
@@ -245,11 +249,11 @@ def _applied(
         grades = np.full(len(missing.doc_rows), part.lowest_grade, dtype=np.int32)
         added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades)
         splits[name] = moved(left.union(added), -first[0], -first[1])
-        asked = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
+        in_split = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
         if name == "train":
-            above = wrong.first_rank[np.isin(wrong.keys(data), keys[is_wrong & is_relevant])]
-            excess = int((above > 0.5).sum() - (above < 0.5).sum())
-        counts["rejected"] += int(asked.sum())
+            ranks = wrong.first_rank[np.isin(wrong.keys(data), keys[is_wrong & is_relevant])]
+            excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
+        counts["rejected"] += int(in_split.sum())
     return replace(
         part,
         splits=splits,
@@ -262,10 +266,10 @@ def _applied(
 def _missing(
     data: RetrievalData, qrels: Qrels, others: Sequence[Qrels], relevant: Decisions
 ) -> tuple[Decisions, int]:
-    """Choose the documents that queries of a split lack, by the rows that its queries have there.
+    """Choose the relevant documents that queries of a split lack; use the query rows of the split.
 
-    A document that only other splits name stays out of the split, so that documents of tomorrow's
-    queries stay new to train; how many are left out comes second.
+    A document that is relevant only in other splits stays out of this split, so that new documents
+    stay new to train. The second value counts such pairs.
     """
     keys = text_keys(data, qrels.relevant())
     groups = data.query_group[qrels.query_rows]
@@ -278,7 +282,7 @@ def _missing(
     )
     blocked = is_new & np.isin(data.document_group[relevant.doc_rows], only_elsewhere)
     missing = relevant.select(is_new & ~blocked)
-    # the split may hold the query under the id of a copy
+    # the split may contain a copy of the query, with another id
     order = np.argsort(groups, kind="stable")
     places = np.searchsorted(groups[order], data.query_group[missing.query_rows])
     query_rows = qrels.query_rows[order[places]].astype(np.int64)
@@ -288,7 +292,7 @@ def _missing(
 def _keys_in(
     part: RetrievalData, decisions: Decisions, first: Sequence[int]
 ) -> NDArray[np.int64] | None:
-    """The pairs of decisions in the groups of a data set; ``None`` without one."""
+    """The keys of decided pairs in one data set; ``None`` if it has none."""
     queries, documents = decisions.query_rows - first[0], decisions.doc_rows - first[1]
     inside = (queries >= 0) & (queries < len(part.queries))
     inside &= (documents >= 0) & (documents < len(part.corpus))

@@ -1,4 +1,4 @@
-"""Data that a file names, loaded by their path alone; and the files that data are read from."""
+"""Load data by a path that a file contains, and list the files of a data set."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from opera.data.table_files import TableSource
 
 
 def load_stored(source: str) -> RetrievalData:
-    """Read a folder or file by its path alone: for data that a file names, and not the user.
+    """Read a folder or file whose path comes from a file and not from the user.
 
-    Neither registered sources nor Python packages are asked, and nothing is downloaded.
+    So OPERA uses no registered source and no Python package, and downloads nothing.
 
     Raises:
         InputError: as :func:`load_data`.
@@ -34,14 +34,14 @@ def load_stored(source: str) -> RetrievalData:
     for known in LOCAL:
         if known.matches(source):
             return known.load(source)
-    problem = "not a folder or file that OPERA reads; pass the data yourself to read them"
+    problem = "not a local folder or file that OPERA reads; pass the data yourself"
     if ":" not in source and kind_of_place(Path(source)) is None:
         problem = "no such file or folder"
     raise DataError(f"{shortened(source)}: {problem}")
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
-    """Return the files of a data set, which no output may replace; a folder stands for its own."""
+    """Return the files and folders of a data set, which no output may replace."""
     paths: list[Path] = []
     for place in _places(source):
         beir = is_beir(place)
@@ -50,15 +50,15 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
 
 
 def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) -> None:
-    """Check that nothing that is written to a place becomes data of a set that is read.
+    """Check that the output is outside the data, so that it does not become data itself.
 
     Args:
         place: the output.
-        name: of its option, for the message.
+        name: the option of the output, for the message.
         source: the data set.
 
     Raises:
-        SettingError: naming the folder of the data.
+        SettingError: with the folder of the data.
     """
     for read_place in _places(source):
         beir = is_beir(read_place)
@@ -67,13 +67,13 @@ def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) 
             below = target.relative_to(data).parts if target.is_relative_to(data) else ()
             if below and data.is_dir() and not any(part.startswith(".") for part in below):
                 raise SettingError(
-                    f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, "
-                    "so what is written there would be data too; pass another place"
+                    f"{name} {place_of(place)}: is inside {place_of(home)}, which OPERA reads as "
+                    "data; pass a folder outside the data"
                 )
 
 
 def check_cache_stays_out(source: str) -> None:
-    """Check that the cache does not lie in data.
+    """Check that the cache is outside the data.
 
     Raises:
         SettingError: as :func:`check_stays_out`.
@@ -82,7 +82,7 @@ def check_cache_stays_out(source: str) -> None:
 
 
 def _places(source: str | Path | RetrievalData) -> list[str]:
-    """What a data set is read from: paths and names."""
+    """The paths and names of a data set's sources."""
     sources = [str(source)]
     if isinstance(source, RetrievalData):
         sources = [part.source for part in each_set(source)]
@@ -98,7 +98,7 @@ def _places(source: str | Path | RetrievalData) -> list[str]:
 
 
 def _existing(place: str) -> list[Path]:
-    """The paths behind a place, if there are any."""
+    """The existing paths of a source."""
     paths: tuple[Path, ...] = (Path(place),)
     if place.startswith("hf:"):
         name = HubName.parse(place.removeprefix("hf:"))

@@ -1,10 +1,9 @@
 """``hf:OWNER/NAME[@REVISION][/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder
-like one.
+with the same layout.
 
-Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``,
-and judgements in ``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And
-tables of pairs, as in :mod:`opera.data.tables`. No code of a data set runs: the library
-``datasets`` has no way to, since 4.0.
+OPERA reads two layouts. BEIR and MTEB use the configurations ``corpus`` and ``queries``. Their
+judgements are in ``qrels`` or ``default``, or in another data set, ``OWNER/NAME-qrels``. The second
+layout is tables of pairs. The library ``datasets`` runs no code of a data set since version 4.0.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _HUB = re.compile(
     r"([\w.-]+/[\w.-]+)(?:@(refs/\w+/[\w.-]+|\w[\w.-]*))?(?:/([\w.-]+))?(?::([\w.-]+))?"
 )
 _OUTSIDE = re.compile(r"[/~]|.*(://|::)|(.*/)?\.[^/]")
-"""Paths that lead out of a folder, or to what is hidden in it."""
+"""Paths that lead out of a folder, or to a hidden file in it."""
 
 
 class HubName(NamedTuple):
-    """What stands behind ``hf:``.
+    """The parts of the name after ``hf:``.
 
     Attributes:
         place: ``OWNER/NAME``, or a folder.
@@ -64,44 +63,44 @@ class HubName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> HubName:
-        """Read what stands behind ``hf:``; a folder goes before a data set of the hub."""
+        """Parse the name after ``hf:``. A folder goes before a data set of the hub."""
         source = f"hf:{shown(name)[1:-1]}"
         folder, _, part = name.rpartition(":")
         for place, split in ((name, None), (folder, part)):
             if place and Path(place).is_dir():
-                # the judgements may be in the folder beside it, so "." and ".." need a name
+                # the judgements may be in the folder NAME-qrels, so "." and ".." need a name
                 home = Path(place).resolve() if Path(place).name in ("", "..") else Path(place)
                 if not home.name:
                     raise DataError(f"{source}: must be the folder of one data set")
                 return cls(str(home), None, split, True)
         if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
-                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
+                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; :SPLIT may follow"
             )
         place, revision, config, split = match.groups()
         return cls(place, config, split, False, revision)
 
     @property
     def folders(self) -> tuple[Path, Path]:
-        """A local data set, and the folder beside it that may have its judgements."""
+        """A local data set, and the folder that may contain its judgements."""
         return Path(self.place), Path(f"{self.place}-qrels")
 
 
 def load_hub(
     name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()
 ) -> RetrievalData:
-    """Load a data set of the hub; what is not in the cache is downloaded.
+    """Load a data set of the hub, from the cache if possible.
 
     Args:
-        name: what stands behind ``hf:``.
-        source: what the user passed, if not ``hf:NAME``.
-        columns: (role, column) of pairs, where names are not known or others are meant.
+        name: the name after ``hf:``.
+        source: the user's argument, if it is not ``hf:NAME``.
+        columns: (role, column) of pairs, if the user names columns.
 
     Raises:
-        DataError: if it cannot be fetched, has another layout, or breaks a rule.
+        DataError: if the download fails, the layout is unknown, or the data break a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
-    if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
+    if parsed.local:  # a folder's key depends on its contents; a hub data set is downloaded once
         files = _files(parsed, place)
         names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
         key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names}")
@@ -113,7 +112,7 @@ def load_hub(
     def read(relation: Relation, builder: DataBuilder) -> None:
         if parsed.local:
             _check_card(parsed, place)
-        # the library's own copy is not needed afterwards
+        # the library's copy of the data is not needed afterwards
         with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
             try:
                 with _quiet_libraries():
@@ -129,7 +128,7 @@ def load_hub(
 
 
 def _files(name: HubName, source: str) -> list[Path]:
-    """Return the files of a folder, and of the one with its judgements, but hidden ones."""
+    """Return the files of a folder and of its judgements, without hidden files."""
     paths = [
         path
         for home in name.folders
@@ -138,31 +137,30 @@ def _files(name: HubName, source: str) -> list[Path]:
     ]
     if linked := [path for path in paths if path.is_symlink() and path.is_dir()]:
         raise DataError(
-            f"{source}: {linked[0]}: is a link to a folder, which is not read; put the folder "
-            "itself there"
+            f"{source}: {linked[0]}: is a link to a folder, which OPERA does not follow; replace "
+            "it with a copy of the folder"
         )
     files = [path for path in paths if path.is_file()]
     if not files:
-        raise DataError(f"{source}: has no files but hidden ones")
+        raise DataError(f"{source}: has no files, or only hidden files")
     return files
 
 
 def _check_card(name: HubName, source: str) -> None:
-    """Check that a folder's card names no file outside it, and no address to fetch."""
+    """Check that a folder's card names only files inside the folder, and no URL."""
     from huggingface_hub import DatasetCard  # slow to import, and only a folder has a card
 
     for home in name.folders:
         card, hidden = home / "README.md", home / ".huggingface.yaml"
-        if os.path.lexists(hidden):  # where the library would look, too
+        if os.path.lexists(hidden):  # the library would read it
             raise DataError(
-                f"{source}: {hidden}: hidden files are not read; write it into README.md"
+                f"{source}: {hidden}: OPERA does not read hidden files; move its contents to "
+                "README.md"
             )
         try:
             about = DatasetCard.load(card).data.to_dict() if card.is_file() else {}
-        except Exception as error:  # of the library's YAML
-            raise DataError(
-                f"{card}: cannot be read as the card of a data set ({first_line(error)})"
-            ) from None
+        except Exception as error:  # from the YAML parser
+            raise DataError(f"{card}: is not a valid data set card ({first_line(error)})") from None
         texts = re.findall(r'"((?:[^"\\]|\\.)*)"', json.dumps(about.get("configs"), default=str))
         if outside := [text for text in texts if _OUTSIDE.match(text)]:
             raise DataError(
@@ -172,14 +170,14 @@ def _check_card(name: HubName, source: str) -> None:
 
 @contextmanager
 def _quiet_libraries() -> Iterator[None]:
-    """Let ``datasets`` and ``huggingface_hub`` report errors alone, until the end."""
+    """Silence the log of ``datasets`` and ``huggingface_hub`` inside the block."""
     import datasets
 
     loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
     levels = [logger.level for logger in loggers]
     bars = datasets.are_progress_bars_disabled()
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL)  # what is raised is reported once, by OPERA
+        logger.setLevel(logging.CRITICAL)  # OPERA reports each error once
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
@@ -199,7 +197,7 @@ def _read(
     columns: Columns,
     cache: str,
 ) -> None:
-    """Read the layout that is there, by the library ``datasets``; ``cache`` is for its copies."""
+    """Read either layout with the library ``datasets``, which stores its copies in ``cache``."""
     import datasets
 
     if not name.local:
@@ -207,7 +205,7 @@ def _read(
     revision = name.revision
 
     def tables(place: str, config: str) -> dict[str, Table]:
-        """The splits of a configuration, memory-mapped; the commit that was read is noted."""
+        """The splits of a configuration, memory-mapped. A note has the commit."""
         splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
         commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
@@ -229,7 +227,7 @@ def _read(
         texts["queries"] = list(tables(place, "queries").values())
         judged = [config for config in configs if config in ("qrels", "default")]
         if not judged:
-            place, revision = f"{place}-qrels", None  # a repository with commits of its own
+            place, revision = f"{place}-qrels", None  # another repository, with other commits
             judged = datasets.get_dataset_config_names(place)
         config = judged[0]
     else:
@@ -246,13 +244,13 @@ def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
         raise DataError(f"{source}: has no configuration {shown(wanted)} (it has: {listed})")
     if name.config is None and len(configs) > 1 and wanted != "default":
         raise DataError(
-            f"{source}: has several configurations; give one, as in hf:{name.place}/{wanted}"
+            f"{source}: has several configurations; choose one, as in hf:{name.place}/{wanted}"
         )
     return wanted
 
 
 def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:
-    """Return the splits to read by our names; a single split of another name is train."""
+    """Return the splits to read as train, dev and test. A single split of another name is train."""
     wanted = name.split or (next(iter(splits)) if len(splits) == 1 else None)
     if wanted is None:
         named = {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
@@ -267,7 +265,7 @@ def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[
 
 
 def _explained(error: Exception, source: str, name: HubName, cache: str) -> OperaError:
-    """Return an error of the library in one sentence."""
+    """Turn an error of the library into one sentence with advice."""
     if isinstance(error, OSError) and error.errno in ADVICE:
         return storage_error(Path(cache), error)
     lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
@@ -275,8 +273,8 @@ def _explained(error: Exception, source: str, name: HubName, cache: str) -> Oper
     if name.local:
         return DataError(f"{source}: cannot be read ({reason})")
     pinned = "" if name.revision is None else f"--revision {name.revision} "
-    fetch = f"hf download --repo-type dataset {name.place} {pinned}--local-dir FOLDER"
+    download = f"hf download --repo-type dataset {name.place} {pinned}--local-dir FOLDER"
     return DataError(
-        f"{source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass "
-        "hf:FOLDER"
+        f"{source}: cannot be downloaded ({reason}); on a machine with internet access, run: "
+        f"{download}; then pass hf:FOLDER"
     )

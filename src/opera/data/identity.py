@@ -1,7 +1,7 @@
-"""Which documents and which queries are the same: those with the same text, whatever their ids.
+"""Find copies: documents or queries with the same text but different ids.
 
-White space is normalised, and a document's title belongs to its text. Ids stay what qrels, measures
-and files speak of.
+White space is normalised, and a document's title is part of its text. Qrels, measures and files
+still use ids.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def judges_texts_of(data: RetrievalData, qrels: Qrels, other: Qrels) -> NDArray[
 def query_documents(
     data: RetrievalData, query_rows: IntArray
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the documents whose text, with the title or without it, is a query's own text.
+    """Find the documents whose text, with or without the title, equals the text of a query.
 
     Args:
         data: the data set.
         query_rows: int ``[n]``, rows of the query table.
 
     Returns:
-        Places in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
+        Positions in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
     """
     queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
     by_text = digests_of(data.corpus.texts_by_turns(titled), len(titled))
@@ -72,13 +72,12 @@ def equal_places(
 
 
 def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
-    """Find the document that *is* a query, by id and text, as in ArguAna and Quora.
+    """Find the document with the same id and text as the query, as in ArguAna and Quora.
 
-    BEIR leaves that document out of the query's ranking. A document that the qrels call relevant
-    to the query stays.
+    BEIR leaves this document out of the query's ranking, unless it is relevant to the query.
 
     Returns:
-        int64 ``[n]``, a row of the corpus for each judged query; -1 where there is none.
+        int64 ``[n]``, a row of the corpus for each judged query; -1 if there is none.
     """
     rows = data.corpus.find_rows(data.queries.id_column(qrels.query_rows))
     candidates = np.flatnonzero(rows >= 0)
@@ -96,7 +95,7 @@ def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.
 
 
 def copy_notes(data: RetrievalData) -> list[str]:
-    """Count the documents and queries that repeat the text of another: a note each."""
+    """Count the documents, and the queries, that repeat the text of another, in a note."""
     notes = []
     for kind, table in (("documents", data.corpus), ("queries", data.queries)):
         copies = np.setdiff1d(table.copies, table.empty_rows())
@@ -104,17 +103,17 @@ def copy_notes(data: RetrievalData) -> list[str]:
             copy, first = table.ids(copies[:1])[0], table.ids(table.group[copies[:1]])[0]
             notes.append(
                 f"copies among the {kind}: {len(copies):,}, such as {shown(copy)} with the text of "
-                f"{shown(first)}; training, negatives and splits treat copies as the same, "
-                "measures keep the ids apart"
+                f"{shown(first)}; training, negatives and splits treat copies as one, but measures "
+                "do not"
             )
     return notes
 
 
 def merge_copies(data: RetrievalData) -> RetrievalData:
-    """Merge the training pairs of equal texts: a query trains once, with all of its positives.
+    """Merge the training pairs with equal texts, so that a query trains once with all positives.
 
-    The pair has the ids of the first of its rows in train, the highest grade, and the sum of the
-    weights. Other splits stay as they are.
+    A merged pair has the ids that come first in train, the highest grade, and the sum of the
+    weights. Other splits do not change.
     """
     train = data.split("train")
     query_rows = first_in(data.query_group, train.query_rows[train.query_index])
@@ -134,13 +133,13 @@ def merge_copies(data: RetrievalData) -> RetrievalData:
 
 
 def teacher_by_text(data: RetrievalData, teacher: TeacherScores) -> TeacherScores:
-    """Return a teacher's scores by the groups of queries and documents, instead of their rows."""
+    """Return a teacher's scores with groups of queries and documents instead of rows."""
     groups = data.query_group[teacher.query_rows], data.document_group[teacher.doc_rows]
     return TeacherScores.from_arrays(*groups, teacher.scores)
 
 
 def first_in(group: NDArray[np.int32], rows: IntArray) -> NDArray[np.int64]:
-    """Return, for each of ``rows``, the smallest of them with the same text: int64."""
+    """Return for each row the smallest one of ``rows`` with the same text: int64."""
     groups, place = np.unique(group[rows], return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(first, place, rows)

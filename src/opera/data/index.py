@@ -1,4 +1,4 @@
-"""The long relation becomes a data set: texts get their rows, repeated pairs are merged."""
+"""Turn the long relation into a data set: number the texts, and merge repeated pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.read import quoted
@@ -23,7 +23,7 @@ from opera.data.store import DataBuilder
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
 FILES = {"documents": "corpus", "queries": "queries"}
-"""What the files of texts are called."""
+"""The names of the stored files of texts."""
 SIDES = {"query": "queries", "document": "documents"}
 
 
@@ -33,9 +33,10 @@ def parse_relation(
     fast: bool = True,
     **how: Any,
 ) -> None:
-    """Fill a builder by what reads a relation; ``how`` are the relation's attributes.
+    """Fill a builder by a function that reads a relation; ``how`` are attributes of the relation.
 
-    DuckDB reads all the files that it can; if a row breaks a rule, all are read again line by line.
+    DuckDB reads all files that it can. If a row breaks a rule, OPERA reads all files again, line by
+    line.
     """
     for attempt in (True, False) if fast else (False,):
         with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
@@ -51,11 +52,11 @@ def parse_relation(
 
 
 class NotInOrderError(Exception):
-    """Texts do not come in the order of their numbers."""
+    """The texts are not in the order of their numbers."""
 
 
 def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield texts without their numbers, which must be 0, 1, ..."""
+    """Yield texts without their numbers. The numbers must be 0, 1, ..."""
     first = 0
     for batch in batches:
         numbers = np.frombuffer(batch["number"].buffers()[1], np.int64, batch.num_rows)
@@ -66,12 +67,12 @@ def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Index:
-    """Numbers the texts of a relation, and writes them and their pairs.
+    """Numbers the texts of a relation, and writes texts and pairs.
 
     Args:
-        relation: all of it.
+        relation: the complete relation.
         builder: gets the data set.
-        name: of what is read, for messages.
+        name: the name of the source, for messages.
     """
 
     def __init__(self, relation: Relation, builder: DataBuilder, name: str) -> None:
@@ -79,11 +80,11 @@ class Index:
         self.by_text, self.has_ids = dict[str, bool](), dict[str, bool]()
 
     def build(self, splits: Sequence[str] = ()) -> None:
-        """Build the data set; ``splits`` are in this order, or else in that of their first pairs.
+        """Build the data set. Without ``splits``, the order of the splits is that of the pairs.
 
         Raises:
-            DataError: naming file, line or row, rule and value of the first row that breaks each
-                rule, and how many do.
+            DataError: for each broken rule, with file, line or row, rule and value of the first bad
+                row, and the number of bad rows.
         """
         relation, problems = self.relation, self.relation.problems
         self._write_known_texts()
@@ -92,7 +93,7 @@ class Index:
         relation.break_rules("pairs", rules(lenient=relation.lenient))
         relation.leave_out_broken()
         in_order = relation.rows("SELECT split FROM pairs GROUP BY split ORDER BY min(rowid)")
-        while self._number():  # rows that are left out may hold the texts of other rows
+        while self._number():  # rows that are left out may contain the texts of other rows
             relation.leave_out_broken()
         problems.check()
         if not relation.rows("FROM numbered WHERE NOT negative LIMIT 1"):
@@ -117,15 +118,15 @@ class Index:
         relation.break_rules("texts", id_rules("id"))
         relation.leave_out_broken()
         for kind in sorted(relation.kinds):
-            self._refuse_repeated(kind)
+            self._reject_repeated(kind)
         if relation.kinds:
-            problems.check()  # else each pair that names a bad row would be one more problem
+            problems.check()  # otherwise each pair with the id of a bad row is another problem
         relation.leave_out_broken()
         for kind, name in sorted(relation.kinds.items()):
             rows = f"FROM texts WHERE kind = '{kind}'"
             if not relation.rows(f"{rows} LIMIT 1"):
-                nothing = DataError(f"{name}: is empty; it must have at least one row")
-                raise problems.error() if problems.rows else nothing
+                empty = DataError(f"{name}: is empty; it must have at least one row")
+                raise problems.error() if problems.rows else empty
             batches = relation.batches(f"SELECT id, title, text {rows}", "text", "texts")
             self.builder.write_texts(FILES[kind], batches)
             relation.execute(
@@ -133,8 +134,8 @@ class Index:
                 {blank("text")} AND {blank("title")} AS empty {rows}"""
             )
 
-    def _refuse_repeated(self, kind: str) -> None:
-        """Refuse the rows whose id another row has before them."""
+    def _reject_repeated(self, kind: str) -> None:
+        """Reject the rows whose id occurs in an earlier row."""
         repeated = f"""FROM texts JOIN (
             SELECT id, min(rowid) AS place, arg_min([file, line], rowid) AS first FROM texts
             WHERE kind = '{kind}' GROUP BY id HAVING count(*) > 1
@@ -146,7 +147,7 @@ class Index:
             self.relation.refuse(f"SELECT file, line, id {repeated}", Rule("id", "", text))
 
     def _leave_out_empty(self) -> None:
-        """Leave out empty documents, and the pairs of queries that are empty or have no answer."""
+        """Leave out empty documents, and the pairs of queries without a text or a positive."""
         no_query, no_document = blank("query"), blank("document")
         answered = f"SELECT file, line FROM pairs WHERE NOT negative AND NOT {no_document}"
         ((documents, queries),) = self.relation.rows(
@@ -158,11 +159,11 @@ class Index:
             f"""DELETE FROM pairs WHERE {no_document} OR {no_query}
             OR (file, line) NOT IN ({answered})"""
         )
-        if left := documents + queries:
-            self.relation.note(f"left out {left:,} empty texts and the pairs they are in")
+        if empty := documents + queries:
+            self.relation.note(f"left out {counted(empty, 'empty text')} and their pairs")
 
     def _number(self) -> bool:
-        """Number the texts of all pairs; return whether rows break a rule by what they name."""
+        """Number the texts of all pairs; return whether a row has an invalid id or empty text."""
         relation = self.relation
         joins = " ".join(self._make_numbers(side) for side in SIDES)
         columns = ", ".join(f"{number(name)}::FLOAT AS {name}" for name in NUMBERS)
@@ -175,14 +176,14 @@ class Index:
         )
         refused = [self._check_names(side) for side in SIDES]
         if not relation.lenient:
-            text = "a relevant pair whose query or document has no text; give it one or remove "
-            wrong = f"SELECT file, line, 0 FROM numbered WHERE empty AND {RELEVANT}"
-            refused.append(relation.refuse(wrong, Rule("", "", f"{text}the pair")) > 0)
+            text = "a relevant pair has a query or document without a text; add it or remove "
+            empty = f"SELECT file, line, 0 FROM numbered WHERE empty AND {RELEVANT}"
+            refused.append(relation.refuse(empty, Rule("", "", f"{text}the pair")) > 0)
         relation.execute("DELETE FROM numbered WHERE query IS NULL OR document IS NULL")
         return any(refused)
 
     def _make_numbers(self, side: str) -> str:
-        """Number the texts of a side by their keys; return SQL that joins the numbers to pairs."""
+        """Number the texts of a side by their keys; return the SQL that joins numbers to pairs."""
         relation, kind = self.relation, SIDES[side]
         ((self.has_ids[side],),) = relation.rows(f"SELECT count({side}_id) > 0 FROM pairs")
         name, before = f"{side}_key", ""
@@ -207,14 +208,14 @@ class Index:
                 texts = f"SELECT {name} AS key, {texts}"
             texts = f"""SELECT *, dense_rank() OVER (ORDER BY first) - 1 AS number
                 FROM ({texts}) WHERE key IS NOT NULL"""
-            before = f" AND {side}_texts.first <= {PLACE}"  # an id stands for a text read before
+            before = f" AND {side}_texts.first <= {PLACE}"  # an id refers to a text read before
         relation.execute(f"CREATE OR REPLACE TABLE {side}_numbers AS {texts}")
         return f"LEFT JOIN {side}_numbers AS {side}_texts ON {name} = {side}_texts.key{before}"
 
     def _check_names(self, side: str) -> bool:
-        """Find the rows whose id has no text, or another one than before.
+        """Reject the rows whose id has no text, or a different text than before.
 
-        In published data, they are noted.
+        Published data get a note instead.
         """
         relation, kind = self.relation, SIDES[side]
         known, refused = kind in relation.kinds, 0
@@ -223,32 +224,32 @@ class Index:
         unknown = f"""FROM numbered JOIN pairs ON numbered.place = pairs.rowid
             WHERE numbered.{side} IS NULL AND {value} IS NOT NULL"""
         if relation.lenient and known:
-            what = "*" if side == "document" else "DISTINCT (pairs.file, pairs.line)"
+            counted_rows = "*" if side == "document" else "DISTINCT (pairs.file, pairs.line)"
             first = f"arg_min({value}, pairs.rowid)"
-            ((missing, name),) = relation.rows(f"SELECT count({what}), {first} {unknown}")
-            such = "" if by_text else f", such as {shown(name)}"
+            ((missing, name),) = relation.rows(f"SELECT count({counted_rows}), {first} {unknown}")
+            example = "" if by_text else f", such as {shown(name)}"
             if missing:
-                left = f"left out {missing:,} judgements of {kind}"
-                relation.note(f"{left} that are not there{such}")
+                judgements = counted(missing, "judgement")
+                relation.note(f"left out {judgements} of missing {kind}{example}")
         else:
-            text = f"{side} {{}} has no text in the files that were read"
+            text = f"{side} {{}} has no text in these files"
             if known:
-                what = f"the {side} is no text" if by_text else f"{side} {{}} is no id"
-                text = f"{what} in the table of {kind}; add it there, or remove such pairs"
+                problem = f"the {side} is not a text" if by_text else f"{side} {{}} is not an id"
+                text = f"{problem} in the table of {kind}; add it to the table, or remove its pairs"
             rows = f"SELECT pairs.file, pairs.line, {value} {unknown}"
             refused = relation.refuse(rows, Rule(side, "", text))
         if not known and self.has_ids[side]:
             clash = f"""SELECT file, line, {side}_id FROM pairs
                 JOIN {side}_numbers ON key = '#' || {side}_id
                 WHERE {side} IS NOT NULL AND hash != {side}_key AND first <= {PLACE}"""
-            text = f"{side} {{}} has another text than before; give it its own id"
+            text = f"{side} {{}} has a different text than before; give each text its own id"
             refused += relation.refuse(clash, Rule(side, "", text))
         if by_text:
-            relation.note(f"the pairs hold the texts of {kind}, not their ids")
+            relation.note(f"the pairs contain the texts of {kind}, not their ids")
         return bool(refused)
 
     def _write_new_texts(self) -> None:
-        """Write the texts that only pairs hold; a note counts those that were merged."""
+        """Write the texts that have no table; a note counts merged texts."""
         for side, kind in reversed(SIDES.items()):
             if kind in self.relation.kinds:
                 continue
@@ -260,27 +261,27 @@ class Index:
                 AND EXISTS (SELECT 1 {nameless} AND {side}_key != hash({side}) LIMIT 1)"""
             )
             if merged:
-                alone = "differ from others in white space alone, and are one with them"
-                self.relation.note(f"{merged:,} {kind} {alone}")
-            identifier, taken = f"'{side[0]}' || number", ""
-            if self.has_ids[side]:  # a made-up id gets dashes if it is taken
+                copies = counted(merged, side)
+                self.relation.note(f"merged {copies} that differ only in white space from another")
+            identifier, used_ids = f"'{side[0]}' || number", ""
+            if self.has_ids[side]:  # dashes make an id differ from the ids in the data
                 form = f"'^{side[0]}([0-9]+)(-*)$'"
-                taken = f"""LEFT JOIN (SELECT regexp_extract({side}_id, {form}, 1) AS digits,
+                used_ids = f"""LEFT JOIN (SELECT regexp_extract({side}_id, {form}, 1) AS digits,
                     max(len(regexp_extract({side}_id, {form}, 2))) + 1 AS dashes
                     FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
-                made_up = f"{identifier} || repeat('-', coalesce(dashes, 0))"
-                identifier = f"coalesce({side}_id, {made_up})"
+                new_id = f"{identifier} || repeat('-', coalesce(dashes, 0))"
+                identifier = f"coalesce({side}_id, {new_id})"
             texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text, number
                 FROM pairs JOIN (SELECT DISTINCT first, number FROM {side}_numbers)
-                ON {PLACE} = first {taken}"""
-            for order in ("", " ORDER BY number"):  # most are in order, and sorting takes time
+                ON {PLACE} = first {used_ids}"""
+            for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
                 batches = self.relation.batches(texts + order, side, "pairs")
                 with batches, suppress(NotInOrderError):
                     self.builder.write_texts(FILES[kind], _in_order(batches))
                     break
 
     def _arrays(self, sql: str) -> list[NDArray[Any]]:
-        """The columns that a query returns."""
+        """The columns of a query's result."""
         columns = self.relation.execute(sql).fetchnumpy()
         return [np.ma.filled(values, np.nan) for values in columns.values()]
 
@@ -289,26 +290,26 @@ class Index:
         if self.relation.rows(f"{rows} LIMIT 1"):
             scores = self._arrays(f"SELECT query, document, score {rows}")
             self.builder.teacher = TeacherScores.from_arrays(*scores)
-            count = len(self.builder.teacher)
-            self.relation.note(f"{count:,} pairs have a score of a teacher")
+            pairs = counted(len(self.builder.teacher), "pair")
+            self.relation.note(f"read teacher scores of {pairs}")
 
     def _leave_out_pairs_of_empty_texts(self) -> None:
-        """Leave out relevant pairs that name an empty text, counted by split."""
-        wrong, tables = f"FROM numbered WHERE empty AND {RELEVANT}", self.builder.tables
+        """Leave out relevant pairs with an empty text, and count them by split."""
+        pairs, tables = f"FROM numbered WHERE empty AND {RELEVANT}", self.builder.tables
         for split, count, query, document in self.relation.rows(
-            f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {wrong}
+            f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {pairs}
             GROUP BY split ORDER BY min(place)"""
         ):
             self.builder.left_out[split] = count
             self.relation.note(
-                f"{split}: left out {count:,} relevant pairs that name an empty text, such as "
+                f"{split}: left out {counted(count, 'relevant pair')} with an empty text, such as "
                 f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
                 f"document {shown(tables['corpus'].ids(np.array([document]))[0])}"
             )
-        self.relation.execute(f"DELETE {wrong}")
+        self.relation.execute(f"DELETE {pairs}")
 
     def _qrels(self, split: str) -> Qrels:
-        """Build the qrels of a split; repeated pairs are merged."""
+        """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
         rows = f"FROM numbered WHERE NOT negative AND split = {quoted(split)}"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
@@ -317,13 +318,12 @@ class Index:
         )
         for name, count in (("grade", graded), ("weight", weighted)):
             if 0 < count < pairs:
-                missing = f"{pairs - count:,} of {pairs:,} pairs have no {name} in their file"
-                note(f"{split}: {missing}: it is 1")
+                note(f"{split}: {pairs - count:,} of {pairs:,} pairs have no {name}; it becomes 1")
         grade = "max(coalesce(grade, 1))"
         weight = "sum(coalesce(weight, 1)::DOUBLE)" if weighted else "NULL"
         if fractions:
-            rule = "say only which pairs are relevant" if weighted else "are read as weights"
-            note(f"{split}: grades with fractions {rule}: those above 0, with grade 1")
+            use = "are ignored" if weighted else "become weights"
+            note(f"{split}: grades with fractions {use}; pairs above 0 are relevant, with grade 1")
             if not weighted:
                 weight = "sum(greatest(coalesce(grade, 1), 0)::DOUBLE)"
             grade = "max((coalesce(grade, 1) > 0)::INTEGER)"
@@ -335,21 +335,21 @@ class Index:
             how = ["grades: the highest"] * bool(graded)
             how += ["weights: the sum"] * bool(weighted or fractions)
             rule = f" ({', '.join(how)})" if how else ""
-            note(f"{split}: merged {merged:,} repeated pairs{rule}")
+            note(f"{split}: merged {counted(merged, 'repeated pair')}{rule}")
         if not (weighted or fractions):
             return Qrels.from_arrays(query, document, grades)
         if dropped := int(((weights == 0) & (grades > 0)).sum()):
-            note(f"{split}: {dropped:,} pairs of weight 0 are not relevant")
+            note(f"{split}: pairs of weight 0 are not relevant: {dropped:,}")
         grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
         return Qrels.from_arrays(query, document, grades, weights)
 
     def _store_negatives(self) -> None:
-        """Keep each negative of a query once, unless it is a relevant document of its query."""
+        """Store each negative of a query once, unless the document is relevant to the query."""
         note = self.relation.note
         rows = "FROM numbered WHERE negative AND split "
-        ((left,),) = self.relation.rows(f"SELECT count(*) {rows} != 'train'")
-        if left:
-            note(f"{left:,} negatives of other splits than train are not used")
+        ((ignored,),) = self.relation.rows(f"SELECT count(*) {rows} != 'train'")
+        if ignored:
+            note(f"ignored {counted(ignored, 'negative')} of splits other than train")
         rows += "= 'train'"
         if not self.relation.rows(f"{rows} LIMIT 1"):
             return
@@ -358,12 +358,12 @@ class Index:
             ORDER BY query, place"""
         )
         relevant = self.builder.splits["train"].relevant()
-        wrong = np.isin(pair_keys(query, document), relevant.keys)
-        if wrong.any():
-            what = "negatives are also positives of their query and were dropped as negatives"
-            note(f"{int(wrong.sum()):,} {what}")
-        if not wrong.all():
-            counts = np.bincount(query[~wrong], minlength=len(self.builder.tables["queries"]))
+        valid = ~np.isin(pair_keys(query, document), relevant.keys)
+        if not valid.all():
+            dropped = counted(int((~valid).sum()), "negative")
+            note(f"dropped {dropped} that the same query has as positives")
+        if valid.any():
+            counts = np.bincount(query[valid], minlength=len(self.builder.tables["queries"]))
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-            rows_of_documents = document[~wrong].astype(np.int32)
-            self.builder.given_negatives = GivenNegatives(offsets, rows_of_documents)
+            doc_rows = document[valid].astype(np.int32)
+            self.builder.given_negatives = GivenNegatives(offsets, doc_rows)

@@ -1,8 +1,7 @@
 """``irds:ID``: data sets that ir_datasets downloads, streamed into the cache.
 
-A document is its field ``text``, with its ``title`` where it has one; a kind of document without a
-``text`` gives what ir_datasets calls its default text. A query is its ``text``, or likewise its
-default text.
+A document has the field ``text`` and perhaps a ``title``. A document or query without the field
+``text`` has the default text of ir_datasets.
 """
 
 from __future__ import annotations
@@ -39,22 +38,26 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def load_irds(identifier: str) -> RetrievalData:
-    """Load a data set by its id in ir_datasets; what is neither cached nor there is downloaded.
+    """Load a data set by its id in ir_datasets, from the cache if possible.
 
     Args:
-        identifier: an id with judgements, such as ``antique/train``, which is one split; or one
-            above the splits train, dev and test, such as ``beir/nfcorpus``, which is all of them.
+        identifier: the id of one split with judgements, such as ``antique/train``; or the id above
+            the splits train, dev and test, such as ``beir/nfcorpus``, for all of them.
 
     Raises:
         MissingExtraError: if ir_datasets is not installed.
-        DataError: for an unknown id, for data that cannot be fetched, and for an error in them.
+        DataError: for an unknown id, a failed download, and an error in the data.
     """
     source = f"irds:{identifier}"
     return load_irds_splits(find_splits(identifier), source_name(source) or source, source)
 
 
 def find_splits(identifier: str) -> dict[str, str]:
-    """Return the id of each split of an id; refuse one that is unknown or without judgements."""
+    """Return the id of each split.
+
+    Raises:
+        DataError: if the id is unknown or has no judgements.
+    """
     source = f"irds:{shown(identifier)[1:-1]}"
     if not _ID.fullmatch(identifier):
         raise DataError(f"{source}: must be an id of ir_datasets, such as irds:beir/nfcorpus")
@@ -78,9 +81,9 @@ def find_splits(identifier: str) -> dict[str, str]:
     known = list(registry)
     problem = f"ir_datasets has no such data set{nearest(identifier[:100], known)}"
     if inside := [name for name in known if name.startswith(f"{identifier}/") and judged(name)]:
-        problem = f"has no judgements itself; give one of {shortened(', '.join(inside))}"
+        problem = f"has no judgements itself; pass one of {shortened(', '.join(inside))}"
     elif identifier in known:
-        problem = "ir_datasets has no judgements of it"
+        problem = "ir_datasets has no judgements for it"
     raise DataError(f"{source}: {problem}")
 
 
@@ -95,11 +98,11 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
     Args:
         splits: the id of each split: ``{"train": "beir/fiqa/train", "test": "beir/fiqa/test"}``.
         name: short name of the data set, for tables.
-        source: what the user passed, for messages.
+        source: the user's argument, for messages.
 
     Raises:
         MissingExtraError: if ir_datasets is not installed.
-        DataError: for data that cannot be fetched, and for an error in them.
+        DataError: for a failed download, and for an error in the data.
     """
     parse = partial(
         parse_relation, partial(_read, splits, source), lenient=True, fast=False, skip_bad_rows=None
@@ -112,7 +115,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
     corpus = next(iter(datasets.values()))
     if not corpus.has_docs():
-        raise DataError(f"{source}: ir_datasets has no documents of it")
+        raise DataError(f"{source}: ir_datasets has no documents for it")
 
     def read(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         try:
@@ -137,12 +140,12 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
             yield 0, *row_of_text("documents", row)
 
     def row_of_text(kind: str, row: TextRow) -> Iterator[str]:
-        """Half a character, which no file holds, becomes a question mark."""
-        fixed = [text.encode("utf-8", "replace").decode() for text in row]
-        cut[kind] += fixed != list(row)
-        return iter(fixed)
+        """Replace each half character by a question mark, because UTF-8 cannot encode it."""
+        valid = [text.encode("utf-8", "replace").decode() for text in row]
+        replaced[kind] += valid != list(row)
+        return iter(valid)
 
-    cut = Counter[str]()
+    replaced = Counter[str]()
     queries: dict[str, str] = {}
     prefixes = dict.fromkeys(datasets, "")
     for split, dataset in datasets.items():
@@ -151,7 +154,9 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         if any(queries.get(query, text) != text for query, text in texts.items()):
             prefixes[split] = f"{split}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
-    asked = ((0, *row_of_text("queries", (query, "", text))) for query, text in queries.items())
+    query_rows = (
+        (0, *row_of_text("queries", (query, "", text))) for query, text in queries.items()
+    )
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
         for judged in read(datasets[split].qrels_iter):
@@ -162,7 +167,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         relation,
         {
             "documents": [table("documents", ["id", "title", "text"], documents)],
-            "queries": [table("queries", ["id", "title", "text"], lambda: asked)],
+            "queries": [table("queries", ["id", "title", "text"], lambda: query_rows)],
         },
         [
             (split, table(f"split '{split}'", JUDGED, partial(judgements, split)))
@@ -171,13 +176,13 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         Columns(),
     )
     relation.notes = [
-        f"{count:,} texts of {kind} held half a character, which became a question mark"
-        for kind, count in cut.items()
+        f"replaced half characters by question marks in {count:,} {kind}"
+        for kind, count in replaced.items()
         if count
     ]
     if any(prefixes.values()):
         relation.note(
-            "the splits number their queries alike: ids of later splits have its name in front"
+            "the splits use the same query ids: ids of later splits begin with the split's name"
         )
     Index(relation, builder, source).build(list(datasets))
 
@@ -198,7 +203,7 @@ def _library(source: str) -> Any:
 
 
 def _only_agreements(record: logging.LogRecord) -> bool:
-    """Whether a message of the library is shown: only terms of use to agree to are."""
+    """Show a message of the library only if it asks the user to agree to terms of use."""
     return "agree" in record.getMessage().lower()
 
 
@@ -208,10 +213,10 @@ def _explained(error: Exception, source: str, identifier: str) -> OperaError:
     home = Path(_library(source).util.home_path())
     if isinstance(error, OSError) and error.errno in ADVICE:
         return storage_error(
-            home, error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
+            home, error, " (in the files of ir_datasets; IR_DATASETS_HOME sets their folder)"
         )
     reason = shortened(f"{type(error).__name__}: {error}", 400)
     page = f"https://ir-datasets.com/{identifier.partition('/')[0]}.html"
     return DataError(
-        f"{source}: cannot be read ({reason}); {page} says what to fetch by hand, into {home}"
+        f"{source}: cannot be read ({reason}); {page} says which files to download into {home}"
     )

@@ -1,4 +1,4 @@
-"""Tables that no file holds: pyarrow, pandas, polars, ``datasets`` and lists, read as files are."""
+"""Tables in memory: pyarrow, pandas, polars, ``datasets`` and lists. The rules of files apply."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ _LISTS = (list, tuple, np.ndarray)
 
 
 def table_of(name: str, table: pa.Table) -> MemoryTable:
-    """A pyarrow table; ``name`` is that of the argument."""
+    """Wrap a pyarrow table; ``name`` is the name of the argument."""
     return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
 
 
 def table_of_dataset(
     name: str, dataset: Any, explain: Callable[[Exception], Exception] | None = None
 ) -> MemoryTable:
-    """A data set of the library ``datasets``; ``explain`` turns an error of the library into ours.
+    """Wrap a data set of the library ``datasets``; ``explain`` translates the library's errors.
 
     Raises:
-        DataError: if it has a transform, or its columns are not known.
+        DataError: if it has a transform, or its columns are unknown.
     """
     # streams have no format
     form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
     if form["type"] == "custom":
         raise DataError(
-            f"{name}: has a transform, which is applied to no file; apply it for good with map()"
+            f"{name}: has a transform, which OPERA does not apply; apply it first with map()"
         )
     if form["columns"] is None:
-        raise DataError(
-            f"{name}: is a stream whose columns are not known; read it into a Dataset first"
-        )
+        raise DataError(f"{name}: is a stream with unknown columns; convert it to a Dataset first")
 
     def read(columns: list[str]) -> Iterator[pa.Table]:
         try:
@@ -106,36 +104,36 @@ def load_memory(
 
 
 def _aligned(queries: Any, documents: Any) -> MemoryTable:
-    """A table of pairs from two lists of one length."""
+    """A table of pairs from two lists of equal length."""
     import pandas as pd
 
     if queries is None or documents is None:
         raise DataError(
-            "pairs: is missing; give pairs, or queries and documents as two lists of texts, "
-            "row by row"
+            "pairs: is missing; pass pairs, or queries and documents as two lists of texts of "
+            "equal length"
         )
     both = {"query": _list(queries, "queries"), "document": _list(documents, "documents")}
     n_queries, n_documents = map(len, both.values())
     if n_queries != n_documents:
         raise DataError(
-            "queries and documents: without pairs, row i belongs to row i, but there are "
-            f"{n_queries:,} queries and {n_documents:,} documents; give pairs"
+            "queries and documents: without pairs, query i belongs to document i, but there are "
+            f"{n_queries:,} queries and {n_documents:,} documents; pass pairs"
         )
     labels = [list(texts.index) for texts in (queries, documents) if isinstance(texts, pd.Series)]
     if len(labels) == 2 and labels[0] != labels[1] and set(labels[0]) == set(labels[1]):
         raise DataError(
-            "queries and documents: have the same index in different orders, and row i belongs to "
-            "row i; bring one into the order of the other, or reset_index(drop=True) both"
+            "queries and documents: have the same index in different orders, but query i belongs "
+            "to document i; reorder one of them, or call reset_index(drop=True) on both"
         )
     return table_of("pairs", pa.table(both))
 
 
 def _list(values: Any, name: str) -> pa.Array:
-    """A list of texts."""
-    if isinstance(values, set | frozenset):  # in every process it has another order
+    """A list of texts as an Arrow array."""
+    if isinstance(values, set | frozenset):  # its order differs between processes
         raise DataError(f"{name}: is a set, which has no order; pass a list")
-    odd = isinstance(values, str | bytes | Mapping) or hasattr(values, "columns")
-    if odd or not hasattr(values, "__iter__"):
+    not_list = isinstance(values, str | bytes | Mapping) or hasattr(values, "columns")
+    if not_list or not hasattr(values, "__iter__"):
         kind = shown(type(values).__name__)
         raise DataError(f"{name}: without pairs, must be a list of texts, got {kind}")
     texts = list(values)
@@ -145,13 +143,13 @@ def _list(values: Any, name: str) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeError:
-        raise DataError(f"{name}: holds half a character, as of a cut emoji; remove it") from None
+        raise DataError(f"{name}: holds half a character, as in a cut emoji; remove it") from None
 
 
 def _texts(value: Any, name: str) -> MemoryTable:
-    """Documents or queries: texts by id, a list of texts whose ids are 0, 1, ..., or a table.
+    """Documents or queries: texts by id, a list of texts with the ids 0, 1, ..., or a table.
 
-    A pandas Series holds its texts by its index.
+    The index of a pandas Series has the ids.
     """
     import pandas as pd
 
@@ -173,19 +171,19 @@ def _texts(value: Any, name: str) -> MemoryTable:
 
 
 def _is_column(value: Any) -> bool:
-    """Whether a value of a dictionary is a column, and not a text, a number or nothing."""
+    """Whether a value of a dictionary is a column, and not a single value."""
     return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
 
 
 def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
-    """Rows or columns as a table; ``columns`` are what the places of a tuple are called."""
+    """Rows or columns as a table; ``columns`` are the names of the values in a tuple."""
     import pandas as pd
 
     if hasattr(value, "column_names") and hasattr(value, "with_format"):
         if isinstance(value, Mapping):
             raise DataError(
-                f"{name}: is a DatasetDict ({', '.join(map(str, value))}); pass one split, or "
-                "save_to_disk() it and load the folder"
+                f"{name}: is a DatasetDict ({', '.join(map(str, value))}); pass one split, or call "
+                "save_to_disk() and pass the folder"
             )
         return table_of_dataset(name, value)
     try:
@@ -200,7 +198,7 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
 
 
 def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
-    """Rows or columns as a DataFrame of pandas, which comes with ``datasets``."""
+    """Rows or columns as a pandas DataFrame; ``datasets`` installs pandas."""
     import pandas as pd
 
     if isinstance(value, pd.DataFrame | Mapping):
@@ -214,7 +212,7 @@ def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
         raise DataError(f"{name}: must not be empty")
     rows = list(value) if isinstance(value, tuple) else value
     first = rows[0]
-    if isinstance(first, Mapping | np.record) or hasattr(first, "_fields"):  # it says what is what
+    if isinstance(first, Mapping | np.record) or hasattr(first, "_fields"):  # has column names
         return pd.DataFrame(rows)
     width = len(first) if isinstance(first, tuple | list | np.ndarray) else 0
     if not 2 <= width <= len(columns):
@@ -222,14 +220,14 @@ def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
     for number, row in enumerate(rows):
         if not isinstance(row, tuple | list | np.ndarray) or len(row) != width:
             raise DataError(
-                f"{name}[{number}]: must be a tuple of {width} values, as the first is, got "
+                f"{name}[{number}]: must be a tuple of {width} values, like the first row, got "
                 f"{shown(row)}"
             )
     return pd.DataFrame(rows, columns=list(columns[:width]))
 
 
 def _column(values: Any, column: str, name: str) -> pa.Array:
-    """A column as an Arrow array; one of texts and numbers becomes texts."""
+    """A column as an Arrow array; a mix of texts and numbers becomes texts."""
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -242,7 +240,7 @@ def _column(values: Any, column: str, name: str) -> pa.Array:
 
 
 def _as_text(value: Any, as_list: bool, place: str) -> Any:
-    """A value of a mixed column as a text, or as a list of texts; nothing and NaN are ``None``."""
+    """A value of a mixed column as a text, or as a list of texts; NaN becomes ``None``."""
     if as_list and isinstance(value, _LISTS):
         return [_as_text(part, False, place) for part in value]
     if value is None or (isinstance(value, Real) and math.isnan(value)):

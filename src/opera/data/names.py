@@ -1,4 +1,4 @@
-"""Names of data that are no paths: how they start, and the short ones."""
+"""Names of data sets that are not paths: their prefixes, and their short names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import PurePath
 from urllib.parse import parse_qsl
 
 PREFIX = re.compile("(?!python:)[a-z]{2,}:")
-"""The start of a source that is not a path: ``irds:``, ``hf:``, or the prefix of an extension."""
+"""The prefix of a source that is not a path: ``irds:``, ``hf:``, or that of an extension."""
 SPLIT_NAMES = {
     "train": "train",
     "dev": "dev",
@@ -16,19 +16,17 @@ SPLIT_NAMES = {
     "validation": "dev",
     "test": "test",
 }
-"""What others call the splits, and our names of them."""
+"""OPERA's names of the splits, by their usual names."""
 TABLES = "tables:"
-"""How the string form of several tables starts; see ``TableSource``."""
-
-
+"""The prefix of the string form of several tables; see ``TableSource``."""
 EXAMPLE = "example:"
-"""How the name of a data set that comes with OPERA starts."""
+"""The prefix of a data set that comes with OPERA."""
 MEMORY = "memory:"
-"""How the source of data starts that was built in Python, and read from no file."""
+"""The prefix of data that were built in memory, not read from files."""
 
 
 def source_title(source: str) -> str:
-    """Return what messages call a source: tables by their files, data of a program by name."""
+    """Return the title of a source for messages: the files of tables, or the name of the data."""
     if source.startswith(TABLES):
         files = [
             path
@@ -40,10 +38,10 @@ def source_title(source: str) -> str:
 
 
 def source_name(source: str) -> str | None:
-    """Return the short name of a source that is no path, or of tables; ``None`` for any other.
+    """Return the short name of tables, or of a source with a prefix; ``None`` for a path.
 
-    The name of ``irds:antique/train`` is ``antique``: that of a split says little. Tables have the
-    name of their first pairs.
+    The name of ``irds:antique/train`` is ``antique``, without the split. Tables have the name of
+    their first file of pairs.
     """
     if source.startswith(TABLES):
         pairs = [

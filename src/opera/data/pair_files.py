@@ -1,4 +1,4 @@
-"""Read pairs of a data set from a table of ids, such as those that a teacher scored."""
+"""Read pairs of a data set from a table of ids, such as a teacher's scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
-from opera.core.terminal import printable, shortened, shown
+from opera.core.terminal import counted, printable, shortened, shown
 from opera.data.adapters import add_list
 from opera.data.columns import Columns
 from opera.data.combined import each_set, first_rows, with_sets
@@ -27,39 +27,39 @@ from opera.data.texts import TextTable, without_extra_space
 IDS = ("query_id", "doc_id")
 TEXTS = ("query", "document")
 CUT = "…"
-"""What ends a text of a list that is longer in the data."""
+"""The end of a shortened text in a list."""
 
 
 def cut(text: str, length: int) -> str:
-    """Return a text, or its first characters and :data:`CUT`."""
+    """Return a text, or its first ``length`` characters and :data:`CUT`."""
     return text if len(text) <= length else text[:length] + CUT
 
 
 def begins(text: str, beginning: str) -> bool:
-    """Whether a text begins as a list says; white space and :data:`CUT` make no difference."""
+    """Whether a text starts with ``beginning``; ignores white space and :data:`CUT`."""
     return without_extra_space(text).startswith(without_extra_space(beginning.removesuffix(CUT)))
 
 
 ROLES = {"doc_id": "document_id", "decision": "title", "first_rank": "weight"}
-"""The columns of the relation that hold those of a list, where they have other names."""
+"""The columns of the relation for those columns of a list that have another name there."""
 SIMILARITY = "similarity"
-"""What the column of scores is called where an embedding model wrote it."""
+"""The name of the column of scores if an embedding model wrote it."""
 
 
 def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
-    """Return the data with the scores of a file, in place of those that came with the data.
+    """Return the data with the scores of a file, instead of scores that came with the data.
 
     Args:
         data: the data set.
-        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``);
-            others are not read. Scores of pairs that the data lack are left out; a note counts
-            them.
+        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``).
+            Other columns are ignored, and so are scores of pairs that are not in the data; a note
+            counts them.
 
     Raises:
-        DataError: for a file that cannot be read, a score that is no finite number, or no pair of
-            these data.
+        DataError: if the file cannot be read, if a score is not a finite number, or if no pair is
+            in the data.
     """
-    scored = read_pairs(path, data, "was it scored on it?", needed=["score"])
+    scored = read_pairs(path, data, "are they scores of other data?", needed=["score"])
     scores = np.array(scored.values["score"], dtype=np.float64)
     sets = []
     for number, (part, *first) in enumerate(zip(each_set(data), *first_rows(data), strict=False)):
@@ -69,22 +69,21 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         sets.append(replace(part, teacher=teacher))
     if unknown := scored.count - len(scores):
         count = f"{unknown:,} of {scored.count:,} scores"
-        note = f"{path}: {count} are of pairs that the data lack: they are not used"
+        note = f"{path}: ignored {count}, because the data do not contain their pairs"
         sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
     return with_sets(data, sets)
 
 
 @dataclass(frozen=True)
 class ListedPairs:
-    """The rows of a file that name a query and a document of the data.
+    """The rows of a file whose query and document are in the data.
 
     Attributes:
         query_rows: int64 ``[m]``, rows of the query table.
         doc_rows: int64 ``[m]``, rows of the corpus.
-        sets: int64 ``[m]``, which of several data sets a pair is of, from 0.
-        values: the texts of the columns that were asked for and of both ids, ``[m]`` each; those
-            that the file lacks are missing.
-        count: how many rows the file has.
+        sets: int64 ``[m]``, the number of each pair's data set, from 0.
+        values: the texts ``[m]`` of both ids and of the requested columns that the file has.
+        count: the number of rows in the file.
     """
 
     query_rows: IntArray
@@ -101,19 +100,19 @@ def read_pairs(
     needed: Sequence[str] = (),
     optional: Sequence[str] = (),
 ) -> ListedPairs:
-    """Read a table of ids, and find its pairs in the data; other columns are not read.
+    """Read a table of ids, and find its pairs in the data.
 
     Args:
         path: the table.
         data: the data set.
-        advice: what may be wrong if no pair is of these data.
-        needed: columns that it must have besides ``query_id`` and ``doc_id``.
-        optional: columns that it may have. Of these ``query`` and ``document`` must be the data's
-            texts, or begin them, since ids that number the rows of a file are others after a
-            change.
+        advice: the likely mistake, for the error if no pair is in the data.
+        needed: required columns, in addition to ``query_id`` and ``doc_id``.
+        optional: columns that the table may have. ``query`` and ``document`` must match the texts
+            of the data, or their beginnings: an id that is a row number changes with the file.
 
     Raises:
-        DataError: for a file that cannot be read, of other texts, or of no pair of these data.
+        DataError: if the file cannot be read, its texts do not match the data, or no pair is in the
+            data.
     """
     listed = read_list(path, needed, optional)
     queries, documents = listed["query_id"], listed["doc_id"]
@@ -128,25 +127,28 @@ def read_pairs(
             _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
     if not known.any() and (len(known) or needed):
         if data.sets:
-            advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.sets)}"
+            names = ", ".join(part.name for part in data.sets)
+            advice = f"ids must be SET/ID, where SET is one of {names}"
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
             if len(queries)
             else "none"
         )
         raise DataError(
-            f"{path}: none of its {len(queries):,} pairs is of {data.title} ({example}); {advice}"
+            f"{path}: has {counted(len(queries), 'pair')}, but none is in {data.title} "
+            f"({example}); {advice}"
         )
     values = listed.filter(pa.array(known)).to_pydict()
     return ListedPairs(rows[0][known], rows[1][known], of_query[known], values, len(known))
 
 
 def read_list(path: Path, needed: Sequence[str] = (), optional: Sequence[str] = ()) -> pa.Table:
-    """Read a table of ids without the data: ``query_id``, ``doc_id``, ``needed``, and those of
-    ``optional`` that it has, all of them text.
+    """Read a table of ids without the data. All columns are text.
+
+    The columns are ``query_id``, ``doc_id``, ``needed``, and those ``optional`` ones that it has.
 
     Raises:
-        DataError: for a file that cannot be read, or without a column that it must have.
+        DataError: if the file cannot be read, or a needed column is missing.
     """
     with TemporaryDirectory() as folder:
         relation = Relation(Path(folder), fast=False)
@@ -160,7 +162,7 @@ def read_list(path: Path, needed: Sequence[str] = (), optional: Sequence[str] = 
 
 
 def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
-    """The row of each id, -1 where there is none; white space around an id may be an editor's."""
+    """The row of each id, or -1. White space around an id is ignored, since editors may add it."""
     rows, trimmed = table.find_rows(ids), table.find_rows(pc.utf8_trim_whitespace(ids))
     return np.where(rows < 0, trimmed, rows)
 
@@ -168,24 +170,24 @@ def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
 def _check_texts(
     path: Path, name: str, listed: list[str], table: TextTable, rows: IntArray
 ) -> None:
-    """Refuse a list whose texts are not those that the data have under the same ids."""
-    there = np.flatnonzero(rows >= 0)
-    texts = table.texts(rows[there])
-    said = [listed[place] for place in there]
-    other = [place for place, text in enumerate(said) if not begins(texts[place], text)]
-    if other:
-        first = other[0]
+    """Reject a list that has other texts than the data under the same ids."""
+    known = np.flatnonzero(rows >= 0)
+    texts = table.texts(rows[known])
+    listed = [listed[place] for place in known]
+    different = [place for place, text in enumerate(listed) if not begins(texts[place], text)]
+    if different:
+        first = different[0]
         raise DataError(
-            f"{path}: {name} {shown(table.ids(rows[there[first : first + 1]])[0])} is "
-            f"{shown(said[first])} there and {shown(texts[first])} in the data, and so are "
-            f"{len(other):,} of {len(there):,} rows: where a file has no ids they number its "
-            "texts, and are others after a change; make the list anew, or remove its column "
-            f"{shown(name)} if only texts were mended"
+            f"{path}: {name} {shown(table.ids(rows[known[first : first + 1]])[0])} is "
+            f"{shown(listed[first])} in the list but {shown(texts[first])} in the data "
+            f"({len(different):,} of {len(known):,} rows differ); ids that are row numbers change "
+            "with the data, so write the list again; if you only corrected texts, delete the "
+            f"column {shown(name)}"
         )
 
 
 def _columns(place: str, has: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the names that the columns have in a file."""
+    """Return the names of the needed columns in a file."""
     names = [SIMILARITY if name == "score" and name not in has else name for name in columns]
     for name, wanted in zip(names, columns, strict=True):
         if name not in has:

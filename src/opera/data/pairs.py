@@ -16,8 +16,8 @@ class TrainingPairs:
     """All (query, positive document) pairs of a training set, sorted by query.
 
     Attributes:
-        pair_query: int32 ``[N]``, the query of each pair, in ascending order; queries are numbered
-            0 to n-1, and each has at least one pair.
+        pair_query: int32 ``[N]``, the query of each pair, in ascending order. Queries have the
+            numbers 0 to n-1, and every query has a pair.
         pair_doc: int32 ``[N]``, the corpus row of each pair's document.
         query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to
             ``query_offsets[q + 1]``.
@@ -56,7 +56,7 @@ class TrainingPairs:
 
     @property
     def fingerprint(self) -> int:
-        """A number that differs where pairs differ."""
+        """A checksum of the pairs."""
         return zlib.crc32(self.pair_doc.tobytes(), zlib.crc32(self.pair_query.tobytes()))
 
     @property
@@ -65,7 +65,9 @@ class TrainingPairs:
         return np.diff(self.query_offsets)
 
     def subset(self, selected: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
-        """Return the pairs of ``kept``, bool ``[N]``, queries renumbered, and their old numbers."""
+        """Return the pairs of ``selected``, bool ``[N]``, with renumbered queries, and the old
+        numbers of the queries.
+        """
         queries, renumbered = np.unique(self.pair_query[selected], return_inverse=True)
         return TrainingPairs.from_arrays(renumbered, self.pair_doc[selected]), queries.astype(
             np.int64
@@ -76,11 +78,10 @@ class TrainingPairs:
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])
 
     def of_queries(self, queries: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs of the given queries, int ``[m]``, one query's behind the other's.
+        """Return the pairs of ``queries``, int ``[m]``, query by query.
 
         Returns:
-            Pair ids, int64 ``[M]``, and where each query's begin and the last one's end, int64 ``[m
-            + 1]``.
+            Pair ids, int64 ``[M]``, and the offsets of the queries in them, int64 ``[m + 1]``.
         """
         first = self.query_offsets[queries]
         offsets = np.concatenate(
@@ -90,13 +91,13 @@ class TrainingPairs:
 
 
 def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:
-    """One int64 per pair of a query's and a document's number, ordered by query, then document.
+    """Encode a query number and a document number as one int64, ordered by query, then document.
 
-    The two arrays are broadcast together; numbers are below 2³¹.
+    The arrays are broadcast together. The numbers are below 2³¹.
     """
     return (np.asarray(queries, dtype=np.int64) << 32) + np.asarray(documents, dtype=np.int64)
 
 
 def split_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the queries and the documents that :func:`pair_keys` put together."""
+    """Return the queries and the documents of :func:`pair_keys`."""
     return keys >> 32, keys & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The rows that break rules: one message, or a list of what is left out."""
+"""Collect the rows that break rules, for one message or for a list of skipped rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUE = re.compile(r"(, got)? ?\(?\{\}\)?")
 
 
 class Table(Protocol):
-    """What has rows; see :class:`opera.data.read.Table`."""
+    """A table with rows; see :class:`opera.data.read.Table`."""
 
     short: str
     mark: str
@@ -27,14 +27,14 @@ class Table(Protocol):
         """Name a row in messages."""
 
     def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield number and text of some rows."""
+        """Yield the number and the text of rows."""
 
 
 class Problems:
-    """The rows that break rules: one message, or a list of what is left out.
+    """The rows that break rules.
 
     Args:
-        skip: whether rows that break a rule are left out; ``None``: nobody can ask for that.
+        skip: whether to leave out rows that break a rule; ``None``: the source has no such option.
     """
 
     def __init__(self, skip: bool | None = None) -> None:
@@ -45,13 +45,13 @@ class Problems:
         self._read: dict[Table, int] = {}
 
     def count(self, table: Table, rows: int) -> None:
-        """Take note of rows that were read."""
+        """Count rows of a table."""
         self._read[table] = self._read.get(table, 0) + rows
 
     def add(
         self, table: Table, numbers: Collection[int], rule: str, value: Callable[[], object] = str
     ) -> None:
-        """Take rows that break a rule; ``value`` is of the first, and stands for ``{}``."""
+        """Add rows that break a rule. The first row's ``value`` replaces ``{}`` in the rule."""
         if len(numbers) == 0:
             return
         if rule not in self._first:
@@ -60,7 +60,7 @@ class Problems:
         self.rows.setdefault(rule, {}).setdefault(table, array("q")).extend(map(int, numbers))
 
     def refuse(self, table: Table, number: int, rule: str, value: object = "") -> None:
-        """Take a row that cannot be read at all."""
+        """Add a row that cannot be read."""
         self.count(table, 1)
         self.add(table, [number], rule, lambda: value)
 
@@ -69,17 +69,17 @@ class Problems:
         return self._numbers(table, self.rows)
 
     def check(self) -> None:
-        """Raise a DataError with all rules that rows break, unless these are left out."""
+        """Raise a DataError with all broken rules, unless bad rows are left out."""
         if self.rows and not self.skip:
             raise self.error()
 
     def error(self) -> DataError:
-        """The error of all rules that rows break: the first row of each, and how many do."""
+        """The error with all broken rules: the first bad row and the number of bad rows."""
         lines = []
         for rule, (table, number, text) in self._in_order():
             broken, rows = self._counts([rule])
-            many = f" ({broken:,} of {rows:,} rows)" if broken > 1 else ""
-            lines.append(f"{table.place(number)}: {text}{many}")
+            count = f" ({broken:,} of {rows:,} rows)" if broken > 1 else ""
+            lines.append(f"{table.place(number)}: {text}{count}")
         broken, rows = self._counts(self.rows)
         if self.skip is False and 1 < broken < rows:
             option = next(iter(self._read)).skip
@@ -87,17 +87,17 @@ class Problems:
         return DataError(*lines)
 
     def note(self) -> str:
-        """Say how many rows are left out, by rule, and where the first of each stands."""
+        """Count the rows that are left out, by rule, with the place of the first row."""
         broken, rows = self._counts(self.rows)
-        kinds = (
+        rules = (
             f"{_short(rule)} ({self._counts([rule])[0]:,}, the first is "
             f"{table.short}{table.mark.format(number)})"
             for rule, (table, number, _) in self._in_order()
         )
-        return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(kinds)}", 2000)
+        return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(rules)}", 2000)
 
     def left_out(self) -> Iterator[tuple[str, int, str, str]]:
-        """Yield the rows that are left out; each table is read once more for their texts."""
+        """Yield the rows that are left out. This reads every table again for the texts."""
         for table in self._read:
             reasons: dict[int, list[str]] = {}
             for rule, tables in self.rows.items():
@@ -107,7 +107,7 @@ class Problems:
                 yield table.short, number, "; ".join(reasons[number]), text
 
     def _in_order(self) -> list[tuple[str, tuple[Table, int, str]]]:
-        """The rules and the first row that breaks each; by file and line."""
+        """The rules with their first bad row, ordered by file and line."""
         tables = list(self._read)
         return sorted(
             self._first.items(), key=lambda first: (tables.index(first[1][0]), first[1][1])
@@ -118,11 +118,11 @@ class Problems:
         return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *map(np.asarray, numbers)]))
 
     def _counts(self, rules: Collection[str]) -> tuple[int, int]:
-        """How many rows break one of the rules, and of how many in those tables."""
+        """The number of rows that break a rule, and the number of all rows in the same tables."""
         broken = {table: len(self._numbers(table, rules)) for table in self._read}
         return sum(broken.values()), sum(self._read[table] for table, n in broken.items() if n)
 
 
 def _short(rule: str) -> str:
-    """A rule without the value, and without what to do."""
+    """A rule without value and advice."""
     return _VALUE.sub("", rule).partition("; ")[0]

@@ -1,7 +1,7 @@
 """``python:PACKAGE``: the source code of an installed package as retrieval data.
 
-The query of an object is the first paragraph of its docstring; its documents are chunks of its code
-and of the rest of its docstring. Nothing is imported, so no code of the package runs.
+The query of an object is the first paragraph of its docstring. Its documents are chunks of its code
+and of the rest of its docstring. OPERA does not import the package, so none of its code runs.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def load_python(
     test_queries: int | None = None,
     chunks: int | None = None,
 ) -> RetrievalData:
-    """Read an installed package, or the standard library as ``stdlib``. No code is run.
+    """Read an installed package, or the standard library as ``stdlib``, without running its code.
 
     Args:
         package: its import name.
-        seed: of the draw of test modules, and of the objects to keep if there are limits.
-        train_queries: maximum number of train objects; the corpus holds the chunks of the kept
-            objects.
+        seed: the seed that selects test modules, and objects if there are limits.
+        train_queries: maximum number of train objects. The corpus has the chunks of the selected
+            objects only.
         test_queries: maximum number of test objects.
-        chunks: maximum number of chunks of an object, its first ones.
+        chunks: maximum number of chunks of an object; later chunks are dropped.
 
     Raises:
         DataError: if the package is not installed, or has too few documented objects in too few
@@ -56,7 +56,7 @@ def load_python(
 
 
 def python_sections(package: str) -> tuple[list[Section], list[str]]:
-    """Read the documented objects of an installed package, and a note on files left out."""
+    """Read the documented objects of an installed package, and a note on unreadable files."""
     sections: list[Section] = []
     left_out = []
     files = _source_files(package)
@@ -65,13 +65,13 @@ def python_sections(package: str) -> tuple[list[Section], list[str]]:
             check_id("its name", module)  # ids start with it
             # as Python counts lines
             text = read_text(path).replace("\r\n", "\n").replace("\r", "\n")
-            with warnings.catch_warnings(action="ignore"):  # those of the package are its own
+            with warnings.catch_warnings(action="ignore"):  # users cannot fix the package
                 tree = ast.parse(text)
             sections += _sections(tree, text.split("\n"), module, module)
         except (DataError, SyntaxError, ValueError, OSError, RecursionError, MemoryError):
-            left_out.append(path.name)  # the last two: deep nesting
+            left_out.append(path.name)  # deep nesting raises the last two errors
     names = shortened(printable(", ".join(left_out)))
-    note = f"left out {len(left_out)} of {len(files)} files that are no Python in UTF-8: {names}"
+    note = f"left out {len(left_out)} of {len(files)} files: not Python code in UTF-8: {names}"
     return sections, [note] if left_out else []
 
 
@@ -90,21 +90,21 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
             module for module in modules if not NOT_STDLIB & set(module[1].relative_to(home).parts)
         ]
     try:
-        spec = find_spec(top)  # of a top-level name it runs no code
-    except ValueError:  # such as __main__
+        spec = find_spec(top)  # for a top-level name, this runs no code
+    except ValueError:  # for example __main__
         spec = None
     homes = (spec and spec.submodule_search_locations) or []
     files = [module for home in homes for module in _below(Path(home, *rest), package)]
     if not files:
         raise DataError(
-            f"python:{package}: no installed package (a folder of modules with their source) has "
-            "this import name"
+            f"python:{package}: there is no installed package of this import name with Python "
+            "source files"
         )
     return files
 
 
 def _below(home: Path, package: str) -> Iterator[tuple[str, Path]]:
-    """Yield dotted name and path of each Python file in a folder; ``__init__`` is the folder."""
+    """Yield dotted name and path of the Python files in a folder."""
     for path in sorted(home.rglob("*.py")):
         if path.is_file():
             parts = path.relative_to(home).with_suffix("").parts
@@ -113,12 +113,12 @@ def _below(home: Path, package: str) -> Iterator[tuple[str, Path]]:
 
 
 def _sections(node: ast.AST, lines: Sequence[str], scope: str, module: str) -> Iterator[Section]:
-    """Yield functions, methods and classes with a docstring; members of conditions too."""
+    """Yield functions, methods and classes with a docstring, also those inside conditions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Documentable):
             name = f"{scope}.{child.name}"
             docstring = ast.get_docstring(child) or ""
-            docstring = docstring.encode("utf-8", "replace").decode()  # escapes can be half letters
+            docstring = docstring.encode("utf-8", "replace").decode()  # "\ud800" is not UTF-8
             summary, _, rest = inspect.cleandoc(docstring).partition("\n\n")
             below = _code_lines(child, lines, rest) if summary else []
             yield Section(name, module, summary, below, "docstring")
@@ -129,7 +129,7 @@ def _sections(node: ast.AST, lines: Sequence[str], scope: str, module: str) -> I
 
 
 def _code_lines(node: Documentable, lines: Sequence[str], rest: str) -> list[str]:
-    """Return the object's lines with ``rest`` as docstring and without documented members."""
+    """Return the object's lines, with ``rest`` as its docstring, without documented members."""
     first, in_class = _first_line(node), isinstance(node, ast.ClassDef)
     code = list(lines[first - 1 : node.end_lineno])
     for child in reversed(node.body):

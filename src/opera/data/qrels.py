@@ -23,8 +23,8 @@ class Qrels:
             1]``.
         doc_rows: int32 ``[M]``, rows in the corpus.
         grades: int32 ``[M]``; above 0 is relevant.
-        weights: float32 ``[M]``, how much each judgement counts, such as clicks: finite, 0 or more;
-            ``None`` where the data have none.
+        weights: float32 ``[M]``, weights of the judgements, such as clicks: finite, 0 or more;
+            ``None`` if the data have no weights.
     """
 
     query_rows: NDArray[np.int32]
@@ -41,7 +41,7 @@ class Qrels:
         grades: IntArray,
         weights: FloatArray | None = None,
     ) -> Qrels:
-        """Build qrels from parallel arrays ``[M]`` in any order; each pair occurs once.
+        """Build qrels from parallel arrays ``[M]`` in any order, without repeated pairs.
 
         Raises:
             ValueError: for a weight that is below 0 or not finite.
@@ -89,24 +89,23 @@ class Qrels:
         return self.select_judgements(keep[self.query_index])
 
     def select_judgements(self, keep: BoolArray) -> Qrels:
-        """Keep the judgements where ``keep``, bool ``[M]``, and the queries that have one."""
+        """Keep the judgements where ``keep``, bool ``[M]``, is true, and their queries."""
         if keep.all() and np.all(np.diff(self.offsets)):
             return self
-        # A query's judgements left are those kept before its end, less those before its start.
         counts = np.diff(np.concatenate([[0], np.cumsum(keep)])[self.offsets])
-        left = counts > 0
+        has_judgement = counts > 0
         return Qrels(
-            self.query_rows[left],
-            np.concatenate([[0], np.cumsum(counts[left])]).astype(np.int64),
+            self.query_rows[has_judgement],
+            np.concatenate([[0], np.cumsum(counts[has_judgement])]).astype(np.int64),
             self.doc_rows[keep],
             self.grades[keep],
             None if self.weights is None else self.weights[keep],
         )
 
     def union(self, other: Qrels) -> Qrels:
-        """Return the judgements of both; no pair may be judged by both.
+        """Return the judgements of both, which must not judge the same pair.
 
-        Weights are 1 where one side has none.
+        A side without weights has weights of 1.
         """
         weighted = self.weights is not None or other.weights is not None
         return Qrels.from_arrays(
@@ -119,13 +118,13 @@ class Qrels:
         )
 
     def weights_or_ones(self) -> NDArray[np.float32]:
-        """Weight of each judgement, 1 where the data have none: float32 ``[M]``."""
+        """The weight of each judgement, 1 if the data have no weights: float32 ``[M]``."""
         return (
             np.ones(len(self.doc_rows), dtype=np.float32) if self.weights is None else self.weights
         )
 
     def contains(self, other: Qrels) -> BoolArray:
-        """Whether the pair of each judgement of ``other`` is judged here: bool ``[M of other]``."""
+        """Whether this judges the pair of each judgement of ``other``: bool ``[M of other]``."""
         return np.asarray(np.isin(other.keys, self.keys))
 
     def pairs(self) -> TrainingPairs:
@@ -149,12 +148,12 @@ class GivenNegatives:
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """Scores of some (query, document) pairs, each once, sorted by query row, then document row.
+    """A teacher's scores of (query, document) pairs, sorted by query row, then document row.
 
     Attributes:
         query_rows: int32 ``[K]``, rows of the query table.
         doc_rows: int32 ``[K]``, rows of the corpus.
-        scores: float32 ``[K]``, finite, on the teacher's own scale; higher is more relevant.
+        scores: float32 ``[K]``, finite, on the teacher's scale; higher is more relevant.
     """
 
     query_rows: NDArray[np.int32]
@@ -165,7 +164,7 @@ class TeacherScores:
     def from_arrays(
         cls, query_rows: IntArray, doc_rows: IntArray, scores: FloatArray
     ) -> TeacherScores:
-        """Build from parallel arrays ``[K]`` in any order; of repeated pairs the last counts.
+        """Build from parallel arrays ``[K]`` in any order. The last score of a pair counts.
 
         Raises:
             ValueError: for a score that is not finite.
@@ -189,7 +188,7 @@ class TeacherScores:
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
-        """Return the score of each pair, NaN where there is none: float32; both are broadcast."""
+        """Return the scores of pairs, or NaN: float32. The arrays are broadcast together."""
         wanted = pair_keys(query_rows, doc_rows)
         if len(self) == 0:
             return np.full(wanted.shape, np.nan, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Tables in files and in memory, read as Arrow batches; each row has a place that a message names.
+"""Read tables in files and in memory as Arrow batches, with the place of each row for messages.
 
-DuckDB itself reads CSV and TSV files that break no rule. Any other file is read here, row by row,
-so that each problem has its line.
+DuckDB reads valid CSV and TSV files. This module reads all other files, row by row, so that each
+problem has a line number.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 LISTS_OF_TEXTS = pa.list_(pa.string())
 QUOTES = (
-    "quotation marks do not fit ({}); a field with one stands in quotation marks, and each within "
-    'it is doubled: "5"" pipe"'
+    "quotation marks do not match ({}); quote a field that contains one, and double each one "
+    'inside: "5"" pipe"'
 )
 
 
 class Rows(NamedTuple):
-    """Rows of a table: the line of each in a text file, else its number; and Arrow arrays."""
+    """Rows of a table: line numbers in a text file, or row numbers; and Arrow arrays."""
 
     numbers: Sequence[int] | range
     columns: dict[str, pa.Array]
@@ -51,15 +51,15 @@ class Table:
     """A table that can be read any number of times.
 
     Args:
-        name: the file, for messages.
+        name: the path of the file, for messages.
         columns: its columns, in order.
-        short: its name alone, for notes: these are stored, and the file may be read elsewhere.
+        short: its name without folders, for notes. The cache stores notes, and files may move.
     """
 
     mark = ":{}"
-    """How the number of a row stands behind the name of its file."""
+    """The number of a row in messages, after the name of the file."""
     skip = "--skip-bad-rows"
-    """What leaves out rows that break a rule."""
+    """The option that leaves out rows that break a rule."""
 
     def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
         self.name, self.columns, self.short = name, list(columns), short
@@ -68,15 +68,15 @@ class Table:
                 raise DataError(f"{name}: two columns are called {shown(column)}; rename one")
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows with some of the columns; ``problems`` gets those that cannot be read.
+        """Yield the rows with the requested columns; ``problems`` gets unreadable rows.
 
         Raises:
-            DataError: if the file itself cannot be read.
+            DataError: if the file cannot be read.
         """
         raise NotImplementedError
 
     def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield number and text of some rows, as they stand in the file, or else as JSON."""
+        """Yield the number of rows and their original text, or JSON."""
         for rows in self.batches(self.columns, Problems()):
             for place, number in enumerate(rows.numbers):
                 if number in numbers:
@@ -84,7 +84,7 @@ class Table:
                     yield int(number), json.dumps(record, ensure_ascii=False, default=str)
 
     def place(self, number: int) -> str:
-        """Name a row in messages, by its number or line."""
+        """Return the file and the number of a row, for messages."""
         return self.name + self.mark.format(number)
 
 
@@ -95,7 +95,7 @@ class TextTable(Table):
     encoding: str | None
 
     def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield line and text of some rows; bytes of another encoding are escaped."""
+        """Yield line and text of rows, and escape bytes of another encoding."""
         for number, text in self._texts():
             if number in numbers:
                 escaped = text.rstrip("\r\n").encode("utf-8", "surrogateescape")
@@ -112,8 +112,8 @@ class TextTable(Table):
 class JsonTable(TextTable):
     """A JSON Lines file.
 
-    Every record is read for the columns, since writers that omit nulls make files in which a column
-    first appears late.
+    To find the columns, OPERA reads all records: if a writer omits nulls, a column may first occur
+    in a late record.
     """
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
@@ -123,16 +123,16 @@ class JsonTable(TextTable):
         for _, record in self._records(problems):
             if not self._kinds and {"_id", "text"} <= record.keys() <= BEIR_COLUMNS:
                 self._kinds = {name: {str} for name in ("_id", "title", "text")}
-                break  # a BEIR folder's own files are large, and have these columns
+                break  # the files of BEIR are large, and have these columns
             for name, value in record.items():
                 self._kinds.setdefault(name, set()).add(type(value))
         super().__init__(str(path), list(self._kinds), path.name)
         if not self._kinds:
-            nothing = DataError(f"{path}: is empty; it must have at least one row")
-            raise problems.error() if problems.rows else nothing
+            empty = DataError(f"{path}: is empty; it must have at least one row")
+            raise problems.error() if problems.rows else empty
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows; numbers become texts, and a key that a record lacks is null."""
+        """Yield the rows. Numbers become texts, and missing keys become null."""
         types = {column: self._type(column) for column in columns}
 
         def rows() -> Iterator[Sequence[Any]]:
@@ -162,7 +162,7 @@ class JsonTable(TextTable):
 
 
 def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
-    """A value as Arrow takes it: numbers as texts, and one value as a list where lists are."""
+    """A value for Arrow: a number becomes a text, and a single value in a list column a list."""
     if value is None or kind == pa.bool_() or (isinstance(value, str) and kind == pa.string()):
         return value
     if kind == LISTS_OF_TEXTS:
@@ -174,7 +174,7 @@ def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
 
 
 class Record(NamedTuple):
-    """A row: the line on which it begins, its fields, its text, and what is wrong with it."""
+    """A row: its first line, fields and text, and its problem, if any."""
 
     line: int
     fields: list[str]
@@ -183,16 +183,16 @@ class Record(NamedTuple):
 
 
 class DelimitedTable(TextTable):
-    """A CSV or TSV file, or TREC's qrels. Every value is a text: an id such as 007 stays as it is.
+    """A CSV or TSV file, or TREC qrels. Every value is a text, so the id 007 keeps its zeros.
 
-    In CSV, quotation marks are read as RFC 4180 has them; in the others they are part of the text.
-    A file without a header has the columns 1, 2, ...
+    Quotation marks follow RFC 4180 in CSV. In other formats they are part of the text. A file
+    without a header has the columns 1, 2, ...
 
     Args:
         path: the file.
-        header: decides by the first line whether it names the columns; ``None``: TREC's qrels.
-        tabs: whether tabs alone separate columns, as in TSV.
-        encoding: of the file; ``None``: UTF-8.
+        header: decides whether the first line is a header; ``None``: TREC qrels.
+        tabs: whether only tabs separate columns, as in TSV.
+        encoding: the encoding of the file; ``None``: UTF-8.
     """
 
     def __init__(
@@ -219,14 +219,14 @@ class DelimitedTable(TextTable):
 
     @cached_property
     def fast(self) -> bool:
-        """Whether DuckDB reads the file as :meth:`batches` does."""
+        """Whether DuckDB gives the same rows as :meth:`batches`."""
         plain = self.encoding in (None, ALWAYS_UTF8) and self.delimiter is not None
         plain &= self._begins_at_once and len(self.columns) > 1
         plain &= self.path.suffix.lower() in (".csv", ".tsv")
         return plain and not (self._quoted and has_spaces_beside_quotes(self.path))
 
     def scan(self) -> str:
-        """The table in SQL, read by DuckDB: its columns are c0, c1, ...; all lines are 0."""
+        """The SQL that reads the table with the columns c0, c1, ... All line numbers are 0."""
         columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
         mark = "'\"'" if self._quoted else "''"
         return (
@@ -237,7 +237,7 @@ class DelimitedTable(TextTable):
         )
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows; empty lines are skipped."""
+        """Yield the rows; skip empty lines."""
         places = [self.columns.index(column) for column in columns]
         rows = (
             (record.line, *(record.fields[place] for place in places))
@@ -276,34 +276,34 @@ class DelimitedTable(TextTable):
                 yield Record(number, fields, line, self._problem_of(line))
 
     def _quoted_records(self) -> Iterator[Record]:
-        """Yield the rows; where quotation marks do not fit, each line that was read as one."""
+        """Yield the rows. If quotation marks do not match, yield each line of the row."""
         csv.field_size_limit(LONGEST_TEXT)
-        taken: list[str] = []
+        row_lines: list[str] = []
 
         def lines() -> Iterator[str]:
             for line in self._lines(""):
-                taken.append(line)
+                row_lines.append(line)
                 yield line
 
         reader = csv.reader(lines(), delimiter=self.delimiter or ",", strict=True)
-        number, torn = 1, False
+        number, unbalanced = 1, False
         while True:
-            number += len(taken)
-            taken.clear()
+            number += len(row_lines)
+            row_lines.clear()
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                torn = True
-                for line, text in enumerate(taken, start=number):
+                unbalanced = True
+                for line, text in enumerate(row_lines, start=number):
                     yield Record(line, [text], text, BadRow(QUOTES, error))
                 continue
-            text = "".join(taken)
-            # what follows a row that was torn apart may be the end of it
-            torn = torn and text.count('"') % 2 == 1
-            problem = BadRow(QUOTES, "of a line before") if torn else self._problem_of(text)
-            if fields and not (number == 1 and "".join(fields) == "sep="):  # Excel's own
+            text = "".join(row_lines)
+            # the row may be the end of the bad row before it
+            unbalanced = unbalanced and text.count('"') % 2 == 1
+            problem = BadRow(QUOTES, "in a line before") if unbalanced else self._problem_of(text)
+            if fields and not (number == 1 and "".join(fields) == "sep="):  # written by Excel
                 yield Record(number, fields, text, problem)
 
     def _problem_of(self, text: str) -> BadRow | None:
@@ -314,7 +314,7 @@ class DelimitedTable(TextTable):
         return None
 
     def _delimiter(self) -> str:
-        """What separates the columns, by the first line without what stands in quotation marks."""
+        """The separator of the columns, from the first line without its quoted parts."""
         line = re.sub(r'"[^"]*"?', "", next(self._lines(), ""))
         if line.startswith("sep="):
             return line[4:5].strip() or "\t"
@@ -322,45 +322,45 @@ class DelimitedTable(TextTable):
 
 
 def quoted(text: str) -> str:
-    """A text as SQL has it."""
+    """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:
-    """Whether a file begins as TREC's qrels: four columns, the last a grade.
+    """Whether a file begins like TREC qrels: four columns, the last one a grade.
 
-    If the user gives columns by number (``numbered``), the second must also be Q0 or a digit.
+    If the user names columns by number (``numbered``), the second must be Q0 or a digit.
 
     Raises:
-        DataError: for a ranking, TREC's run.
+        DataError: for a TREC run.
     """
     lines = (line.strip() for line in text_lines(path, encoding=encoding, strict=False))
     line = next((line for line in lines if line and not is_comment(line.split())), "")
     fields = line.split()
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
-            f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
-            "judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE"
+            f"{path}: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; "
+            "pass a qrels file (QUERY 0 DOCUMENT GRADE)"
         )
-    tabs = line.count("\t")  # a line without tabs is not of a table
+    tabs = line.count("\t")  # a table has tabs
     if len(fields) != 4 or not (tabs == 0 or is_number(fields[3])):
         return False
     return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
 
 
 def is_comment(fields: Sequence[str]) -> bool:
-    """Whether a line of TREC's qrels is a comment: it begins with # and is not a judgement."""
+    """Whether a line of TREC qrels is a comment: it begins with # and is not a judgement."""
     judgement = len(fields) == 4 and fields[0] != "#" and is_number(fields[3])
     return fields[0].startswith("#") and not judgement
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number."""
+    """Whether a text is a decimal number."""
     return re.fullmatch(NUMBER, text) is not None
 
 
 def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
-    """Bring rows of Python values, each behind the number of its row, into batches."""
+    """Put rows of Python values into batches; the first value is the row number."""
     for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS, first=1):
         numbers, *columns = zip(*batch, strict=True)
         values = zip(types.items(), columns, strict=True)

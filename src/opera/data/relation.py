@@ -1,7 +1,7 @@
-"""The long relation: a row per query and document, whatever file it comes from.
+"""The long relation: a row per query and document, for every source.
 
-Every source becomes rows of ``pairs``, and tables of documents and queries rows of ``texts``. Both
-live in DuckDB, which writes to the disk what does not fit into its share of memory.
+Every source becomes rows of ``pairs``. Tables of documents and queries become rows of ``texts``.
+DuckDB holds both, and writes to disk if they exceed its memory limit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from opera.data.read import DelimitedTable, Table, arrow_rows
 from opera.data.rules import WHITE, Rule
 
 MEMORY = "400MB"
-"""What DuckDB holds before it writes to the disk."""
+"""The memory limit of DuckDB. It writes larger tables to disk."""
 PAIRS = {
     "file": "SMALLINT", "line": "BIGINT", "part": "UTINYINT", "split": "VARCHAR",
     "known_split": "BOOLEAN", "negative": "BOOLEAN", "query_id": "VARCHAR", "query": "VARCHAR",
     "document_id": "VARCHAR", "title": "VARCHAR", "document": "VARCHAR", "grade": "VARCHAR",
     "weight": "VARCHAR", "score": "VARCHAR", "query_key": "UBIGINT", "document_key": "UBIGINT",
 }  # fmt: skip
-"""Columns of pairs. A text is null if its id stands for it, and a number if the file has no such
-column; what is missing is an empty text. ``part`` orders the documents of a file: negatives of a
-table come after all positives. Keys are equal for texts that differ in white space alone."""
+"""Columns of pairs. A text is null if only its id is known. A number is null if the file has no
+column for it. Missing values are empty texts. ``part`` orders the documents of a file: negatives
+come after all positives. Texts that differ only in white space have equal keys."""
 TEXTS = {
     "kind": "VARCHAR", "file": "SMALLINT", "line": "BIGINT", "id": "VARCHAR", "title": "VARCHAR",
     "text": "VARCHAR",
@@ -40,17 +40,17 @@ TEXTS = {
 WRITTEN_ROWS, ARROW_BYTES = 8192, 2**30
 """Rows and bytes of a batch of texts: an Arrow array holds up to 2 GiB."""
 NUMBERS, LISTS = ("grade", "weight", "score"), ("document", "negative")
-"""The roles of numbers, and of texts that may stand in lists."""
+"""The roles of numbers, and the roles that accept lists of texts."""
 PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
 """SQL: orders the rows of pairs by first appearance."""
 
 
 class NeedsLinesError(Exception):
-    """A row breaks a rule, or its place is wanted, and DuckDB's own reader counts no lines."""
+    """A message needs a line number, but DuckDB read the file and counts no lines."""
 
 
 def key(text: str) -> str:
-    """SQL: a hash of a text with one space between its words."""
+    """The SQL of a text's hash, with normalised white space."""
     odd = " OR ".join(
         f"contains({text}, {mark})" for mark in ("'  '", *map("chr({})".format, range(9, 14)))
     )
@@ -60,7 +60,7 @@ def key(text: str) -> str:
 
 
 def document_key(title: str, text: str) -> str:
-    """SQL: the key of a document; a title counts as part of the text."""
+    """The SQL of a document's key; the title is part of the text."""
     if title in ("NULL", "''"):
         return key(text)
     both = key(f"({title} || ' ' || {text})")
@@ -72,15 +72,16 @@ class Relation:
     """Pairs and texts on their way into a data set.
 
     Attributes:
-        folder: for what does not fit into memory.
-        lenient: leave out empty texts and ids that are not there, for published data, which a user
-            cannot correct.
-        skip_bad_rows: leave out the rows that break a rule; ``None``: nobody can ask for that.
-        fast: let DuckDB itself read the files that it can; a row that breaks a rule then raises
+        folder: where DuckDB writes data that exceed the memory limit.
+        lenient: leave out empty texts and unknown ids, for published data that a user cannot
+            correct.
+        skip_bad_rows: leave out the rows that break a rule; ``None``: the source has no such
+            option.
+        fast: let DuckDB read the files that it can. A row that breaks a rule then raises
             :class:`NeedsLinesError`.
-        notes: what was read as what, merged or left out.
-        files: the tables in the order of their numbers, each with its names of columns by role.
-        kinds: the kinds of texts that have tables, and the first table of each.
+        notes: sentences about columns, merged pairs and skipped rows.
+        files: the tables in the order of their numbers, with their column names by role.
+        kinds: the first table of each kind of texts that has tables.
     """
 
     folder: Path
@@ -92,7 +93,7 @@ class Relation:
     kinds: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        import duckdb  # slow to import, and many a command reads no table
+        import duckdb  # slow to import, and many commands do not need it
 
         self.problems = Problems(self.skip_bad_rows)
         self._error, self._failure = duckdb.Error, list[BaseException]()
@@ -105,11 +106,11 @@ class Relation:
             self.execute(f"CREATE TABLE {name} ({listed})")
 
     def execute(self, sql: str) -> Any:
-        """Run a statement; what a reader raises is raised here.
+        """Run a statement, and raise the errors of a reader.
 
         Raises:
-            NeedsLinesError: if DuckDB refuses a file that it reads itself.
-            StorageError: as if the disk is full.
+            NeedsLinesError: if DuckDB rejects a file that it reads.
+            StorageError: for other errors of DuckDB, such as a full disk.
         """
         try:
             return self.db.execute(sql)
@@ -125,10 +126,10 @@ class Relation:
         return list(self.execute(sql).fetchall())
 
     def place(self, file: int, line: int) -> str:
-        """Name a row in messages.
+        """Return the file and the number of a row, for messages.
 
         Raises:
-            NeedsLinesError: if the lines are not known.
+            NeedsLinesError: if the line numbers are unknown.
         """
         if self.fast:
             raise NeedsLinesError
@@ -143,8 +144,8 @@ class Relation:
 
         Args:
             sql: the query.
-            text: the column of the texts.
-            name: the relation that has the column.
+            text: the column with the texts.
+            name: the relation with the column.
         """
         longest = self.rows(f"SELECT coalesce(max(strlen({text})), 0) FROM {name}")[0][0]
         rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
@@ -156,10 +157,10 @@ class Relation:
             self.notes.append(text)
 
     def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> tuple[str, set[str]]:
-        """Return a table as SQL, and which of its columns hold lists; given are columns by role.
+        """Return a table as SQL that can be used once, and the names of its columns with lists.
 
-        The SQL has the line of each row, and as texts the columns: ``c0`` for the first of the
-        table, and so on. It can be used once.
+        The SQL has the line of each row and the columns of ``roles`` as texts. ``c0`` is the first
+        column of the table.
         """
         if self.fast and isinstance(table, DelimitedTable) and table.fast:
             return table.scan(), set()
@@ -167,19 +168,19 @@ class Relation:
         batches = self._as_texts(table, columns)
         first = next(batches, None)
         if first is None:
-            nothing = ", ".join(f"NULL::VARCHAR AS c{n}" for n in range(len(table.columns)))
-            return f"(SELECT 0 AS line, {nothing} WHERE false)", set()
+            nulls = ", ".join(f"NULL::VARCHAR AS c{n}" for n in range(len(table.columns)))
+            return f"(SELECT 0 AS line, {nulls} WHERE false)", set()
         lists = {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
         return self.stream(first.schema, first, batches), lists
 
     def stream(self, schema: pa.Schema, *batches: Any) -> str:
-        """Return record batches as SQL that can be used once: one, and an iterator of the rest."""
+        """Return record batches, or iterators of them, as SQL that can be used once."""
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
                 for part in batches:
                     yield from [part] if isinstance(part, pa.RecordBatch) else part
-            except BaseException as error:  # DuckDB would raise another
+            except BaseException as error:  # DuckDB would replace it by its own error
                 self._failure.append(error)
                 raise
 
@@ -187,7 +188,7 @@ class Relation:
         return "stream"
 
     def stream_rows(self, rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> str:
-        """Return rows of Python values, each behind its line, as SQL that can be used once."""
+        """Return rows of Python values, line number first, as SQL that can be used once."""
         schema = pa.schema([("line", pa.int64()), *types.items()])
         return self.stream(
             schema,
@@ -196,10 +197,6 @@ class Relation:
                 for numbers, columns in arrow_rows(rows, types)
             ),
         )
-
-    def size(self, name: str) -> int:
-        """How many rows a relation has."""
-        return int(self.rows(f"SELECT count(*) FROM {name}")[0][0])
 
     def _as_texts(self, table: Table, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         for rows in table.batches(list(columns), self.problems):
@@ -231,11 +228,11 @@ class Relation:
         """Add rows of a file to a relation.
 
         Args:
-            name: of the relation.
+            name: the relation.
             table: the file.
             roles: the names of its columns by role, for messages.
-            values: SQL of each column; others are null.
-            source: SQL of the rows, whose lines it has.
+            values: the SQL of each column; other columns are null.
+            source: the SQL of the rows, with their lines.
         """
         values = {"file": len(self.files), "line": "line", **values}
         self.files.append((table, roles))
@@ -243,7 +240,7 @@ class Relation:
         self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
 
     def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
-        """Find the rows of a relation that break rules."""
+        """Find and collect the rows of a relation that break rules."""
         rules = list(rules)
         listed = ", ".join(f"coalesce(bool_or({rule.broken}), false)" for rule in rules)
         for broken, rule in zip(self.rows(f"SELECT {listed} FROM {name}")[0], rules, strict=True):
@@ -252,7 +249,7 @@ class Relation:
                 self.refuse(f"SELECT file, line, {value} FROM {name} WHERE {rule.broken}", rule)
 
     def refuse(self, sql: str, rule: Rule) -> int:
-        """Take the rows that break a rule, with their values; return how many there are."""
+        """Collect the rows that break a rule, with their values; return their number."""
         rows = self.rows(f"SELECT * FROM ({sql}) ORDER BY ALL")
         if rows and self.fast:
             raise NeedsLinesError
@@ -267,11 +264,7 @@ class Relation:
         return len(rows)
 
     def leave_out_broken(self) -> None:
-        """Delete the rows that break a rule.
-
-        Raises:
-            DataError: unless they are left out.
-        """
+        """Delete the rows that break a rule."""
         for number, (table, _) in enumerate(self.files):
             lines = self.problems.broken(table)
             if len(lines):

@@ -18,7 +18,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.combined import for_each
 from opera.data.names import source_title
@@ -37,31 +37,29 @@ class RetrievalData:
 
     Attributes:
         name: short name, for tables.
-        source: what the user passed, such as a path or ``python:PACKAGE``.
-        fingerprint: SHA-256 of everything that was read, in hex.
+        source: the user's argument, such as a path or ``python:PACKAGE``.
+        fingerprint: SHA-256 of the source's contents, in hex.
         corpus: the documents.
         queries: the queries of all splits.
         splits: qrels by split name (``train``, ``dev``, ``test``).
         given_negatives: negatives that came with the data, or ``None``.
         teacher: scores of a teacher that came with the data, or ``None``.
-        query_prompt: what the data put before each query, or ``None``.
-        held_out: judgements that left train because their documents are held out for another split;
-            their documents are still positives of their queries, and never negatives. ``None``
-            where there are none.
-        confirmed: pairs that somebody has decided to be correct, by the groups of their texts
-            (``pair_keys``): int64; ``None`` without decisions.
-        rejected: pairs that somebody has decided to be wrong, in the same way.
-        removed_excess: of the pairs that left train as wrong, how many more had at least half of
-            the documents above theirs when they were first trained than had fewer.
-        notes: what was merged, dropped or drawn, in plain sentences.
-        left_out: relevant pairs of a published set that name an empty text and were left out, by
-            split.
-        skipped: the rows of tables that were left out: file, line, reason and text; ``None``: none
-            were.
-        lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it
-            left.
-        sets: the data sets that this one is made of, in the order of their rows; none where it is a
-            single one.
+        query_prompt: the prompt of the queries that came with the data, or ``None``.
+        held_out: judgements that left train because their documents are held out for another split,
+            or ``None``. Their documents remain positives of their queries, and never become
+            negatives.
+        confirmed: pairs that a decision calls correct, as ``pair_keys`` of the groups of their
+            texts: int64; ``None`` without decisions.
+        rejected: pairs that a decision calls wrong, in the same form.
+        removed_excess: a count of pairs that left train as wrong: those with a first rank above ½,
+            minus those below.
+        notes: sentences about merged, dropped and split data.
+        left_out: the number of relevant pairs left out for an empty text, by split, in published
+            data.
+        skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
+        lowest_grade: the lowest relevant grade, see :meth:`with_relevant_grade`.
+        sets: the data sets that this one combines, in the order of their rows; empty for a single
+            data set.
     """
 
     name: str
@@ -95,14 +93,14 @@ class RetrievalData:
         """Build a data set in memory from dictionaries.
 
         Args:
-            source: what the user passed; its stem is the name.
+            source: the user's argument; its stem is the name.
             corpus: text by document id.
             queries: text by query id.
-            qrels: for each split, grade by document id by query id.
+            qrels: grade by document id by query id by split.
 
         Raises:
-            DataError: for an id or text that is not a string, an empty id, one with a tab or a line
-                break, a judged id without a text, or a relevant pair with an empty text.
+            DataError: for an id or text that is not a string, or an invalid id; for a judged id
+                without a text, or a relevant pair with an empty text.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
@@ -126,14 +124,15 @@ class RetrievalData:
                         raise DataError(f"{place} judges {kind} {shown(identifier)} without a text")
                 if grade > 0 and not (queries[query].strip() and corpus[doc].strip()):
                     pair = f"query {shown(query)}, document {shown(doc)}"
-                    raise DataError(f"{place}: a relevant pair ({pair}) with an empty text")
+                    raise DataError(f"{place}: a relevant pair ({pair}) has an empty text")
             splits[split] = Qrels.from_arrays(
                 query_table.find_rows([query for query, _, _ in rows]),
                 corpus_table.find_rows([doc for _, doc, _ in rows]),
                 np.array([grade for _, _, grade in rows], dtype=np.int32),
             )
         contents = json.dumps(
-            [dict(corpus), dict(queries), qrels],  # other mappings, and whole numbers of numpy
+            [dict(corpus), dict(queries), qrels],
+            # for inner mappings, and integers of NumPy
             default=lambda value: dict(value) if isinstance(value, Mapping) else int(value),
         )
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
@@ -144,7 +143,7 @@ class RetrievalData:
 
     @property
     def title(self) -> str:
-        """What messages call the data: its files, or each of several data sets."""
+        """The title of the data in messages: the files, or the titles of all data sets."""
         return " + ".join(source_title(part.source) for part in self.sets) or source_title(
             self.source
         )
@@ -164,7 +163,7 @@ class RetrievalData:
         """Return the qrels of a split.
 
         Raises:
-            DataError: if there is no such split.
+            DataError: if the data have no such split.
         """
         if name not in self.splits:
             raise DataError(
@@ -176,7 +175,7 @@ class RetrievalData:
         """Return the relevant judgements of ``train``.
 
         Raises:
-            DataError: if there is no training pair.
+            DataError: if train has no relevant pair.
         """
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
@@ -190,7 +189,8 @@ class RetrievalData:
         """Return the qrels of a split without the queries that have no relevant document.
 
         Raises:
-            DataError: if there is no such split, or no query in it has a relevant document.
+            DataError: if the data have no such split, or none of its queries has a relevant
+                document.
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
@@ -211,17 +211,17 @@ class RetrievalData:
         )
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
-        """Set grades below ``lowest`` to 0, not relevant, in every split; a note has the count.
+        """Set grades below ``lowest`` to 0 (not relevant) in every split; a note has the count.
 
-        Higher grades stay as they are; they are the gains of nDCG.
+        Higher grades do not change, because they are the gains of nDCG.
 
         Raises:
-            SettingError: if ``lowest`` is no whole number of 1 or more.
+            SettingError: if ``lowest`` is not a whole number of 1 or more.
         """
         return for_each(partial(_graded, whole_number(lowest, "relevant_grade", 1)), self)
 
     def hold_out_pairs(self, pairs: Qrels) -> RetrievalData:
-        """Move judgements from train to ``held_out``, and add those that train does not have."""
+        """Move judgements from train to ``held_out``; they need not be in train."""
         if not len(pairs.doc_rows):
             return self
         train = self.split("train")
@@ -245,12 +245,12 @@ class RetrievalData:
     def write_beir(self, folder: str | Path) -> None:
         """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``.
 
-        The format has no place for weights of pairs, given negatives, a teacher's scores or a query
-        prompt: where the data have any, a warning lists what is not written.
+        The format cannot hold weights of pairs, given negatives, a teacher's scores or a query
+        prompt. If the data have any of them, a warning lists them.
 
         Raises:
-            SettingError: for what is not a path.
-            RunFolderError: if there is no folder at the path and none can be made.
+            SettingError: if ``folder`` is not a path.
+            RunFolderError: if the folder cannot be created.
         """
         home = user_path(folder, "folder")
         check_folder(home, "folder")
@@ -261,9 +261,10 @@ class RetrievalData:
             "a query prompt": self.query_prompt is not None,
         }
         if any(lost.values()):
-            listed = ", ".join(what for what, there in lost.items() if there)
-            place = "a BEIR folder has no place for all of"
-            log.warning("%s: %s %s; not written: %s", home, place, self.name, listed)
+            listed = ", ".join(name for name, is_lost in lost.items() if is_lost)
+            log.warning(
+                "%s: a BEIR folder cannot hold all of %s; not written: %s", home, self.name, listed
+            )
         (home / "qrels").mkdir(parents=True, exist_ok=True)
         for name, table in (("corpus", self.corpus), ("queries", self.queries)):
             with (home / f"{name}.jsonl").open("w", encoding="utf-8") as file:
@@ -292,5 +293,6 @@ def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
         name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
         for name, qrels in data.splits.items()
     }
-    note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
+    changed = counted(below, "judgement")
+    note = f"relevant_grade={lowest}: {changed} below it become not relevant"
     return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)

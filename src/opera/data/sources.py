@@ -1,4 +1,4 @@
-"""Data sources: what ``load_data`` can read, and what reads it.
+"""The data sources of ``load_data``.
 
 Register your own source with one line above its class::
 
@@ -49,19 +49,19 @@ class DataSource(Protocol):
     """One kind of data.
 
     Attributes:
-        description: what the user passes, for error messages, such as ``"a .csv file"``.
+        description: the user's argument, for error messages, such as ``"a .csv file"``.
     """
 
     description: str
 
     def matches(self, source: str) -> bool:
-        """Whether this class reads ``source``; cheap, and never raises."""
+        """Whether this class reads ``source``. Must be cheap and never raise."""
 
     def load(self, source: str) -> RetrievalData:
         """Read ``source``.
 
         Raises:
-            DataError: naming file, line, rule and value.
+            DataError: with file, line, rule and value.
         """
 
 
@@ -70,9 +70,9 @@ class ShippedSource:
     """Files of one kind, or data behind a prefix.
 
     Attributes:
-        kind: as of :func:`kind_of_files`; or a prefix, such as ``"python:"``.
-        description: as for every source.
-        read: loads what stands at a path, or behind the prefix.
+        kind: a kind of :func:`kind_of_files`, or a prefix, such as ``"python:"``.
+        description: see :class:`DataSource`.
+        read: loads the path, or the text after the prefix.
     """
 
     kind: str
@@ -80,19 +80,19 @@ class ShippedSource:
     read: Callable[[str], RetrievalData]
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` is of this kind."""
+        """Whether ``source`` has this kind."""
         if self.kind.endswith(":"):
             return source.startswith(self.kind)
         return kind_of_files(source) == self.kind
 
     def load(self, source: str) -> RetrievalData:
-        """Read it; code is never run or imported."""
+        """Read the data without running or importing code."""
         return self.read(source.removeprefix(self.kind) if self.kind.endswith(":") else source)
 
 
 def kind_of_files(source: str) -> str | None:
-    """Return what a path is: ``trainer`` or ``tables``, BEIR folders too; never raises."""
-    # pathlib raises where a name is too long
+    """Return the kind of a path: ``trainer``, or ``tables`` (also for BEIR). Never raises."""
+    # pathlib raises an error for a long name
     if os.path.isfile(source):  # noqa: PTH113
         suffix = table_suffix(Path(source))
         if suffix in (".jsonl", ".ndjson") and not is_json_table(Path(source)):
@@ -104,7 +104,7 @@ def kind_of_files(source: str) -> str | None:
 
 
 def load_table_source(text: str) -> RetrievalData:
-    """Load what the string form of a :class:`TableSource` names, given without its prefix."""
+    """Load a :class:`TableSource` from its string form, without the prefix."""
     tables = TableSource.parse(text)
     if (hub := tables.hub_name) is not None:
         return load_hub(hub, str(tables), tables.columns)
@@ -112,11 +112,10 @@ def load_table_source(text: str) -> RetrievalData:
 
 
 def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
-    """Load a data set of tables; ``source`` is what the user passed, if that is one file or an
-    example.
+    """Load a data set of tables; ``source`` is the user's argument, if it is a file or an example.
 
     Raises:
-        DataError: naming file, line or row, rule and value.
+        DataError: with file, line or row, rule and value.
     """
     text = source or str(tables)
     tables = tables.with_files_of_beir()
@@ -157,7 +156,7 @@ def load_trainer_files(source: str) -> RetrievalData:
 
 
 def load_example(name: str) -> RetrievalData:
-    """Load a data set that comes with OPERA, given its name without the prefix.
+    """Load a data set that comes with OPERA by its name without the prefix.
 
     Raises:
         DataError: if OPERA has no such data set.
@@ -187,15 +186,15 @@ SOURCES: list[DataSource] = [
     ShippedSource("hf:", "hf:OWNER/NAME", load_hub),
     ShippedSource(TABLES, "--pairs FILE", load_table_source),
 ]
-"""All known sources; the first that matches reads the data."""
+"""All known sources. The first source that matches reads the data."""
 
 S = TypeVar("S", bound=DataSource)
 
 
 def register_source(source_class: type[S]) -> type[S]:
-    """Add a data source, ahead of those already known. Use it as a class decorator.
+    """Add a data source before all known sources. Use it as a class decorator.
 
-    A class of the same name and module, as when the module is reloaded, takes the old one's place.
+    A class with the same name and module replaces the old class, for example on a module reload.
     """
     name = (source_class.__module__, source_class.__qualname__)
     SOURCES[:] = [
@@ -206,7 +205,7 @@ def register_source(source_class: type[S]) -> type[S]:
 
 
 def find_source(text: str) -> DataSource:
-    """Return what reads a data set. Reads none of it.
+    """Return the source that reads a data set, without reading the data.
 
     Raises:
         DataError: if no source reads it.
@@ -227,13 +226,13 @@ def find_source(text: str) -> DataSource:
 
 
 def refuse_memory(text: str) -> None:
-    """Refuse what names data that no file held.
+    """Check that the data were not built in memory.
 
     Raises:
-        DataError: saying so.
+        DataError: if they were, since OPERA cannot read them again.
     """
     if text.startswith(MEMORY):
         raise DataError(
             f"{shortened(text)}: these data were in a program's memory, such as a DataFrame; pass "
-            "them, or a file of them"
+            "them again, or save them to a file and pass the file"
         )

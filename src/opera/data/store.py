@@ -1,4 +1,4 @@
-"""Parsed data in the cache, by the hash of what was read."""
+"""Store parsed data in the cache, by the hash of their source."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from opera.data.texts import (
 )
 
 LAYOUT = "4"
-"""Part of every key: change it when the stored files, or how sources are parsed, change."""
+"""Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
 FINGERPRINT, SKIPPED = "fingerprint", "skipped.arrow"
 SKIPPED_SCHEMA = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
 )
-"""Rows that were left out; ``line`` is the number of the row in a file without lines."""
+"""Rows that were left out. In a file without lines, ``line`` is the number of the row."""
 
 Arrays = TypeVar("Arrays", Qrels, GivenNegatives, TeacherScores)
 
@@ -58,18 +58,18 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
 
 @dataclass
 class DataBuilder:
-    """What a parser fills: texts on disk, qrels in memory.
+    """The data of a parser: texts on disk, qrels in memory.
 
     Attributes:
-        folder: where the Arrow files are written.
+        folder: the folder of the Arrow files.
         splits: qrels by split name.
         given_negatives: negatives that came with the data.
         teacher: scores of a teacher that came with the data.
-        query_prompt: what the data put before each query.
-        notes: what was merged or dropped, in plain sentences.
+        query_prompt: the prompt of the queries that came with the data.
+        notes: sentences about merged and dropped data.
         tables: the texts written so far, ``corpus`` and ``queries``.
-        left_out: relevant pairs of a published set that name an empty text and were left out, by
-            split.
+        left_out: the number of relevant pairs left out for an empty text, by split, in published
+            data.
     """
 
     folder: Path
@@ -82,7 +82,7 @@ class DataBuilder:
     left_out: dict[str, int] = field(default_factory=dict)
 
     def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
-        """Write the rows that were left out: file, line, reason and text of each."""
+        """Write the rows that were left out: file, line, reason and text."""
         path = self.folder / SKIPPED
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
             for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
@@ -90,8 +90,9 @@ class DataBuilder:
                 writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
 
     def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:
-        """Write ``corpus`` or ``queries``, batches with an id, a title and a text, to disk and
-        return the table, memory-mapped.
+        """Write ``corpus`` or ``queries`` to disk, and return the memory-mapped table.
+
+        The batches have the columns id, title and text.
         """
         path = self.folder / f"{kind}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
@@ -112,12 +113,12 @@ def load_or_parse(
     """Load the data that are stored under a key; if there are none, parse and store them first.
 
     Args:
-        key: the SHA-256 of what the data are made of, which becomes their fingerprint.
-        name: short, for tables.
-        source: what the user passed.
-        parse: fills a builder. If it raises, nothing is stored.
-        named: whether the key is of a name and not of contents; the fingerprint is then that of
-            the stored files.
+        key: the SHA-256 of the source, which becomes the fingerprint.
+        name: short name, for tables.
+        source: the user's argument.
+        parse: fills a builder. If it raises an error, the cache stores nothing.
+        named: whether the key is the hash of a name and not of contents. The fingerprint is then
+            the hash of the stored files.
     """
 
     def write(folder: Path) -> None:
@@ -134,7 +135,7 @@ def load_or_parse(
 
 
 def _write(builder: DataBuilder) -> None:
-    """Write everything but the texts: arrays by name and field, the rest as JSON."""
+    """Write the data without the texts: arrays by name and field, the rest as JSON."""
     parts: list[tuple[str, Any]] = [*builder.splits.items()]
     parts += [("negatives", builder.given_negatives), ("teacher", builder.teacher)]
     arrays = {

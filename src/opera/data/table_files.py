@@ -1,4 +1,4 @@
-"""``TableSource``: which tables are a data set; and the files that they are in, opened."""
+"""``TableSource``: the tables of a data set; and functions that open their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
 from opera.data.beir import BEIR_FILES, is_beir, judged_splits
-from opera.data.columns import Columns, TableKind, found_as, parse_columns, role_of
+from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
 from opera.data.names import SPLIT_NAMES, TABLES
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
 from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
@@ -23,21 +23,22 @@ from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
 _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
-"""What the columns of a TSV without a header are: MS MARCO's texts and queries, its documents."""
+"""Columns of a TSV without a header, by their number: MS MARCO's queries or passages, and its
+documents."""
 _SPLIT = re.compile(f"({'|'.join(SPLIT_NAMES)})(?![A-Za-z0-9])")
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """Tables that are one data set.
+    """The tables of one data set.
 
     Attributes:
-        pairs: (split, file) of the pairs; the split is empty where the file or its columns say it.
-        documents: the file or folder of documents, or ``None``: the pairs hold the texts.
-        queries: the file or folder of queries, or ``None``: the pairs hold the texts.
-        columns: (role, column) where names are not recognised, or others are meant.
-        encoding: of text files; ``None``: UTF-8.
-        skip_bad_rows: whether rows that break a rule are left out.
+        pairs: (split, file) of the pairs. The split is empty if the file's name or a column has it.
+        documents: the file or folder of documents, or ``None`` if the pairs have the texts.
+        queries: the file or folder of queries, or ``None`` if the pairs have the texts.
+        columns: (role, column) that the user names.
+        encoding: the encoding of text files; ``None``: UTF-8.
+        skip_bad_rows: whether to leave out rows that break a rule.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -57,19 +58,18 @@ class TableSource:
         encoding: str | None = None,
         skip_bad_rows: bool = False,
     ) -> TableSource:
-        """Check and expand what a user gives.
+        """Check the user's arguments, and expand paths.
 
         Args:
             pairs: file or files; ``SPLIT=FILE``, or a mapping from split to file.
             documents: file or folder.
             queries: file or folder.
             columns: ``role=column,...`` as on the command line, or columns by role.
-            encoding: of text files, as Python names it.
-            skip_bad_rows: leave out rows that break a rule.
+            encoding: the Python name of the encoding of text files.
+            skip_bad_rows: whether to leave out rows that break a rule.
 
         Raises:
-            SettingError: for paths that cannot be, a split of another name, an unknown role, or an
-                unknown encoding.
+            SettingError: for an invalid path, or an unknown split, role or encoding.
         """
         if isinstance(pairs, Mapping):
             files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
@@ -89,7 +89,11 @@ class TableSource:
 
     @classmethod
     def parse(cls, text: str) -> TableSource:
-        """Read what :meth:`__str__` wrote; a SettingError for something else."""
+        """Parse the text of :meth:`__str__`.
+
+        Raises:
+            SettingError: for any other text.
+        """
         pairs, files, how = [], {}, {}
         columns: dict[str, list[str]] = {}
         for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
@@ -104,18 +108,18 @@ class TableSource:
                 how[key] = value
             else:
                 raise SettingError(
-                    f"{TABLES} must hold pairs, documents, queries and columns, got {shown(key)}"
+                    f"{TABLES} must have pairs, documents, queries and columns, got {shown(key)}"
                 )
         if not pairs:
             raise SettingError(
-                f"{TABLES} must name pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
+                f"{TABLES} must have pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
             )
         texts, skip = (files.get("documents"), files.get("queries")), "skip_bad_rows" in how
         encoding = checked_encoding(how.get("encoding"))
         return cls(tuple(pairs), *texts, parse_columns(columns), encoding, skip)
 
     def __str__(self) -> str:
-        """One line that :meth:`parse` reads, as ``tables:documents=docs.parquet&pairs=p.csv``."""
+        """A line for :meth:`parse`, such as ``tables:documents=docs.parquet&pairs=p.csv``."""
         parts = [(role.removesuffix("."), path) for role, path in self.roles]
         parts += [(f"columns.{role}", column) for role, column in self.columns]
         parts += [] if self.encoding is None else [("encoding", self.encoding)]
@@ -123,7 +127,7 @@ class TableSource:
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
     def with_files_of_beir(self) -> TableSource:
-        """Return the same tables, with the files of a BEIR folder in its place.
+        """Return the same tables; replace a BEIR folder by its files.
 
         Raises:
             DataError: as :func:`judged_splits`.
@@ -136,7 +140,7 @@ class TableSource:
         return replace(self, pairs=pairs, documents=documents, queries=queries)
 
     def without_folders(self) -> TableSource:
-        """Return the same tables by the last parts of their paths, for readers elsewhere."""
+        """Return the same tables without the folders of their paths, for another machine."""
 
         def last(path: str | None) -> str | None:
             return path if path is None or path.startswith("hf:") else Path(path).name
@@ -147,7 +151,7 @@ class TableSource:
         )
 
     def options(self) -> list[str]:
-        """Return the words of a command line that name these tables, without their folders."""
+        """Return the command line options of these tables, without their folders."""
         words = []
         for role, path in self.without_folders().roles:
             kind, _, split = role.partition(".")
@@ -159,34 +163,34 @@ class TableSource:
 
     @property
     def hub_name(self) -> str | None:
-        """What stands behind ``hf:``, where the pairs are a data set of the hub; else ``None``.
+        """The name after ``hf:`` if the pairs are a data set of the hub, or ``None``.
 
         Raises:
-            SettingError: for a data set of the hub beside other tables.
+            SettingError: for a data set of the hub together with other tables.
         """
         names = [path for path in self.files if path.startswith("hf:")]
         if names and len(self.files) > 1:
             raise SettingError(
-                f"{names[0]}: a data set of the hub cannot be read beside other tables; "
-                "give it alone"
+                f"{names[0]}: a data set of the hub cannot be combined with other tables; "
+                "pass it alone"
             )
         return names[0].removeprefix("hf:") if names else None
 
     @property
     def roles(self) -> list[tuple[str, str]]:
-        """What each path is, ``documents``, ``queries``, or ``pairs.`` with its split; and it."""
+        """The role (``documents``, ``queries``, or ``pairs.`` and the split) and path of files."""
         texts = (("documents", self.documents), ("queries", self.queries))
         pairs = [(f"pairs.{split}", path) for split, path in self.pairs]
         return [(name, path) for name, path in texts if path is not None] + pairs
 
     @property
     def files(self) -> list[str]:
-        """The files and folders, as given."""
+        """The user's files and folders."""
         return [path for _, path in self.roles]
 
 
 def _split_file(value: str | Path) -> tuple[str, str]:
-    """Read ``SPLIT=FILE`` or ``FILE``, also where a file has an equals sign in its name."""
+    """Parse ``SPLIT=FILE`` or ``FILE``; the name of a file may have an equals sign."""
     split, equals, path = str(value).partition("=")
     if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
         return _split(split), expand_user(path, "--pairs")
@@ -200,20 +204,20 @@ def _split(name: str) -> str:
 
 
 def table_suffix(path: Path) -> str:
-    """The end of a file's name that says its format, without ``.gz`` or ``.zst``."""
+    """The suffix of a file's format, before ``.gz`` or ``.zst``."""
     return Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether there is a table in a folder."""
+    """Whether a folder contains a table."""
     return any(table_suffix(file) in TABLE_SUFFIXES for file in folder.rglob("*"))
 
 
 def files_in(path: Path) -> list[Path]:
-    """Return the files behind a file or folder, in the order in which they are read.
+    """Return a file, or the tables in a folder, in reading order.
 
     Raises:
-        DataError: if there is none, or a folder cannot be read.
+        DataError: if the folder has no table or cannot be read.
     """
     if not path.is_dir():
         return [path]
@@ -222,29 +226,29 @@ def files_in(path: Path) -> list[Path]:
             file
             for file in path.rglob("*")
             if table_suffix(file) in TABLE_SUFFIXES
-            and not file.name.startswith("cache-")  # what map() of datasets leaves there
+            and not file.name.startswith("cache-")  # written by map() of datasets
             and not any(part.startswith(".") for part in file.relative_to(path).parts)
             and file.is_file()
         )
     except OSError as error:
         raise DataError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
     if not files:
-        raise DataError(f"{path}: holds no table ({', '.join(TABLE_SUFFIXES)})")
+        raise DataError(f"{path}: has no table ({', '.join(TABLE_SUFFIXES)})")
     return files
 
 
 def path_below(file: Path, place: Path) -> Path:
-    """The path of a file below the folder it was found in; its name if it is the place itself."""
+    """The path of a file relative to the folder ``place``; its name if ``place`` is the file."""
     return Path(file.name) if file == place else file.relative_to(place)
 
 
 def open_texts(
     path: str, kind: TableKind, columns: Columns, notes: list[str], encoding: str | None = None
 ) -> list[Table]:
-    """Open the tables of documents or queries in a file or folder; notes get what was guessed.
+    """Open the tables of documents or queries in a file or folder; add assumptions to ``notes``.
 
     Raises:
-        DataError: if one cannot be read, or is no table.
+        DataError: if a file cannot be read, or is not a table.
     """
     return [_open(file, kind, columns, notes, encoding) for file in files_in(Path(path))]
 
@@ -255,13 +259,13 @@ def open_pairs(
     notes: list[str],
     encoding: str | None = None,
 ) -> list[tuple[str | None, Table]]:
-    """Open tables of pairs, each with its split; of several files the names begin with it.
+    """Open tables of pairs with their splits; the names of several files begin with the split.
 
     Raises:
-        DataError: if one cannot be read, or is no table.
+        DataError: if a file cannot be read, or is not a table.
     """
     tables: list[tuple[str | None, Table]] = []
-    guessed, without = [], []
+    guessed, unnamed = [], []
     for split, place in pairs:
         home = Path(place)
         for file in files_in(home):
@@ -269,16 +273,16 @@ def open_pairs(
             if split_name is None and (len(pairs) > 1 or home.is_dir()):
                 split_name = _split_of(path_below(file, home))
                 if split_name is None:
-                    without.append(file.name)
+                    unnamed.append(file.name)
                 elif not home.is_dir():
                     guessed.append(f"{file.name} is {split_name}")
             tables.append((split_name, _open(file, "pairs", columns, notes, encoding)))
     if guessed:
-        notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
-    if 0 < len(without) < len(tables):
+        notes.append(shortened(f"splits from file names: {', '.join(guessed)}", 300))
+    if 0 < len(unnamed) < len(tables):
         notes.append(
-            f"{shortened(', '.join(without), 200)}: no split begins the name, as in test.csv; "
-            "train, unless a column says otherwise"
+            f"{shortened(', '.join(unnamed), 200)}: read as train, unless a column has the split, "
+            "because the name does not begin with a split, as in test.csv"
         )
     return tables
 
@@ -290,13 +294,13 @@ def _open(
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)
     if encoding not in (None, ALWAYS_UTF8) and is_utf8(file):
-        notes.append(f"{file.name}: is UTF-8, and is read as that, not as {encoding}")
+        notes.append(f"{file.name}: is UTF-8, so OPERA does not read it as {encoding}")
         encoding = None
     if suffix in (".jsonl", ".ndjson"):
         return JsonTable(file, encoding=encoding)
     trec = kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES)
     if trec and is_qrels(file, encoding, numbered=columns.numbered(kind)):
-        notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
+        notes.append(f"{file.name}: read as TREC qrels: query, 0, document, grade")
         return DelimitedTable(file, None, encoding=encoding)
     if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):
         advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
@@ -305,24 +309,24 @@ def _open(
         )
 
     def is_header(cells: list[str]) -> bool:
-        """CSV has one unless columns are given by number; TSV if a column of it is known."""
-        if any(found_as(column, cells) for _, column in columns.of(kind)):
+        """CSV has a header unless the user names columns by number; TSV if it has known names."""
+        if any(matching_name(column, cells) for _, column in columns.of(kind)):
             return True
-        telling = ("query", "document", "query_id", "document_id", "id")
-        known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
+        roles = ("query", "document", "query_id", "document_id", "id")
+        known = suffix == ".csv" or any(role_of(cell, kind) in roles for cell in cells)
         return known and not columns.numbered(kind)
 
     table = DelimitedTable(file, is_header, tabs=suffix != ".csv", encoding=encoding)
     names = None if kind == "pairs" else _HEADERLESS.get(len(table.columns))
     if names and not table.has_header and not columns.numbered(kind):
         table.columns = names
-        notes.append(f"{file.name}: has no header; its columns are read as {', '.join(names)}")
+        notes.append(f"{file.name}: has no header; read the columns as {', '.join(names)}")
     if suffix == ".csv" and table.delimiter != ",":
-        notes.append(f"{file.name}: its columns are separated by {shown(table.delimiter)}")
+        notes.append(f"{file.name}: {shown(table.delimiter)} separates the columns")
     return table
 
 
 def _split_of(path: Path) -> str | None:
-    """The split that the name of a file, or of a folder above it, begins with."""
+    """The split at the beginning of a file's name, or of the name of a folder above it."""
     matches = (_SPLIT.match(part.lower()) for part in reversed(path.parts))
     return next((SPLIT_NAMES[match[1]] for match in matches if match), None)

@@ -1,4 +1,4 @@
-"""Text files by lines: UTF-8 or the encoding that a user names, plain or compressed."""
+"""Read text files by lines, in UTF-8 or the user's encoding, plain or compressed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from opera.core.reading import NOT_UTF8, open_file, parse_json
 from opera.core.terminal import printable, shown
 
 PROGRESS_BYTES = 50_000_000
-"""Files larger than this show a progress bar."""
+"""Larger files show a progress bar."""
 ALWAYS_UTF8 = "utf-8-sig"
-"""The encoding of files for which nobody can name another."""
+"""The encoding of files for which no option exists."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 NAME_ENCODING = "not UTF-8; give the encoding with --encoding, such as cp1252 (Windows) or utf-16"
 CHUNK_BYTES = 2**24
 MOST_SPACES = 100
-"""Spaces that are looked for between a quotation mark and the end of its field."""
+"""The most spaces between a quotation mark and the end of its field."""
 SPACES_BESIDE_QUOTES = re.compile(rb"(^|[,;\t|\r\n]) +\"|\" +([,;\t|\r\n]|$)")
 
 
-class BadRow(Exception):  # noqa: N818 - it says what is wrong with a row
-    """What is wrong with a row: a rule in words, and the value that stands in place of ``{}``."""
+class BadRow(Exception):  # noqa: N818 - the name describes the row
+    """A row that breaks a rule: the rule in words, and the value that replaces ``{}`` in it."""
 
     def __init__(self, rule: str, value: object = "") -> None:
         super().__init__(rule, value)
@@ -49,9 +49,10 @@ def text_lines(
 
     Args:
         path: the file.
-        newline: as for :func:`open`: ``""`` leaves line breaks as they are.
-        encoding: of the file; ``None``: UTF-8.
-        strict: raise for bytes of another encoding; else each becomes half a character.
+        newline: as for :func:`open`: ``""`` does not change line breaks.
+        encoding: the encoding of the file; ``None``: UTF-8.
+        strict: whether bytes of another encoding raise an error. Otherwise they become half
+            characters.
 
     Raises:
         DataError: if the file cannot be read.
@@ -61,11 +62,11 @@ def text_lines(
             if encoding is None and b"\0" in plain.peek(4)[:4]:  # UTF-16 passes as UTF-8
                 raise DataError(f"{path}:1: {NOT_UTF8 if strict else NAME_ENCODING}")
             size = os.fstat(raw.fileno()).st_size
-            what, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
-            # bytes that are not UTF-8 become half characters, so that their line is known
+            title, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
+            # bytes that are not UTF-8 become half characters, so the error can have the line
             file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
-            with file, progress(what, size, "B", hidden=hidden) as bar:
-                # readline, since iterating over a text file hides where it is
+            with file, progress(title, size, "B", hidden=hidden) as bar:
+                # readline, because tell() fails while iterating over a text file
                 for number, line in enumerate(iter(file.readline, ""), start=1):
                     if not number % 1000:
                         bar.update(raw.tell() - bar.n)
@@ -80,9 +81,9 @@ def text_lines(
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Yield the number and the text of each line that holds more than spaces.
+    r"""Yield number and text of the lines that have more than spaces.
 
-    Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is skipped.
+    Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is ignored.
 
     Raises:
         DataError: as :func:`text_lines`, and for a line that is not UTF-8.
@@ -93,7 +94,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the record of each line of a JSON Lines file.
+    """Yield line number and record of the lines of a JSON Lines file.
 
     Raises:
         DataError: for a line that is not a JSON object.
@@ -122,22 +123,22 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def check_characters(text: str, encoding: str | None) -> None:
-    """Check that a text holds no bytes of another encoding, which are half characters by now.
+    """Check that a text has no bytes of another encoding, which have become half characters.
 
     Raises:
-        BadRow: with the first such byte, and what to do.
+        BadRow: with the first such byte, and advice.
     """
     if text.isascii():
         return
     if half := HALF_CHARACTER.search(text):
         advice = {None: NAME_ENCODING, ALWAYS_UTF8: NOT_UTF8}
-        rule = advice.get(encoding, f"not {encoding}; correct such lines")
+        rule = advice.get(encoding, f"not {encoding}; correct the line")
         byte = f"{ord(half[0]) - 0xDC00:#04x} (character {half.start() + 1})"
         raise BadRow(f"byte {{}} is {rule}", byte)
 
 
 def checked_encoding(name: str | None) -> str | None:
-    """Return the name that Python has for an encoding; ``None``, for UTF-8, stays.
+    """Return Python's name of an encoding, or ``None`` for UTF-8.
 
     Raises:
         SettingError: for an encoding that Python does not know.
@@ -146,7 +147,7 @@ def checked_encoding(name: str | None) -> str | None:
         return None
     try:
         codec = codecs.lookup(name)
-        "".encode(name)  # fails for codecs that are not of texts
+        "".encode(name)  # raises an error for codecs that do not encode text
     except (LookupError, ValueError, TypeError):
         raise SettingError(
             f"--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
@@ -156,7 +157,7 @@ def checked_encoding(name: str | None) -> str | None:
 
 
 def is_utf8(path: Path) -> bool:
-    """Whether the start of a file is UTF-8, and not ASCII alone."""
+    """Whether the start of a file is UTF-8 and not only ASCII."""
     with open_file(path) as raw, _decompressed(raw, path) as file:
         start = file.read(CHUNK_BYTES)
     try:
@@ -167,21 +168,23 @@ def is_utf8(path: Path) -> bool:
 
 
 def has_spaces_beside_quotes(path: Path) -> bool:
-    """Whether a CSV file may have spaces between a quotation mark and the end of its field. They
-    are part of the field by RFC 4180, but DuckDB drops them."""
+    """Whether a CSV file may have spaces between a quotation mark and the end of its field.
+
+    By RFC 4180 they are part of the field, but DuckDB drops them.
+    """
     with open_file(path) as file:
         text = b""
         while chunk := file.read(CHUNK_BYTES):
             text = text[-MOST_SPACES:] + chunk
             # much faster than the pattern
-            beside = b'"' in text and (b'" ' in text or b' "' in text)
-            if beside and SPACES_BESIDE_QUOTES.search(text):
+            may_match = b'"' in text and (b'" ' in text or b' "' in text)
+            if may_match and SPACES_BESIDE_QUOTES.search(text):
                 return True
     return False
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """The contents of a file, decompressed as the end of its name says."""
+    """The contents of a file, decompressed if the suffix is ``.gz`` or ``.zst``."""
     if path.name.lower().endswith(".gz"):
         return io.BufferedReader(gzip.GzipFile(fileobj=raw))
     if path.name.lower().endswith(".zst"):

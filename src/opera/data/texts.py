@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from opera.core.arrays import IntArray
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 
 CorpusText = Literal["title_text", "text"]
-"""What of a document is encoded: title and text joined, or the text alone."""
+"""The encoded part of a document: title and text joined, or only the text."""
 
 TextRow = tuple[str, str, str]  # id, title, text
 TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 BATCH_ROWS, BATCH_CHARACTERS = 50_000, 2**26
-"""A batch ends with the row that reaches one of these: an Arrow array holds up to 2 GiB of text."""
+"""The limits of a batch. An Arrow array holds up to 2 GiB of text."""
 ROWS_AT_ONCE = 1000
-"""Rows held as Python strings while a table is gone through."""
+"""Rows that are Python strings at once, in a loop over a table."""
 COLUMN_ROWS = 65_536
 """Rows of a chunk of an Arrow column of ids."""
 LONGEST_TEXT = 2**28
-"""Characters of the longest text, title or id; they take up to four bytes each."""
+"""Characters of the longest text, title or id. A character has up to four bytes."""
 
 
 def join_title(title: str, text: str) -> str:
@@ -38,15 +38,14 @@ def join_title(title: str, text: str) -> str:
 
 
 def without_extra_space(text: str) -> str:
-    """Return a text with one space between its words: texts that then agree count as the same."""
+    """Return a text with one space between its words, to compare texts."""
     return " ".join(text.split())
 
 
 def digests_of(texts: Iterable[str], count: int) -> NDArray[np.uint64]:
-    """Hash ``count`` texts, white space normalised: uint64 ``[count]``.
+    """Hash ``count`` texts with normalised white space: uint64 ``[count]``.
 
-    64 bits: among ten million texts, two different ones collide with a probability of 3 in a
-    million.
+    With 64 bits, ten million different texts have a collision with a probability of 3 in a million.
     """
     digests = (xxh3_64_intdigest(without_extra_space(text).encode()) for text in texts)
     return np.fromiter(digests, np.uint64, count)
@@ -58,7 +57,7 @@ Row = TypeVar("Row", bound=Sequence[Any])
 def batched(
     rows: Iterable[Row], most_rows: int, most_characters: int, first: int = 0
 ) -> Iterator[list[Row]]:
-    """Yield rows in lists of bounded size; of a row the values from ``first`` on count."""
+    """Yield rows in lists of bounded size. Characters count from the value ``first`` of a row."""
     batch: list[Row] = []
     characters = 0
     for row in rows:
@@ -79,23 +78,20 @@ def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
 
 
 def blank(texts: pa.StringArray) -> NDArray[np.bool_]:
-    """Whether each text is empty or white space: bool ``[texts]``.
-
-    Reads no further than its first other character.
-    """
-    some = pc.binary_length(texts).cast(pa.bool_())
-    nothing = pc.or_(pc.invert(some), pc.utf8_is_space(texts))
-    if not pc.any(nothing).as_py():  # numbers go to and from Arrow by pandas, for half a second
+    """Whether each text is empty or white space: bool ``[texts]``."""
+    has_characters = pc.binary_length(texts).cast(pa.bool_())
+    is_blank = pc.or_(pc.invert(has_characters), pc.utf8_is_space(texts))
+    if not pc.any(is_blank).as_py():  # to_numpy imports pandas, which takes half a second
         return np.zeros(len(texts), dtype=bool)
-    return np.asarray(nothing.to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(is_blank.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Documents or queries, one per row, memory-mapped; rows are addressed by number.
+    """Documents or queries in memory-mapped rows.
 
-    Numbers go to and from Arrow as buffers where a search needs them: its conversions import
-    pandas, for half a second.
+    The methods that a search needs use Arrow's buffers for numbers: Arrow's conversions import
+    pandas, which takes half a second.
 
     Attributes:
         table: Arrow table with the string columns ``id``, ``title``, ``text``.
@@ -120,7 +116,7 @@ class TextTable:
     def texts(
         self, rows: IntArray | slice | None = None, corpus_text: CorpusText = "title_text"
     ) -> list[str]:
-        """Return the texts of some rows (default all), titled if ``corpus_text`` says so."""
+        """Return the texts of some rows (default all), with their titles by default."""
         texts = self._column("text", rows)
         if corpus_text == "text":
             return texts
@@ -130,7 +126,7 @@ class TextTable:
         ]
 
     def texts_by_turns(self, rows: IntArray) -> Iterator[str]:
-        """Yield the texts of many rows without titles, a few at a time in memory."""
+        """Yield the texts of many rows without titles, with only a few in memory."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             yield from self.texts(rows[start : start + ROWS_AT_ONCE], "text")
 
@@ -139,7 +135,7 @@ class TextTable:
         return self._column("id", rows)
 
     def id_column(self, rows: IntArray) -> pa.ChunkedArray:
-        """Return the ids of many rows as an Arrow column, which takes a fraction of the memory."""
+        """Return the ids of many rows as an Arrow column, which takes less memory than a list."""
         starts = range(0, len(rows), COLUMN_ROWS)
         parts = [
             pa.array(self.ids(rows[start : start + COLUMN_ROWS]), pa.string()) for start in starts
@@ -161,16 +157,16 @@ class TextTable:
         return TextTable(pa.Table.from_batches(text_batches(chosen), schema=TEXT_SCHEMA))
 
     def find_rows(self, ids: Sequence[str] | pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-        """Return the row of each id: int64 ``[len(ids)]``, -1 for an unknown id."""
+        """Return the row of each id, or -1 for an unknown id: int64 ``[len(ids)]``."""
         wanted = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
         rows = pc.fill_null(pc.index_in(wanted, self.table["id"]), -1)
         return np.asarray(rows.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     @cached_property
     def id_rank(self) -> NDArray[np.int32]:
-        """0-based rank of each row in ascending order of id: int32 ``[rows]``.
+        """The rank of each row in ascending order of id, from 0: int32 ``[rows]``.
 
-        Breaks ties between equal scores.
+        It breaks ties between equal scores.
         """
         order = np.frombuffer(
             pc.sort_indices(self.table["id"]).buffers()[1], dtype=np.uint64, count=len(self)
@@ -192,7 +188,7 @@ class TextTable:
     def group(self) -> NDArray[np.int32]:
         """The first row with the same title and text as each row: int32 ``[rows]``.
 
-        Two rows are the same document, or the same query, where their groups are equal.
+        Rows of one group are the same document, or the same query.
         """
         _, first, number = np.unique(self.digests, return_index=True, return_inverse=True)
         return np.asarray(first[number], dtype=np.int32)
@@ -209,7 +205,7 @@ class TextTable:
         return np.flatnonzero(self.group != np.arange(len(self)))
 
     def empty_rows(self, corpus_text: CorpusText = "title_text") -> NDArray[np.int64]:
-        """Return the rows of which ``corpus_text`` leaves only white space, ascending: int64."""
+        """Return the rows whose encoded text is empty or white space, ascending: int64."""
         return self._without_text if corpus_text == "text" else self._without_both
 
     @cached_property
@@ -232,7 +228,7 @@ class TextTable:
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             return list(column.slice(start, max(0, stop - start)).to_pylist())
-        # Chunk by chunk: Arrow's take on a chunked string column first copies the whole column.
+        # Chunk by chunk, because Arrow's take on a chunked string column copies the column first.
         wanted = np.asarray(rows, dtype=np.int64)
         chunk_numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
         values = [""] * len(wanted)
@@ -255,13 +251,13 @@ class TextTable:
 
 
 def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
-    """Count the documents and queries without a text: notes for those who read the data."""
-    without = [
-        (corpus, "documents without title and text", "kept and ranked, and are no negatives"),
-        (queries, "queries without a text", "kept, and not used"),
+    """Count the documents and queries without a text, in notes."""
+    parts = [
+        (corpus, "document", "without title and text", "ranked, but not used as negatives"),
+        (queries, "query", "without a text", "not used"),
     ]
     return [
-        f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: they are {use}"
-        for table, kind, use in without
+        f"{counted(len(rows), noun)} {problem}, such as {shown(table.ids(rows[:1])[0])}: {use}"
+        for table, noun, problem, use in parts
         if len(rows := table.empty_rows())
     ]

@@ -1,4 +1,4 @@
-"""JSON Lines of FlagEmbedding and Tevatron, record by record, in the relation's columns."""
+"""Read JSON Lines of FlagEmbedding and Tevatron into the long relation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from opera.data.text_files import BadRow, json_objects
 SUFFIXES = (".jsonl", ".json")
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
 FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
-"""What an adapter yields of a pair; what it leaves out is null."""
+"""The values of a pair from an adapter. A missing value is null."""
 Record = dict[str, Any]
 
 
 def text_of(record: Record, *names: str, empty: str | None = "") -> Any:
-    """The value of the first of some columns that a record has, as a text; nothing is ``empty``.
+    """The value of the first column of ``names`` in a record, as a text; ``empty`` if missing.
 
     Raises:
         BadRow: if it is neither a text nor a number.
@@ -42,10 +42,10 @@ def text_of(record: Record, *names: str, empty: str | None = "") -> Any:
 
 
 def list_of(record: Record, name: str) -> list[Any]:
-    """The list in a column; nothing is an empty one.
+    """The list in a column; an empty list if missing.
 
     Raises:
-        BadRow: if it is no list.
+        BadRow: if it is not a list.
     """
     values = record.get(name)
     if not isinstance(values, list | None):
@@ -54,7 +54,7 @@ def list_of(record: Record, name: str) -> list[Any]:
 
 
 def flagembedding(record: Record) -> Iterator[Record]:
-    """A query with lists of positives and negatives, and perhaps of scores."""
+    """Yield the pairs of a query with lists of positives and negatives, and optional scores."""
     pair: Record = {"query": text_of(record, "query")}
     for name, negative in (("pos", False), ("neg", True)):
         texts = [text_of({name: value}, name) for value in list_of(record, name)]
@@ -64,16 +64,16 @@ def flagembedding(record: Record) -> Iterator[Record]:
             for value in list_of(record, scores_name)
         ]
         if scores and len(scores) != len(texts):
-            rule = f"must hold one number for each text of {shown(name)}, got {{}}"
+            rule = f"must have one number for each text of {shown(name)}, got {{}}"
             counts = f"{len(scores)} for {len(texts)}"
             raise BadRow(f"column {shown(scores_name)} {rule}", counts)
         for text, score in zip_longest(texts or [""], scores):
-            if text.strip() or not negative:  # an empty negative is missing
+            if text.strip() or not negative:  # an empty text is no negative
                 yield {**pair, "document": text, "score": score, "negative": negative}
 
 
 def tevatron(record: Record) -> Iterator[Record]:
-    """A query with lists of passages, each with an id, or of ids alone."""
+    """Yield the pairs of a query with lists of passages and their ids, or lists of ids."""
     query = text_of(record, "query", "query_text")
     pair: Record = {"query": query, "query_id": text_of(record, "query_id", empty=None)}
     for kind in ("positive", "negative"):
@@ -103,7 +103,7 @@ def tevatron(record: Record) -> Iterator[Record]:
 
 
 def corpus(record: Record) -> Iterator[Record]:
-    """A document of a file beside others."""
+    """Yield a document."""
     yield {
         "document_id": text_of(record, "docid", "id"),
         "title": text_of(record, "title"),
@@ -112,12 +112,12 @@ def corpus(record: Record) -> Iterator[Record]:
 
 
 def queries(record: Record) -> Iterator[Record]:
-    """A query of a file beside others."""
+    """Yield a query."""
     yield {"query_id": text_of(record, "docid", "id"), "query": text_of(record, "text")}
 
 
 def qrels(record: Record) -> Iterator[Record]:
-    """A judgement of texts in other files."""
+    """Yield a judgement of texts in other files."""
     yield {
         "query_id": text_of(record, "qid"),
         "document_id": text_of(record, "docid"),
@@ -126,18 +126,18 @@ def qrels(record: Record) -> Iterator[Record]:
 
 
 class Kind(NamedTuple):
-    """A kind of file: the columns that records need, others that they may have, and its adapter."""
+    """A kind of file: required columns, optional columns, and the adapter."""
 
     needed: list[str]
     optional: list[str]
     adapt: Callable[[Record], Iterator[Record]]
-    telling: bool
-    """Whether one such file shows what its folder is."""
+    identifies_folder: bool
+    """Whether one such file shows that its folder has trainers' files."""
     names: Mapping[str, str]
     """The names of columns by role, for messages."""
 
 
-KINDS = {  # texts come first, since ids stand for texts that were read before
+KINDS = {  # texts come first, because ids refer to texts that were read before
     "corpus": Kind(["text"], ["docid", "id", "title"], corpus, False, {"document_id": "docid"}),
     "queries": Kind(["text"], ["docid", "id"], queries, False, {"query_id": "docid"}),
     "flagembedding": Kind(
@@ -158,7 +158,7 @@ KINDS = {  # texts come first, since ids stand for texts that were read before
 
 
 def kind_of(keys: Set[str], path: Path) -> str | None:
-    """Return what a file is by the keys of a record; ``None`` for any other."""
+    """Return the kind of a file by the keys of a record, or ``None``."""
     if {"query", "pos"} <= keys:
         return "flagembedding"
     if keys & {"positive_passages", "positive_document_ids"}:
@@ -171,10 +171,10 @@ def kind_of(keys: Set[str], path: Path) -> str | None:
 
 
 def _kind_of_file(path: Path) -> str | None:
-    """What a file is by the first record that tells; ``None`` for anything else.
+    """The kind of a file by its first record with known keys, or ``None``.
 
     Raises:
-        OperaError: if a file of JSON Lines cannot be read: among others it would be left out.
+        OperaError: if a JSON Lines file cannot be read. Otherwise OPERA would silently ignore it.
     """
     try:
         kinds = (kind_of(record.keys(), path) for _, record in json_objects(path))
@@ -193,27 +193,27 @@ def first_keys(path: Path) -> Set[str]:
         return set()
 
 
-def is_telling(keys: Set[str], path: Path) -> bool:
-    """Whether a record with these keys is another trainer's, and shows what its folder is."""
+def has_known_keys(keys: Set[str], path: Path) -> bool:
+    """Whether a record with these keys belongs to FlagEmbedding or Tevatron."""
     kind = kind_of(keys, path)
-    return kind is not None and KINDS[kind].telling
+    return kind is not None and KINDS[kind].identifies_folder
 
 
 def is_json_table(path: Path) -> bool:
-    """Whether the first record of a JSON Lines file is not another trainer's. Never raises."""
+    """Whether the first record of a JSON Lines file is a table row. Never raises."""
     if path.suffix.lower() in (".gz", ".zst"):
         return True
     keys = first_keys(path)
-    return bool(keys) and not is_telling(keys, path) and not keys & {"pos", "neg"}
+    return bool(keys) and not has_known_keys(keys, path) and not keys & {"pos", "neg"}
 
 
 def listed_files(source: str) -> list[Path]:
-    """Return the JSON Lines files behind a file or a folder, by name, but hidden ones.
+    """Return a file, or the JSON Lines files in a folder, sorted and without hidden files.
 
     Raises:
         DataError: if a folder cannot be read.
     """
-    if not os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises where a name is too long
+    if not os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises an error for a long name
         return [Path(source)]
     try:
         files = sorted(Path(source).glob("[!.]*"))
@@ -223,42 +223,42 @@ def listed_files(source: str) -> list[Path]:
 
 
 def holds_trainer_files(folder: str) -> bool:
-    """Whether a folder holds trainers' files, and is not one of BEIR. Never raises."""
+    """Whether a folder has files of FlagEmbedding or Tevatron, not of BEIR. Never raises."""
     beir = any(os.path.lexists(Path(folder, name)) for name in BEIR_FILES[1:])
-    return not beir and any(is_telling(first_keys(path), path) for path in listed_files(folder))
+    return not beir and any(has_known_keys(first_keys(path), path) for path in listed_files(folder))
 
 
 def trainer_files(source: str) -> dict[Path, str | None]:
-    """Return the files that a source stands for, and the kind of each.
+    """Return the files of a source with their kinds.
 
     Raises:
-        OperaError: if one cannot be read.
+        OperaError: if a file cannot be read.
     """
     single = Path(source).is_file()
     kinds = {path: _kind_of_file(path) for path in listed_files(source)}
-    if single and not any(kind and KINDS[kind].telling for kind in kinds.values()):
-        return dict.fromkeys(kinds, "flagembedding")  # its reader says best what is wrong
+    if single and not any(kind and KINDS[kind].identifies_folder for kind in kinds.values()):
+        return dict.fromkeys(kinds, "flagembedding")  # its reader has the best error message
     return kinds
 
 
 def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) -> None:
-    """Read files of FlagEmbedding or Tevatron, and FlagEmbedding's evaluation files beside them.
+    """Read files of FlagEmbedding or Tevatron, including FlagEmbedding's evaluation files.
 
-    A single file is the train split. In a folder the names of the files say the split, such as
-    ``dev_nq.jsonl``; files that name none are train. Documents and queries without an id are their
-    texts, with the ids ``d0``, ``d1``, ... and ``q0``, ... in order of first appearance.
+    A single file is train. In a folder, file names contain the split, such as ``dev_nq.jsonl``;
+    other files are train. Documents without an id get ``d0``, ``d1``, ... in order of first
+    appearance, and queries get ``q0``, ``q1``, ...
 
     Raises:
-        DataError: naming file, line, rule and value.
+        DataError: with file, line, rule and value.
     """
     kinds, single = trainer_files(source), Path(source).is_file()
-    telling = [path for path, kind in kinds.items() if kind and KINDS[kind].telling]
-    named = dict.fromkeys(telling, "train") if single else _splits_of(telling)
-    splits = [split for split in ("train", "dev", "test") if split in named.values()]
+    pair_files = [path for path, kind in kinds.items() if kind and KINDS[kind].identifies_folder]
+    split_of = dict.fromkeys(pair_files, "train") if single else _splits_of(pair_files)
+    splits = [split for split in ("train", "dev", "test") if split in split_of.values()]
     unused, prompts = set[str](), dict[str, None]()
     for name, kind in KINDS.items():
         for path in (path for path, kind in kinds.items() if kind == name):
-            add_records(relation, path, kind, named.get(path, splits[0]), unused, prompts)
+            add_records(relation, path, kind, split_of.get(path, splits[0]), unused, prompts)
     Index(relation, builder, source).build(splits)
     notes = relation.notes
     if unused:
@@ -268,20 +268,19 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
         if train is not None and split != "train":
             shared = int(np.isin(judged.query_rows, train.query_rows).sum())
             if shared:
-                notes.append(
-                    f"{shared} of the {judged.n_queries} queries of {split} are in train too"
-                )
+                notes.append(f"train contains {shared} of the {judged.n_queries} {split} queries")
     if "tevatron" in kinds.values():
         prompts[""] = None
     builder.query_prompt = _common_prompt(list(prompts), notes)
     if len(kinds) > 1:
         parts = [
-            f"{split} from {', '.join(shown(path.name) for path in named if named[path] == split)}"
-            for split in dict.fromkeys(named.values())
+            f"{split} from "
+            + ", ".join(shown(path.name) for path in pair_files if split_of[path] == split)
+            for split in dict.fromkeys(split_of.values())
         ]
         first = [shortened("; ".join(parts), 300)]
-        if others := ", ".join(shown(path.name) for path, kind in kinds.items() if kind is None):
-            first.append(f"not read, since no trainer's keys are in them: {shortened(others)}")
+        if ignored := ", ".join(shown(path.name) for path, kind in kinds.items() if kind is None):
+            first.append(f"ignored files without known keys: {shortened(ignored)}")
         notes[:0] = first
 
 
@@ -293,7 +292,7 @@ def add_records(
     unused: set[str],
     prompts: dict[str, None],
 ) -> None:
-    """Add the records of a file; ``unused`` gets the columns that nobody reads."""
+    """Add the records of a file; ``unused`` gets the names of unused columns."""
     table = Table(str(path), [], path.name)
 
     def rows() -> Iterator[tuple[Any, ...]]:
@@ -324,11 +323,10 @@ def add_records(
 
 
 def checked_records(path: Path, kind: Kind, unused: set[str]) -> Iterator[tuple[int, Record]]:
-    """Yield line number and record of each line of a JSON Lines file; ``unused`` gets its keys
-    that nobody reads.
+    """Yield line number and record of a JSON Lines file; ``unused`` gets the unused keys.
 
     Raises:
-        DataError: for a line that is not a JSON object, or has no key that is needed.
+        DataError: for a line that is not a JSON object, or without a required key.
     """
     for number, record in json_objects(path):
         unused.update(record.keys() - {*kind.needed, *kind.optional})
@@ -340,30 +338,30 @@ def checked_records(path: Path, kind: Kind, unused: set[str]) -> Iterator[tuple[
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the split of each file: the last word of its name that names one, else ``train``.
+    """Return the splits by file: the last split in the file's name, or ``train``.
 
-    ``eval`` is the test split, and dev beside files of a test split.
+    ``eval`` means test, or dev if other files are test.
     """
-    named = {}
+    splits = {}
     for path in paths:
         words = [word for word in re.split("[^a-z]+", path.stem.lower()) if word in _SPLITS]
-        named[path] = _SPLITS[words[-1]] if words else "train"
-    evaluated = "dev" if "test" in named.values() else "test"
-    return {path: evaluated if split == "eval" else split for path, split in named.items()}
+        splits[path] = _SPLITS[words[-1]] if words else "train"
+    evaluated = "dev" if "test" in splits.values() else "test"
+    return {path: evaluated if split == "eval" else split for path, split in splits.items()}
 
 
 def _common_prompt(prompts: list[str], notes: list[str]) -> str | None:
-    """Return the prompt that all lines share, if they do."""
+    """Return the prompt that all lines share, or ``None``."""
     if len(prompts) == 1 and prompts[0]:
         notes.append(
-            f"every line has the prompt {shown(prompts[0])}: it goes before each query, unless "
-            "query_prompt says otherwise"
+            f"every line has the prompt {shown(prompts[0])}, which OPERA puts before each query "
+            "unless you set query_prompt"
         )
         return prompts[0]
     if len(prompts) > 1:
-        named = " and ".join(map(shown, prompts[:2]))
+        examples = " and ".join(map(shown, prompts[:2]))
         notes.append(
-            f"the lines have {len(prompts)} different prompts, such as {named}: none is used; give "
-            "one for all with query_prompt, or write them into the queries"
+            f"the lines have {len(prompts)} different prompts, such as {examples}, so OPERA uses "
+            "none; set one with query_prompt, or write the prompts into the queries"
         )
     return None

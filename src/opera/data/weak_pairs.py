@@ -1,8 +1,7 @@
-"""Weak pairs from text with titles: a title is a query, and what stands below it its documents.
+"""Make weak pairs from sections: a title is a query, and chunks of its text are its documents.
 
-The text of a section is cut into chunks, so each query has several positives of uneven quality, as
-in any chunked corpus. Of a data set, train and test come from different groups of sections, such as
-files.
+So a query has several positives of uneven quality, as in any chunked corpus. Train and test come
+from different groups of sections, such as files.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 
 from opera.core.errors import DataError
 from opera.core.rng import generator
+from opera.core.terminal import counted
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse
@@ -26,7 +26,7 @@ from opera.data.texts import text_batches
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
 MIN_WORDS = 3
-TEST_SHARE = 0.2
+TEST_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Section:
     """A title and the lines below it.
 
     Attributes:
-        name: the id of its query; those of its documents begin with it.
-        group: where it stands, such as a file.
+        name: the id of the query. The ids of its documents begin with it.
+        group: its source, such as a file.
         title: the query.
-        lines: what stands below it; of one that is read, its chunks that do not hold the title.
-        kind: what the title is: a docstring, a title, a heading or a question.
+        lines: the lines below the title, or the chunks of :func:`distinct`.
+        kind: the kind of title: a docstring, a title, a heading or a question.
     """
 
     name: str
@@ -56,16 +56,16 @@ def load_weak_pairs(
     notes: Sequence[str] = (),
     chunks: int | None = None,
 ) -> RetrievalData:
-    """Make a data set of sections; those are left out that have no chunk or a title of few words.
+    """Make a data set of sections; leave out sections without a chunk or with a short title.
 
     Args:
-        source: what the user passed, ``KIND:NAME``.
-        sections: read once.
-        seed: of the draw of test groups, and of the sections to keep if there are limits.
-        limits: how many queries ``train`` and ``test`` may have; the corpus holds the chunks of
-            the kept ones.
-        notes: for the user.
-        chunks: how many a section keeps at most, its first ones.
+        source: the user's argument, ``KIND:NAME``.
+        sections: the sections.
+        seed: the seed that selects test groups, and sections if there are limits.
+        limits: the maximum number of queries in ``train`` and ``test``. The corpus has only the
+            chunks of selected queries.
+        notes: notes for the user.
+        chunks: the maximum number of chunks of a section; later chunks are dropped.
 
     Raises:
         DataError: if there are too few groups.
@@ -75,9 +75,9 @@ def load_weak_pairs(
     sizes = Counter(section.group for section in sections)
     if len(sizes) < 2:
         raise DataError(
-            f"{source}: found {len(sections)} titles with text in {len(sizes)} files; at "
-            "least 2 files are needed, because train and test come from different files"
-            + "".join(f"; {note}" for note in notes)
+            f"{source}: has {counted(len(sections), 'title')} with text in "
+            f"{counted(len(sizes), 'file')}; OPERA needs at least 2 files, because train and test "
+            "come from different files" + "".join(f"; {note}" for note in notes)
         )
     testing = _test_groups(sizes, generator(seed, f"{kind}.modules"))
     splits = {}
@@ -91,40 +91,39 @@ def load_weak_pairs(
             digest.update("\0".join((section.name, section.title, *section.lines)).encode())
 
     def parse(builder: DataBuilder) -> None:
-        every = [section for part in splits.values() for section in part]
+        selected = [section for part in splits.values() for section in part]
         docs = [
             (f"{section.name}#{number}", section.name, chunk)
-            for section in every
+            for section in selected
             for number, chunk in enumerate(section.lines)
         ]
         builder.write_texts("corpus", text_batches(docs))
         builder.write_texts(
-            "queries", text_batches((section.name, "", section.title) for section in every)
+            "queries", text_batches((section.name, "", section.title) for section in selected)
         )
-        query = np.repeat(np.arange(len(every)), [len(section.lines) for section in every])
+        query = np.repeat(np.arange(len(selected)), [len(section.lines) for section in selected])
         doc, first_test = np.arange(len(docs)), len(splits["train"])
-        for split, selected in (("train", query < first_test), ("test", query >= first_test)):
-            ones = np.ones(selected.sum(), dtype=np.int32)
-            builder.splits[split] = Qrels.from_arrays(query[selected], doc[selected], ones)
+        for split, in_split in (("train", query < first_test), ("test", query >= first_test)):
+            ones = np.ones(in_split.sum(), dtype=np.int32)
+            builder.splits[split] = Qrels.from_arrays(query[in_split], doc[in_split], ones)
 
     data = load_or_parse(digest.hexdigest(), name, source, parse)
     return replace(data, notes=(*data.notes, *notes))
 
 
 def distinct(
-    sections: Iterable[Section], whole: bool = False
+    sections: Iterable[Section], full_text: bool = False
 ) -> tuple[list[Section], dict[str, int]]:
-    """Cut sections into chunks that do not hold the title, or leave them whole. Equal names get a
-    number.
+    """Cut sections into chunks without the title, or keep their full text. Number equal names.
 
     Returns:
-        The sections, and how many were left out for which reason.
+        The sections, and the number of skipped titles by reason.
     """
     candidates, left_out = [], Counter[str]()
     for section in sections:
         title = _flat(section.title)
         chunks = [chunk for chunk in _chunks(section.lines) if title not in _flat(chunk)]
-        if whole:
+        if full_text:
             chunks = [chunk for chunk in ["\n".join(section.lines)] if chunk.strip()]
         if len(title.split()) < MIN_WORDS:
             left_out[f"of fewer than {MIN_WORDS} words"] += 1
@@ -137,7 +136,7 @@ def distinct(
     distinct_sections = []
     for section in candidates:
         if titles[section.title.casefold()] > 1:
-            left_out["that several texts have"] += 1
+            left_out["of several texts"] += 1
         else:
             seen[section.name] += 1
             number = f"({seen[section.name]})" if seen[section.name] > 1 else ""
@@ -162,20 +161,20 @@ def _chunks(lines: Sequence[str]) -> list[str]:
 
 
 def _test_groups(sizes: Counter[str], rng: np.random.Generator) -> set[str]:
-    """Draw groups until they have a fifth of the sections; at least one is left for train."""
+    """Choose random groups with a fifth of the sections; leave at least one group for train."""
     groups = [sorted(sizes)[place] for place in rng.permutation(len(sizes))[:-1]]
-    before = accumulate((sizes[group] for group in groups), initial=0)
-    target = TEST_SHARE * sizes.total()
-    return {group for group, drawn in zip(groups, before, strict=False) if drawn < target}
+    totals = accumulate((sizes[group] for group in groups), initial=0)
+    target = TEST_FRACTION * sizes.total()
+    return {group for group, total in zip(groups, totals, strict=False) if total < target}
 
 
 def _sample(items: list[Section], limit: int | None, rng: np.random.Generator) -> list[Section]:
-    """Keep ``limit`` random sections, groups taking turns, so that none crowds out others."""
+    """Choose ``limit`` random sections. The groups take turns, so large groups do not dominate."""
     if limit is None or len(items) <= limit:
         return items
     turns: dict[str, Iterator[int]] = defaultdict(count)
     order = [
         (next(turns[items[place].group]), place) for place in rng.permutation(len(items)).tolist()
     ]
-    chosen = sorted(order, key=itemgetter(0))[:limit]  # of one turn in the order that was drawn
+    chosen = sorted(order, key=itemgetter(0))[:limit]  # stable: random order within a turn
     return [items[place] for place in sorted(place for _, place in chosen)]

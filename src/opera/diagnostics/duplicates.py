@@ -1,4 +1,4 @@
-"""Near-duplicates within a table of texts, and test queries that leak into train."""
+"""Find near-duplicates in a table of texts, and queries of other splits that leak into train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEAR_DUPLICATE_OVERLAP = 0.8
 WORD = re.compile(r"\w+")
 
 Candidates = dict[int, float]
-"""Near-duplicates of one text: the overlap by row of the searched table."""
+"""The near-duplicates of one text: overlap by row of the searched table."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class NearDuplicate:
 
     Attributes:
         id: id of the first text.
-        duplicate_id: id of the second.
+        duplicate_id: id of the second text.
         text: the first text.
-        duplicate_text: the second.
-        overlap: shared words over all words of both (Jaccard), at least 0.8.
+        duplicate_text: the second text.
+        overlap: shared words over all words of both texts (Jaccard), at least 0.8.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Duplicates:
         total: number of texts.
         checked: number of texts checked for near-duplicates: all, or a random 10,000.
         near_duplicates: number of checked texts with a near-duplicate.
-        copies: number of texts, of all, that repeat an earlier one, whatever their white space.
+        copies: number of all texts that repeat an earlier text, with normalised white space.
         examples: some near-duplicates.
     """
 
@@ -70,10 +70,9 @@ class Leak:
         queries: number of queries checked: all, or a random 10,000.
         leaked_queries: number of checked queries with a near-duplicate among the training queries.
         pairs: number of relevant pairs of the checked queries.
-        leaked_pairs: number of these pairs whose document is also labelled for such a training
-            query.
-        documents: number of distinct documents relevant to the checked queries.
-        shared_documents: number of these documents that are also relevant in train.
+        leaked_pairs: number of pairs whose document is also relevant to such a training query.
+        documents: number of distinct documents that are relevant to the checked queries.
+        shared_documents: number of such documents that are also relevant in train.
         examples: leaked queries and their near-duplicates in train.
     """
 
@@ -87,7 +86,7 @@ class Leak:
 
 
 def word_overlap(text: str, other: str) -> float:
-    """Shared words over all words of both (Jaccard); 0 for two texts without words."""
+    """The shared words over all words of both texts (Jaccard); 0 for two texts without words."""
     words, others = (frozenset(WORD.findall(content.lower())) for content in (text, other))
     return len(words & others) / max(1, len(words | others))
 
@@ -100,26 +99,28 @@ def find_near_duplicates(
     depth: int,
     device: str,
 ) -> list[Candidates]:
-    """Find, for each text, those of its ``depth`` nearest that share at least 80% of its words.
+    """Find the near-duplicates of each text among its ``depth`` nearest ``others``.
 
-    Embeddings are float32 ``[texts, dimension]``, rows of length 1. A text finds its own row too,
-    if it is among the others.
+    Embeddings are float32 ``[texts, dimension]``, unit vectors. If ``others`` contains the text, it
+    is its own near-duplicate.
     """
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
     candidates = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
-        both = zip(rows.tolist(), others.texts(rows), strict=True)
-        overlaps = {row: word_overlap(text, other) for row, other in both}
-        candidates.append({row: o for row, o in overlaps.items() if o >= NEAR_DUPLICATE_OVERLAP})
+        neighbours = zip(rows.tolist(), others.texts(rows), strict=True)
+        overlaps = ((row, word_overlap(text, other)) for row, other in neighbours)
+        candidates.append(
+            {row: overlap for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP}
+        )
     return candidates
 
 
 def count_duplicates(
     table: TextTable, embeddings: Vectors, seed: int, max_examples: int, device: str = "cpu"
 ) -> Duplicates:
-    """Count the near-duplicates within a table, or of a random 10,000 of its texts if it has more.
+    """Count the texts of a table with a near-duplicate; check at most 10,000 random texts.
 
-    ``embeddings`` are float32 ``[texts, dimension]``, rows of length 1.
+    ``embeddings`` are float32 ``[texts, dimension]``, unit vectors.
     """
     rows = _rows_to_check(len(table), seed)
     checked = np.array(embeddings[rows])
@@ -146,9 +147,9 @@ def find_leak(
     max_examples: int,
     device: str = "cpu",
 ) -> Leak:
-    """Find near-duplicates of a split's queries in train, or of a random 10,000 of them.
+    """Find near-duplicates of a split's queries in train; check at most 10,000 random queries.
 
-    The embeddings are float32 ``[queries, dimension]``, rows of length 1, of the queries with a
+    The embeddings are float32 ``[queries, dimension]``, unit vectors, of the queries with a
     relevant document.
     """
     train, held_out = data.training_split(), data.split(split).relevant()
@@ -165,8 +166,8 @@ def find_leak(
     leaked = {query: candidates for query, candidates in enumerate(all_candidates) if candidates}
     leaked_pairs = 0
     for query, candidates in leaked.items():
-        labelled = np.concatenate([_documents(data, train, row) for row in candidates])
-        leaked_pairs += int(np.isin(_documents(data, held_out, query), labelled).sum())
+        relevant = np.concatenate([_documents(data, train, row) for row in candidates])
+        leaked_pairs += int(np.isin(_documents(data, held_out, query), relevant).sum())
     documents = np.unique(data.document_group[held_out.doc_rows])
     examples = [
         _example(data.queries, int(held_out.query_rows[query]), train_queries, leaked[query])
@@ -184,7 +185,7 @@ def find_leak(
 
 
 def _documents(data: RetrievalData, qrels: Qrels, query: int) -> NDArray[np.integer]:
-    """The groups of the documents labelled for a query."""
+    """The groups of the documents that are relevant to a query."""
     return data.document_group[qrels.doc_rows[qrels.offsets[query] : qrels.offsets[query + 1]]]
 
 

@@ -24,7 +24,7 @@ from opera.data.decisions import with_decisions
 from opera.data.loading import Given, named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
-from opera.data.splits import seen_share
+from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.diagnostics.quality import (
     Quality,
@@ -53,7 +53,7 @@ class PositivesPerQuery:
     Attributes:
         mean: mean number of positives per query.
         quantiles: minimum, 25%, median, 75%, maximum.
-        single_positive_share: share of the queries with exactly one positive.
+        single_positive_share: fraction of the queries with exactly one positive.
         most_common_document_pairs: number of training pairs of the most frequent document.
     """
 
@@ -72,8 +72,8 @@ class SuspiciousPair:
         doc_id: id of the document labelled as relevant.
         query: text of the query.
         document: text of the document.
-        similarity: their cosine similarity.
-        closer_random_share: share of random documents that are more similar to the query.
+        similarity: the cosine similarity of query and document.
+        closer_random_share: fraction of random documents that are more similar to the query.
     """
 
     query_id: str
@@ -89,22 +89,22 @@ class Inspection:
     """A data set as a model sees it before any training.
 
     Attributes:
-        source: the data, as the user passed it.
-        model: the model, as the user passed it.
-        counts: documents, and queries and relevant pairs of each split.
-        grades: judgements by grade, for each split.
-        notes: what was merged or dropped when the data were read.
+        source: the user's data.
+        model: the user's model.
+        counts: the numbers of documents, and of queries and relevant pairs by split.
+        grades: the numbers of judgements by split and grade.
+        notes: sentences about merged and dropped data.
         positives_per_query: distribution of positives over the training queries.
-        similarities: of labelled and of random pairs.
+        similarities: similarities of training pairs and of random pairs.
         quality: estimated scoring quality and noise.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
-        seen: for each split but train, the share of its relevant pairs whose document train names.
-        leaks: for each split but train, its overlap with train.
-        suspicious: the training pairs that look most false.
-        noisy_labels: how many training pairs look wrong to a model that trains on them; ``None``
-            without ``train``.
-        skipped: rows of tables that were left out: file, line, reason and text.
+        seen: by split except train, the fraction of relevant pairs whose document is also relevant
+            in train.
+        leaks: by split except train, the overlap with train.
+        suspicious: the training pairs that look most wrong.
+        noisy_labels: the noise rate that training estimates; ``None`` without ``train``.
+        skipped: the table rows that were left out, with file, line, reason and text.
     """
 
     source: str
@@ -137,8 +137,8 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
-        false = None if self.noisy_labels is None else self.noisy_labels.model_dump()
-        return {**asdict(self), "noisy_labels": false}
+        noisy_labels = None if self.noisy_labels is None else self.noisy_labels.model_dump()
+        return {**asdict(self), "noisy_labels": noisy_labels}
 
 
 def inspect(
@@ -162,23 +162,23 @@ def inspect(
     Args:
         data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        show: how many suspicious pairs, skipped rows and examples of duplicates to return.
-        seed: seed for drawing the random documents.
+        show: number of suspicious pairs, skipped rows and examples of duplicates to return.
+        seed: seed of the random documents.
         relevant_grade: lowest grade that counts as relevant.
-        query_prompt: text before each query, empty for none; the default is the data's, or the
-            model's own.
-        document_prompt: text before each document, likewise.
-        train: a CSV to write: the model is trained on the data, hands over nothing, and lists the
-            pairs that look wrong to it (docs/noisy-labels.md).
-        overwrite: replace that file.
+        query_prompt: text before each query, empty for none. The default is the data's prompt, or
+            the model's.
+        document_prompt: text before each document, with the same rules.
+        train: CSV file for a list of suspicious pairs. OPERA trains the model on the data, writes
+            the list, and discards the model (docs/noisy-labels.md).
+        overwrite: replace the file ``train`` if it exists.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
-        columns: of tables, as for :func:`opera.load_data`.
-        encoding: likewise.
-        skip_bad_rows: likewise.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
-        Counts, grades, positives per query, similarities, estimated noise, duplicates, how new
-        other splits' documents are, leaks, and suspicious pairs; ``as_dict()`` gives it all for
+        Counts, grades, positives per query, similarities, estimated noise, duplicates, known
+        documents of other splits, leaks, and suspicious pairs. ``as_dict()`` returns all of it for
         JSON.
 
     Raises:
@@ -194,7 +194,7 @@ def inspect(
     original = one_set(load_data(source), "inspect")
     decided = LabelSettings.parse({"decisions": decisions}).decisions
     loaded = with_decisions(original.with_relevant_grade(relevant_grade), decided or ())
-    loaded.training_split()  # data without a training pair are refused before the model is loaded
+    loaded.training_split()  # raises an error before the model is loaded
     encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)
     pool = DocumentPool.of(loaded, corpus_text)
@@ -223,7 +223,7 @@ def inspect(
         quality=estimate_quality(ranks),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
-        seen={name: seen_share(loaded, name) for name in others},
+        seen={name: known_fraction(loaded, name) for name in others},
         leaks={
             name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
             for name, qrels in others.items()
@@ -231,7 +231,7 @@ def inspect(
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         noisy_labels=None
         if listed is None
-        else _trained(
+        else _list_suspicious_pairs(
             original,
             model,
             listed,
@@ -244,10 +244,10 @@ def inspect(
     )
 
 
-def _trained(
+def _list_suspicious_pairs(
     data: RetrievalData, model: str | Path, listed: Path, **settings: Any
 ) -> NoisyLabelsRecord | None:
-    """Train a model that nobody keeps, and write the list of the pairs that look wrong to it."""
+    """Train a temporary model, and write its list of suspicious pairs."""
     with TemporaryDirectory() as folder:
         run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
         if (estimate := run.record.noisy_labels) is not None:
@@ -280,15 +280,15 @@ def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
     """Count the judgements of each split by grade."""
     return {
         name: {
-            int(g): int(c)
-            for g, c in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
+            int(grade): int(count)
+            for grade, count in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
         }
         for name, qrels in data.splits.items()
     }
 
 
 def positives_per_query(data: RetrievalData) -> PositivesPerQuery:
-    """Describe how the training pairs are distributed over queries and documents."""
+    """Describe the distribution of the training pairs over queries and documents."""
     training = data.training_split()
     counts = np.diff(training.offsets)
     return PositivesPerQuery(

@@ -1,5 +1,5 @@
-"""Label and scoring quality: how well a model separates labelled pairs from random ones, and the
-noise that implies.
+"""Label and scoring quality: how well a model separates labelled pairs from random pairs, and the
+noise rate that follows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from opera.training_set.pretrained_scores import CBSRanks
 RANDOM_PAIRS = 100_000
 CHUNK = 10_000
 MIN_POOL = 20
-"""With fewer random documents to rank among, noise is not estimated."""
+"""The noise estimate needs so many random documents in a ranking."""
 BINS = 32
 
 
 @dataclass(frozen=True)
 class Similarities:
-    """Distribution of similarity over labelled and over random pairs.
+    """Distribution of similarity over labelled pairs and over random pairs.
 
     Attributes:
         labelled: quantiles over the training pairs: minimum, 5%, 25%, median, 75%, 95%, maximum.
-        random: the same over random pairs of query and document.
+        random: the same quantiles over random pairs of query and document.
         edges: bin edges of the histograms.
-        labelled_counts: share of the training pairs in each bin.
-        random_counts: share of the random pairs in each bin.
+        labelled_counts: fraction of the training pairs in each bin.
+        random_counts: fraction of the random pairs in each bin.
     """
 
     labelled: tuple[float, ...]
@@ -45,15 +45,15 @@ class Similarities:
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of labels and scores, estimated from the ranks of labelled documents among random
-    ones.
+    """Quality of labels and scores, estimated from ranks of labelled among random documents.
 
     Attributes:
-        auc: probability that a labelled document is more similar to its query than a random one.
-        noise: estimated share of pairs whose document scores no better than a random one
-            (:func:`estimate_noise`); ``None`` if there are too few documents to rank among.
-        noise_error: standard error of ``noise``, with pairs taken as independent.
-        pool: smallest number of random documents that a pair was ranked among.
+        auc: probability that a labelled document is more similar to its query than a random
+            document.
+        noise: estimated fraction of pairs whose document scores no better than a random document
+            (:func:`estimate_noise`); ``None`` if the ranking has too few documents.
+        noise_error: standard error of ``noise``, if pairs are independent.
+        pool: smallest number of random documents in a ranking.
     """
 
     auc: float
@@ -69,15 +69,14 @@ def random_similarities(
     seed: int,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
-    """Compute the similarity of 100,000 random documents to the queries of random pairs: float32
-    ``[100000]``.
+    """Compute similarities of random documents and queries of random pairs: float32 ``[100000]``.
 
     Args:
         pairs: the training pairs.
-        query_embeddings: float32 ``[n, dimension]``, rows of length 1.
-        document_embeddings: float32 ``[documents, dimension]``, rows of length 1.
-        seed: of the draws.
-        pool: the documents to draw from.
+        query_embeddings: float32 ``[n, dimension]``, unit vectors.
+        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
+        seed: seed of the samples.
+        pool: the documents to sample from.
     """
     rng = generator(seed, "inspect.random_pairs")
     query = pairs.pair_query[rng.integers(pairs.n_pairs, size=RANDOM_PAIRS)]
@@ -107,35 +106,33 @@ def summarize_similarities(labelled: FloatArray, random: FloatArray) -> Similari
 
 
 def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
-    """Rank of each pair among its pool, divided by the number of ranks: float64 ``[N]`` in (0, 1].
+    """The rank of each pair divided by the number of ranks in its pool: float64 ``[N]`` in (0, 1].
 
-    Uniform if the document of the pair is itself random.
+    It is uniform if the document of the pair is random.
     """
     return cbs_ranks.rank / (cbs_ranks.pool + 1.0)
 
 
 def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
-    """Estimate the share of pairs whose document is no closer to the query than a random one.
+    """Estimate the fraction of pairs whose document is no closer to the query than a random one.
 
-    The rank of such a pair is uniform; the rank of a good pair is low. So the share of pairs with a
-    rank in the worse half, divided by the share that uniform ranks would have there, estimates the
-    noise. It errs upwards (Storey, 2002, on the share of true null hypotheses).
+    The rank of such a pair is uniform. The rank of a correct pair is in the better half. So the
+    noise is the fraction of pairs in the worse half, divided by the fraction of uniform ranks
+    there. The estimate is conservative: it tends to be too high (Storey 2002).
 
     Returns:
-        The share, and its standard error with pairs taken as independent.
+        The noise, and its standard error if pairs are independent.
     """
     in_worse_half = relative_rank(cbs_ranks) > 0.5
     n_ranks = cbs_ranks.pool + 1
     expected = float(((n_ranks - n_ranks // 2) / n_ranks).mean())
-    share = float(in_worse_half.mean())
-    error = math.sqrt(share * (1 - share) / len(in_worse_half)) / expected
-    return min(1.0, share / expected), error
+    fraction = float(in_worse_half.mean())
+    error = math.sqrt(fraction * (1 - fraction) / len(in_worse_half)) / expected
+    return min(1.0, fraction / expected), error
 
 
 def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
-    """Estimate scoring quality and noise from the rank of each pair's document among random
-    ones.
-    """
+    """Estimate scoring quality and noise from the ranks of the pairs' documents."""
     noise, error = estimate_noise(cbs_ranks)
     return Quality(
         auc=float(1 - ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1)).mean()),
@@ -148,7 +145,8 @@ def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
 def most_suspicious(
     relative_ranks: FloatArray, similarity: FloatArray, count: int
 ) -> NDArray[np.int64]:
-    """Return the ids of the pairs with the worst relative rank, worst first; ties by lower
-    similarity.
+    """Return the ids of the pairs with the worst relative ranks, worst first.
+
+    The pair with the lower similarity comes first in a tie.
     """
     return np.lexsort((similarity, -relative_ranks))[:count]

@@ -16,7 +16,7 @@ from opera.core.processes import from_main
 from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.combined import each_set
-from opera.data.splits import asks_about_known, seen_share
+from opera.data.splits import asks_about_known, known_fraction
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
     DevCorpus,
@@ -222,7 +222,7 @@ def decide(
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(unbiased),
         dev_documents=documents,
-        dev_seen=seen_share(prepared.data.drawn, "dev"),
+        dev_seen=known_fraction(prepared.data.drawn, "dev"),
         test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[
             CurvePoint(mixing_weight=tried, mean=float(values.mean()))
@@ -257,7 +257,7 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
     if expected_documents == "both":
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": QueryKind(known, 1.0), "new documents": QueryKind(~known, 0.0)}
-    return {"like test": QueryKind(all_rows, seen_share(prepared.data.before_dev, "test"))}
+    return {"like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev, "test"))}
 
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:

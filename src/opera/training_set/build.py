@@ -33,12 +33,12 @@ log = logging.getLogger("opera")
 
 @dataclass(frozen=True)
 class OneSet:
-    """A data set of a run, in its own rows.
+    """One data set of a run. Queries and documents have the row numbers of this set.
 
     Attributes:
         data: its texts and negatives.
         train: its training pairs, with weights.
-        pairs: the same, queries numbered from 0.
+        pairs: the same pairs, with queries numbered from 0.
         first_query: the number of its first training query in the run.
         first_document: the row of its first document in the run.
     """
@@ -51,13 +51,13 @@ class OneSet:
 
     @property
     def confirmed(self) -> BoolArray:
-        """Which pairs somebody has decided to be correct: bool ``[N of the set]``."""
+        """Whether a decision calls each pair correct: bool ``[N of the set]``."""
         none = np.empty(0, dtype=np.int64)
         confirmed = none if self.data.confirmed is None else self.data.confirmed
         return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
 
     def known(self, known: KnownPositives) -> KnownPositives:
-        """Return the known positives by its own training queries and corpus rows."""
+        """Return the known positives of this set, with its training queries and corpus rows."""
         queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
         documents = slice(self.first_document, self.first_document + len(self.data.corpus))
         return replace(
@@ -69,18 +69,17 @@ class OneSet:
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """n queries with N positive pairs, set after set where there are several data sets.
+    """n queries with N positive pairs. The pairs of several data sets follow each other.
 
     Attributes:
-        query_rows: int32 ``[n]``, the query table's row of each training query.
+        query_rows: int32 ``[n]``, the row of each training query in the query table.
         pairs: the training pairs.
-        grades: int32 ``[N]``, the qrels' grade of each pair.
-        weights: float32 ``[N]``, each pair's weight in the data; ``None`` without weights.
-        loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
-            ``None`` for nothing.
-        first_pairs: int64 ``[sets + 1]``, where the pairs of each set begin, and where the last
-            ends.
-        confirmed: bool ``[N]``, the pairs that somebody has decided to be correct; ``None`` without
+        grades: int32 ``[N]``, the grade of each pair in the qrels.
+        weights: float32 ``[N]``, the weight of each pair in the data; ``None`` without weights.
+        loss_weights: float32 ``[N]``, the factor of each pair's loss, with a mean of 1; ``None``
+            without factors.
+        first_pairs: int64 ``[sets + 1]``, the first pair of each set, then N.
+        confirmed: bool ``[N]``, the pairs that a decision calls correct; ``None`` without
             decisions.
     """
 
@@ -94,30 +93,30 @@ class LabelledPairs:
 
     @classmethod
     def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
-        """Return the pairs of all sets; ``use`` says what weights are for."""
-        of_loss = None
+        """Return the pairs of all sets; ``use`` is the setting ``pair_weights``."""
+        factors = None
         if train.weights is not None and use == "loss":
-            of_loss = np.concatenate([loss_weights(one.train.weights_or_ones()) for one in sets])
-        first_pairs = np.cumsum([0, *(one.pairs.n_pairs for one in sets)])
+            factors = np.concatenate([loss_weights(part.train.weights_or_ones()) for part in sets])
+        first_pairs = np.cumsum([0, *(part.pairs.n_pairs for part in sets)])
         pairs = train.pairs()
         confirmed = None
-        if any(one.data.confirmed is not None for one in sets):
-            confirmed = np.concatenate([one.confirmed for one in sets])
+        if any(part.data.confirmed is not None for part in sets):
+            confirmed = np.concatenate([part.confirmed for part in sets])
         return cls(
-            train.query_rows, pairs, train.grades, train.weights, of_loss, first_pairs, confirmed
+            train.query_rows, pairs, train.grades, train.weights, factors, first_pairs, confirmed
         )
 
 
 @dataclass(frozen=True)
 class BaseScores:
-    """The scores of the pairs by the base model.
+    """The base model's scores of the pairs.
 
     Attributes:
-        sets: those that each set's method starts from; training overwrites them.
+        sets: the initial scores of each set's method. Training overwrites them.
         similarity: float32 ``[N]``, a copy of the similarities.
-        start: float32 ``[N]``, with ``pair_weights=scores``: what the method ranks or starts by in
-            place of the similarities; else ``None``.
-        smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS, or ``None``.
+        start: float32 ``[N]``, the scores that replace the similarities with
+            ``pair_weights=scores``; otherwise ``None``.
+        smallest_cbs_pool: the smallest number of documents in a ranking for CBS, or ``None``.
     """
 
     sets: tuple[PairScores, ...]
@@ -128,15 +127,14 @@ class BaseScores:
 
 @dataclass(frozen=True)
 class NegativeSources:
-    """Where explicit negatives come from, and what is no negative.
+    """The source of explicit negatives, and the known positives to exclude.
 
     Attributes:
-        kind: of the negatives.
-        sets: the negatives of each set, by its own training queries and corpus rows.
-        known: the same pairs by their texts, what is held out, and documents that have a query's
-            own text. With ``prune_before_mining`` only the pairs that the method keeps.
-        lists: the negatives that are listed per training query, of all sets; ``None`` where none
-            are.
+        kind: the kind of negatives.
+        sets: the negatives of each set, with the set's training queries and corpus rows.
+        known: the known positives by their texts: training pairs, held-out pairs, and documents
+            that equal the query. With ``prune_before_mining``, it lacks pruned pairs.
+        lists: the lists of negatives per training query in all sets; ``None`` without lists.
     """
 
     kind: str
@@ -158,15 +156,15 @@ class NegativeSources:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What a run trains on.
+    """The training set of a run.
 
     Attributes:
         data: the data set, for the texts.
-        sets: the data sets that it is made of, or itself.
-        quotas: how several data sets are drawn; ``None`` for one.
+        sets: the data sets that it combines, or only itself.
+        quotas: the mix of several data sets; ``None`` for part data set.
         labelled: the pairs.
-        scores: their scores by the base model, where the method needs them.
-        negatives: their negatives.
+        scores: the base model's scores of the pairs, if the method needs them.
+        negatives: the negatives.
     """
 
     data: RetrievalData
@@ -183,18 +181,18 @@ class TrainingSet:
 
     @property
     def query_rows(self) -> NDArray[np.int32]:
-        """The query table's row of each training query: int32 ``[n]``."""
+        """The row of each training query in the query table: int32 ``[n]``."""
         return self.labelled.query_rows
 
     @property
     def text_keys(self) -> NDArray[np.int64]:
-        """One number per pair, by its texts: int64 ``[N]``."""
+        """A key of each pair's texts: int64 ``[N]``."""
         queries = self.data.query_group[self.query_rows[self.pairs.pair_query]]
         return pair_keys(queries, self.data.document_group[self.pairs.pair_doc])
 
     @property
     def fingerprint(self) -> int:
-        """A number that differs where pairs, scores, weights or listed negatives differ."""
+        """A checksum of pairs, scores, weights and listed negatives."""
         arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
         arrays.append(self.labelled.loss_weights)
         if self.scores is not None:
@@ -209,24 +207,24 @@ class TrainingSet:
         return total
 
     def methods(self, recipe: Recipe, processes: int) -> list[Method[Any]]:
-        """Make the method of each set; automatic settings must be resolved.
+        """Create the method of each set; automatic settings must be resolved.
 
         Args:
-            recipe: names the method, with its settings.
-            processes: how many processes train together.
+            recipe: the method and its settings.
+            processes: the number of processes that train together.
         """
         return _methods(recipe, processes, self.sets, self.quotas, self.scores)
 
 
 def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
-    """Build the training set; encodes queries and corpus where mining or scores need them.
+    """Build the training set. Mining and scores encode queries and corpus if needed.
 
-    Scores and negatives of each of several data sets come from its own documents. Scores come
-    before negatives: with ``prune_before_mining`` the method first says which pairs it keeps.
+    Scores and negatives of a data set use only the documents of this set. Scores come before
+    negatives, because with ``prune_before_mining`` the method prunes pairs first.
 
     Args:
         prepared: the run.
-        data: the version of its data whose train split trains; ``None``: ``drawn``.
+        data: the version of the data with the train split; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
     settings, recipe, processes = prepared.settings, prepared.recipe, prepared.processes
@@ -234,7 +232,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     labelled = LabelledPairs.of(data.training_split(), sets, settings.pair_weights)
     pairs, quotas = labelled.pairs, None
     if data.sets:
-        names, counts = [one.data.name for one in sets], [one.pairs.n_pairs for one in sets]
+        names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
         quotas = Quotas.of(names, counts, settings)
     known = KnownPositives.of(data, labelled.query_rows, pairs)
     scores = _scores(prepared, sets, known)
@@ -247,11 +245,11 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
-    """Return the data sets that the data are made of, or the one that they are."""
+    """Return the data sets that the data combine, or only the data."""
     sets, first_query = [], 0
-    for one, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
-        train = one.training_split()
-        sets.append(OneSet(one, train, train.pairs(), first_query, first_document))
+    for part, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
+        train = part.training_split()
+        sets.append(OneSet(part, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
 
@@ -263,42 +261,42 @@ def _methods(
     quotas: Quotas | None,
     scores: BaseScores | None,
 ) -> list[Method[Any]]:
-    """Make the method of each set, as :meth:`TrainingSet.methods`."""
-    plan = plan_of(recipe, processes)
-    plans = [plan] if quotas is None else quotas.plans(plan)
+    """Create the method of each set, see :meth:`TrainingSet.methods`."""
+    run_plan = plan_of(recipe, processes)
+    plans = [run_plan] if quotas is None else quotas.plans(run_plan)
     starts = [None] * len(sets) if scores is None else scores.sets
     return [
-        recipe.method_class(one.pairs, its_plan, recipe.method_settings, start)
-        for one, its_plan, start in zip(sets, plans, starts, strict=True)
+        recipe.method_class(part.pairs, plan, recipe.method_settings, start)
+        for part, plan, start in zip(sets, plans, starts, strict=True)
     ]
 
 
 def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -> BaseScores | None:
-    """Compute the base model's scores of each set's pairs, if the method needs any."""
+    """Compute the base model's scores of each set's pairs, if the method needs them."""
     settings, method = prepared.settings, prepared.recipe.method_class
     if not method.needs_scores(prepared.recipe.method_settings):
         return None
     encoder, text = prepared.model.encoder, settings.corpus_text
     scores, pools = [], []
-    for one in sets:
+    for part in sets:
         of_set, pool = pretrained_scores(
-            one.pairs,
-            encoder.encode_queries(one.data, one.train.query_rows),
-            encoder.encode_corpus(one.data, text),
+            part.pairs,
+            encoder.encode_queries(part.data, part.train.query_rows),
+            encoder.encode_corpus(part.data, text),
             temperature=resolved(settings.temperature),
             set_size=settings.documents_per_pass(prepared.processes),
             seed=settings.seed,
-            known=one.known(known) if settings.mask_known_positives else None,
-            pool=DocumentPool.of(one.data, text),
+            known=part.known(known) if settings.mask_known_positives else None,
+            pool=DocumentPool.of(part.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
         scores.append(of_set)
         pools += [] if pool is None else [pool]
     similarity, start = np.concatenate([of_set.similarity for of_set in scores]), None
     if settings.pair_weights == "scores":
-        for one, of_set in zip(sets, scores, strict=True):
-            if one.train.weights is not None:
-                of_set.similarity = scores_by_weight(one.train.weights, of_set.similarity)
+        for part, of_set in zip(sets, scores, strict=True):
+            if part.train.weights is not None:
+                of_set.similarity = scores_by_weight(part.train.weights, of_set.similarity)
         start = np.concatenate([of_set.similarity for of_set in scores])
     return BaseScores(tuple(scores), similarity, start, min(pools, default=None))
 
@@ -306,40 +304,39 @@ def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -
 def _negatives(
     prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
 ) -> NegativeSources:
-    """Build the negatives of each set, which are no ``known`` positives."""
+    """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
     sources, lists = [], []
-    for one in sets:
-        kind, data = chosen, one.data
+    for part in sets:
+        kind, data = chosen, part.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
-            kind = "random"  # another data set has them
+            kind = "random"  # only other data sets have this kind
         miner = Miner(encoder, data, settings.corpus_text, settings.mining)
-        its_known, query_rows = one.known(known), one.train.query_rows
-        inputs = NegativeInputs(data, query_rows, one.pairs, its_known, settings, miner)
+        query_rows, known_here = part.train.query_rows, part.known(known)
+        inputs = NegativeInputs(data, query_rows, part.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
-        none = Lists.of([np.empty(0, dtype=np.int32)] * one.pairs.n_queries)
+        none = Lists.of([np.empty(0, dtype=np.int32)] * part.pairs.n_queries)
         lists.append(getattr(sources[-1], "lists", none))
-    every = None
+    joined = None
     if any(hasattr(source, "lists") for source in sources):
-        firsts = [np.int32(one.first_document) for one in sets]
+        firsts = [np.int32(part.first_document) for part in sets]
         rows = [listed.doc_rows + first for listed, first in zip(lists, firsts, strict=True)]
         counts = np.concatenate([listed.counts for listed in lists])
-        every = Lists.from_counts(counts, np.concatenate(rows))
-    return NegativeSources(chosen, tuple(sources), known, every)
+        joined = Lists.from_counts(counts, np.concatenate(rows))
+    return NegativeSources(chosen, tuple(sources), known, joined)
 
 
 def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
-    """Return what the loss of each pair is multiplied by: the weights over their mean: float32."""
+    """Return the factor of each pair's loss, its weight over the mean weight: float32."""
     exact = np.asarray(weights, dtype=np.float64)
     return np.asarray(exact / exact.mean(), dtype=np.float32)
 
 
 def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
-    """Return similarities in the order of the weights, both ``[N]``: float32 ``[N]``.
+    """Reorder the similarities by the weights, both ``[N]``: float32 ``[N]``.
 
-    The pair with the highest weight gets the highest similarity of the base model, and so on:
-    the values keep the scale of the cosines that training observes. Equal weights stay in the order
-    of their own similarities.
+    The pair with the highest weight gets the highest similarity, and so on. So the values have the
+    scale of the cosines in training. Pairs of equal weight have the order of their similarities.
     """
     ordered = np.empty(len(weights), dtype=np.float32)
     ordered[np.lexsort((similarity, weights))] = np.sort(similarity)

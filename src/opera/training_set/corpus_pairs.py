@@ -1,4 +1,4 @@
-"""``opera.pairs``: weak pairs of a corpus without labels, as a table to train on."""
+"""``opera.pairs``: make a training table of weak pairs from a corpus without labels."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def pairs(
     skip_bad_rows: bool = False,
     overwrite: bool = False,
 ) -> pa.Table:
-    """Make weak training pairs of a corpus without labels, of what its texts have: title and body,
-    heading and section, question and answer, docstring and code.
+    """Make weak training pairs from a corpus without labels.
 
-    A title is left out that has fewer than three words, no text, or several texts.
+    The pairs are title and body, heading and section, question and answer, or docstring and code.
+    Titles with fewer than three words, without a text, or with several texts are left out.
 
     Args:
-        corpus: a BEIR folder, or its ``corpus.jsonl`` alone; a table of documents (CSV, TSV, JSON
-            Lines, Parquet, Arrow), of which titles are used, or else headings in the texts; a
-            folder of Markdown or plain texts; or ``python:PACKAGE``.
-        out: file to write as well: ``.csv``, ``.parquet`` or ``.jsonl``.
+        corpus: a BEIR folder, or its ``corpus.jsonl``; a table of documents (CSV, TSV, JSON Lines,
+            Parquet, Arrow), with titles or with headings in the texts; a folder of Markdown or
+            plain texts; or ``python:PACKAGE``.
+        out: output file, optional: ``.csv``, ``.parquet`` or ``.jsonl``.
         columns: the columns of a table by role: ``id``, ``title``, ``text``.
-        encoding: of text files, as Python names it, such as ``cp1252``; ``None``: UTF-8.
+        encoding: encoding of text files, by its Python name, such as ``cp1252``; ``None``: UTF-8.
         skip_bad_rows: leave out the rows of a table that break a rule, with a note.
         overwrite: replace ``out`` if it exists.
 
@@ -64,14 +64,14 @@ def pairs(
     path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)], "--out")
     roles, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
     sections, titled, notes = _sections(source, roles, checked_encoding(encoding), skip)
-    distinct_sections, left_out = distinct(sections, whole=titled)
+    distinct_sections, left_out = distinct(sections, full_text=titled)
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     for note in [*notes, f"titles left out: {listed}"] if listed else notes:
         log.info("note: %s", note)
     if not distinct_sections:
         raise DataError(
-            f"{source}: no text has a title, a heading or a question of three words or more, with "
-            "a text below it that no other has"
+            f"{source}: no text has a unique title, heading or question of at least three words "
+            "with a text below it"
         )
     rows = [
         (section.title, section.name, text, section.kind)
@@ -90,18 +90,18 @@ def pairs(
 def _sections(
     source: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
 ) -> tuple[list[Section], bool, list[str]]:
-    """Read the sections of a corpus; whether they are titled documents of a table; and notes."""
+    """Return the sections of a corpus, whether its documents have titles, and notes."""
     place, notes = Path(source), list[str]()
     beir, is_python = place / "corpus.jsonl", source.startswith(PYTHON)
     files = [] if is_python or beir.is_file() else text_files(place)
     if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
-        files = []  # it is about the tables
+        files = []  # the README describes the tables
     for option, is_given in (
         ("--columns", columns.assignments),
         ("--skip-bad-rows", skip_bad_rows),
     ):
         if is_given and (is_python or files):
-            raise SettingError(f"{option}: is for tables, and {source} is none")
+            raise SettingError(f"{option}: applies only to tables, not to {source}")
     if is_python:
         sections, notes = python_sections(source.removeprefix(PYTHON))
         return sections, False, notes
@@ -111,7 +111,7 @@ def _sections(
         table = str(beir) if beir.is_file() else source
         rows, notes = read_documents(table, columns, encoding, skip_bad_rows)
     titled = any(title.strip() for _, title, _ in rows)
-    sections, without = list[Section](), list[str]()
+    sections, untitled = list[Section](), list[str]()
     for name, title, text in rows:
         body = [text.removeprefix(title).strip()]
         by_title = (
@@ -119,27 +119,27 @@ def _sections(
         )
         of_text = by_title if titled else list(sections_of(text, name))
         sections += of_text
-        without += [] if of_text else [name]
-    if without:
-        what = "title" if titled else "title, heading or question"
-        first = f"; the first is {without[0]}" if without[0] else ""
+        untitled += [] if of_text else [name]
+    if untitled:
+        missing = "title" if titled else "title, heading or question"
+        first = f"; the first is {untitled[0]}" if untitled[0] else ""
         notes.append(
-            f"{len(without):,} of {len(rows):,} texts have no {what}, and make no pair{first}"
+            f"left out {len(untitled):,} of {len(rows):,} texts without a {missing}{first}"
         )
     return sections, titled, notes
 
 
 TEXT_SUFFIXES = (".md", ".markdown", ".txt")
 MOST_WORDS = 20
-"""Of a question, or of a title without a mark; a longer line is text."""
+"""Words of the longest question, or of the longest title that is not a heading."""
 PLAIN = 7
-"""Level of a question that is no heading, below those of headings."""
+"""The level of a question that is not a heading. Headings have the levels 1 to 6."""
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _ASKED, _ANSWERED = re.compile(r"(?:Q|Question)[:.]\s+"), re.compile(r"(?:A|Answer)[:.]\s+")
 
 
 class Head(NamedTuple):
-    """A heading: its level, its words, its line, and the first line below it."""
+    """A heading: level, words, line, and the first line below it."""
 
     level: int
     words: str
@@ -148,7 +148,7 @@ class Head(NamedTuple):
 
 
 def text_files(place: Path) -> list[Path]:
-    """Return the text files behind a file or a folder, in order; none that is hidden."""
+    """Return a text file, or the text files in a folder, sorted and without hidden files."""
     paths = sorted(place.rglob("*")) if place.is_dir() else [place]
     return [
         file
@@ -160,9 +160,9 @@ def text_files(place: Path) -> list[Path]:
 
 
 def sections_of(text: str, name: str) -> Iterator[Section]:
-    """Cut a text at its headings and questions; its first line is a title, if it stands alone.
+    """Cut a text at its headings and questions. A single first line is a title.
 
-    A heading of few words gets those above it in front.
+    A short heading gets the headings above it as a prefix.
     """
     lines = _FRONT_MATTER.sub("", text.replace("\r\n", "\n")).split("\n")
     above: list[tuple[int, str]] = []
@@ -179,7 +179,7 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
 
 
 def _heads(text: str) -> Iterator[Head]:
-    """Yield the headings and questions of a text; what stands in lists or code is none."""
+    """Yield the headings and questions of a text, but not those in lists or code."""
     tokens = MarkdownIt().parse(text)
     for number, (opened, inline) in enumerate(pairwise(tokens)):
         if inline.type != "inline" or opened.level or not opened.map:
@@ -195,5 +195,5 @@ def _heads(text: str) -> Iterator[Head]:
 
 
 def kind_of(title: str, kind: str) -> str:
-    """Say what a title is: a question, or else of this kind."""
+    """Return ``question`` for a question, and ``kind`` for other titles."""
     return "question" if title.endswith("?") else kind

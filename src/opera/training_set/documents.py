@@ -1,5 +1,6 @@
-"""Which documents may be drawn for which training query: those with a text that are not known to be
-relevant to it; and lists of them.
+"""The documents that may be negatives of a training query, and lists of them.
+
+They have a text, and they are not known to be relevant to the query.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from opera.data.texts import CorpusText
 
 @dataclass(frozen=True)
 class DocumentPool:
-    """The texts of a corpus without some of them; each is drawn by the first row that has it.
+    """The documents to sample from. Only the first of several copies is in the pool.
 
     Attributes:
-        group: int ``[documents]``, the first row with each row's text.
-        left_out: int64, ascending, the rows that are not drawn, copies among them.
+        group: int ``[documents]``, the first row with the same text as each row.
+        left_out: int64, ascending, the rows that are not in the pool, including copies.
     """
 
     group: IntArray
@@ -31,7 +32,7 @@ class DocumentPool:
 
     @classmethod
     def of(cls, data: RetrievalData, corpus_text: CorpusText) -> DocumentPool:
-        """All texts of a data set that ``corpus_text`` does not leave empty."""
+        """Return all documents of a data set whose encoded text is not empty."""
         empty = data.corpus.empty_rows(corpus_text)
         return cls(data.document_group, np.union1d(empty, data.corpus.copies))
 
@@ -39,14 +40,14 @@ class DocumentPool:
         return len(self.group) - len(self.left_out)
 
     def holds(self, rows: IntArray) -> BoolArray:
-        """Whether the text of each row may be drawn: bool of the same shape."""
+        """Whether the text of each row is in the pool: bool of the same shape."""
         if len(self.left_out) == 0:
             return np.ones(np.shape(rows), dtype=bool)
         return np.isin(self.group[rows], self.left_out, invert=True)
 
     def rows(self, places: IntArray) -> NDArray[np.int64]:
-        """Return the corpus rows at 0-based places of the pool, of the same shape."""
-        # A place is shifted past the rows left out before it: the i-th of them stands before place
+        """Return the corpus rows at 0-based places of the pool, in the same shape."""
+        # Shift a place by the number of left-out rows before it. The i-th one is before the place
         # left_out[i] - i.
         shift = np.searchsorted(self.left_out - np.arange(len(self.left_out)), places, side="right")
         return np.asarray(places + shift, dtype=np.int64)
@@ -66,7 +67,7 @@ class Lists:
 
     @classmethod
     def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> Lists:
-        """Build from the length of each list, int ``[n]``, and their corpus rows ``[K]``."""
+        """Build from the lengths of the lists, int ``[n]``, and their corpus rows ``[K]``."""
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(offsets, np.asarray(doc_rows).astype(np.int32))
 
@@ -79,12 +80,12 @@ class Lists:
         )
 
     def of_query(self, query: int) -> NDArray[np.int32]:
-        """The documents of one query."""
+        """Return the documents of one query."""
         return self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Length of each query's list: int64 ``[n]``."""
+        """The length of each query's list: int64 ``[n]``."""
         return np.diff(self.offsets)
 
     @property
@@ -94,7 +95,7 @@ class Lists:
 
     @property
     def queries_without(self) -> int:
-        """How many queries have an empty list."""
+        """The number of queries with an empty list."""
         return int((self.counts == 0).sum())
 
 
@@ -103,12 +104,12 @@ CHUNK_KEYS = 2**16
 
 @dataclass(frozen=True)
 class KnownPositives:
-    """The positives of the training queries, and the documents that have a query's own text.
+    """The positives of the training queries, and the documents with the same text as a query.
 
-    Queries and documents are compared by their texts: a copy of a positive is one too.
+    A copy of a positive is also a known positive.
 
     Attributes:
-        keys: int64, ascending, one of ``pair_keys`` per pair of a query's and a document's group.
+        keys: int64, ascending, the ``pair_keys`` of query groups and document groups.
         query_group: int32 ``[n]``, the group of each training query.
         document_group: int32 ``[documents]``, the group of each row of the corpus.
     """
@@ -119,11 +120,11 @@ class KnownPositives:
 
     @classmethod
     def of(cls, data: RetrievalData, query_rows: IntArray, pairs: TrainingPairs) -> KnownPositives:
-        """Collect the training pairs, and judgements of the same queries that are held out.
+        """Collect the training pairs, and the held-out judgements of the same queries.
 
         Args:
-            data: the texts, and what is held out.
-            query_rows: int ``[n]``, the query table's row of each training query.
+            data: the texts, and held-out judgements.
+            query_rows: int ``[n]``, the row of each training query in the query table.
             pairs: the training pairs.
         """
         query_group, document_group = data.query_group[query_rows], data.document_group
@@ -138,23 +139,21 @@ class KnownPositives:
         return cls(np.unique(np.concatenate(keys)), query_group, document_group)
 
     def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
-        """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""
+        """Return a copy without some pairs: training queries ``[m]`` and corpus rows ``[m]``."""
         return replace(self, keys=np.setdiff1d(self.keys, self._keys_of(queries, docs)))
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
-        """Return whether documents are known positives of queries; the two arrays are broadcast
-        together.
-        """
+        """Return whether documents are known positives of queries. The arrays are broadcast."""
         wanted = self._keys_of(queries, docs)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.asarray(self.keys[place] == wanted)
 
     def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the known positives among a few documents ``[c]``, going through all pairs once.
+        """Find the known positives among a few documents ``[c]`` in one pass over all pairs.
 
         Returns:
-            The query of each known positive, ascending, and the place of its document in ``docs``:
-            both int64 ``[m]``.
+            The query of each known positive, ascending, and the position of its document in
+            ``docs``: both int64 ``[m]``.
         """
         groups = self.document_group[docs]
         places, positives = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]

@@ -1,6 +1,4 @@
-"""Pair scores, mined negatives and a teacher's scores as tables and files: ``opera.score`` and
-``opera.mine``.
-"""
+"""``opera.score`` and ``opera.mine``: pair scores and mined negatives, as tables and files."""
 
 from __future__ import annotations
 
@@ -61,38 +59,37 @@ def score(
     document_prompt: str | None = None,
     max_length: int | None = None,
 ) -> pa.Table:
-    """Score every training pair with a model: what SP ranks by and DP starts from. Or let a teacher
-    score.
+    """Score every training pair with a model or a teacher.
 
-    A teacher is a reranker, or a model that scores negatives too; its scores are what
-    ``loss=distill`` trains on.
+    A model's scores are the scores that SP ranks by and DP starts from. A teacher is a reranker, or
+    a model that also scores negatives. ``loss=distill`` trains on a teacher's scores.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; beside a
-            reranker it mines.
-        reranker: folder or hub id of a cross-encoder, which scores pairs in the model's place.
-        negatives: which documents a teacher scores beside the positives: ``"given"``, those that
-            came with the data (the default, where there are any), or how many of each query to mine
-            with the model.
-        range: ranks LO and HI of the model's ranking to mine them from, 1-based, both included.
-        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``; a teacher's ``.jsonl`` is
-            a training file of FlagEmbedding with ``pos_scores`` and ``neg_scores``.
-        cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000);
-            0 leaves CBS out.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With a
+            reranker, the model only mines negatives.
+        reranker: folder or hub id of a cross-encoder that scores the pairs instead of the model.
+        negatives: the negatives that a teacher scores. ``"given"`` are those that came with the
+            data (the default if there are any). A number N mines N negatives per query with the
+            model.
+        range: ranks LO and HI of the model's ranking to mine from, 1-based and inclusive.
+        out: output file, optional: ``.parquet``, ``.tsv`` or ``.jsonl``. A teacher's ``.jsonl`` is
+            a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``.
+        cbs_pool: number of random documents in the ranking for CBS (10,000 in the paper); 0
+            disables CBS.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the data's, or the
-            model's own. Of the reranker, if given.
-        document_prompt: text before each document, likewise.
-        max_length: tokens of a query and a document together that the reranker reads; the default
-            is its own limit.
+        query_prompt: text before each query, for the reranker if there is one; empty for none. The
+            default is the data's prompt, or the model's.
+        document_prompt: text before each document, with the same rules.
+        max_length: tokens of query and document together that the reranker reads; the default is
+            the reranker's limit.
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
-        and ``cbs`` if requested; a pool smaller than ``cbs_pool`` is logged. Of a teacher:
-        ``query_id``, ``doc_id``, ``score``.
+        and ``cbs`` if requested. A log line reports a pool smaller than ``cbs_pool``. For a
+        teacher: ``query_id``, ``doc_id``, ``score``.
 
     Raises:
         InputError: for invalid input.
@@ -115,7 +112,7 @@ def score(
 def _write(
     path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None = None
 ) -> None:
-    """Write a table in the main process; ``records`` take its place in JSON Lines."""
+    """Write a table in the main process; a JSON Lines file gets ``records`` instead, if given."""
     if path is None or process_index() != 0:
         return
     if records is not None and path.suffix == ".jsonl":
@@ -127,7 +124,7 @@ def _write(
 def _table_of(
     data: RetrievalData, query_rows: IntArray, doc_rows: IntArray, **columns: Any
 ) -> pa.Table:
-    """A row per pair: its ids, and more columns."""
+    """A table with a row per pair: its ids, and more columns."""
     ids = {
         "query_id": data.queries.id_column(query_rows),
         "doc_id": data.corpus.id_column(doc_rows),
@@ -143,7 +140,7 @@ def _score_pairs(
     cbs_pool: int,
     seed: int,
 ) -> pa.Table:
-    """Score the training pairs as they train: similarity, estimated loss, CBS."""
+    """Score the training pairs as a run does: similarity, estimated loss, CBS."""
     prompts = with_data_prompt(prompts, loaded, model)
     encoder, pairs = open_encoder(model, **prompts, similarity="cosine"), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
@@ -189,25 +186,25 @@ def mine(
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query
+        out: output file, optional: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query
             and document ids).
-        range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both
-            included.
-        keep: maximum negatives per query.
-        relative_margin: leave out documents above ``p - relative_margin * |p|``, p the similarity
-            of the query's least similar positive; they may be relevant without a label.
-        absolute_margin: leave out documents above ``p - absolute_margin``.
-        max_score: leave out documents above this similarity.
-        reranker: cross-encoder that leaves out documents that it scores as high as the query's
-            worst positive.
+        range: ranks LO and HI of the model's ranking to mine from, 1-based and inclusive.
+        keep: maximum number of negatives per query.
+        relative_margin: leave out documents with a similarity above ``p - relative_margin * |p|``,
+            where p is the similarity of the query's least similar positive. They may be relevant
+            without a label.
+        absolute_margin: leave out documents with a similarity above ``p - absolute_margin``.
+        max_score: leave out documents with a higher similarity.
+        reranker: cross-encoder. Leave out documents that it scores as high as the query's worst
+            positive.
         index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
             documents.
         relevant_grade: lowest grade in the qrels that counts as relevant.
-        seed: seed of the random choice among them.
+        seed: seed of the random choice among the candidates.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the data's, or the
-            model's own.
-        document_prompt: text before each document, likewise.
+        query_prompt: text before each query, empty for none. The default is the data's prompt, or
+            the model's.
+        document_prompt: text before each document, with the same rules.
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
@@ -229,11 +226,8 @@ def mine(
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
     if mined.queries_without:
-        log.info(
-            "note: %d of %d queries have no negative at these ranks",
-            mined.queries_without,
-            len(qrels.query_rows),
-        )
+        queries = mined.queries_without, len(qrels.query_rows)
+        log.info("note: %d of %d queries have no negative at these ranks", *queries)
     table = _table_of(loaded, qrels.query_rows[mined.queries], mined.doc_rows)
     records = _mined_records(loaded, qrels, mined)
     _write(path, table.rename_columns(["query-id", "corpus-id"]), records)
@@ -249,7 +243,7 @@ def _training_qrels(
 
 
 def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[dict[str, Any]]:
-    """Rows of a training file of FlagEmbedding."""
+    """Yield the rows of a FlagEmbedding training file."""
     positives = Lists(qrels.offsets, qrels.doc_rows)
     for number, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
         pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
@@ -259,7 +253,7 @@ def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[
 def _scored_records(
     data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of a training file of FlagEmbedding with ``pos_scores`` and ``neg_scores``."""
+    """Yield the rows of a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``."""
     for number, query in enumerate(data.queries.texts_by_turns(pairs.query_rows)):
         part = slice(*pairs.offsets[number : number + 2])
         kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
@@ -273,17 +267,17 @@ def _scored_records(
 def _score_by_teacher(
     inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, prompts: Mapping[str, Any], seed: int
 ) -> tuple[Qrels, NDArray[np.float32]]:
-    """Let a reranker, or a model by its cosine, score training pairs and negatives.
+    """Score training pairs and negatives by a reranker, or by a model's cosine.
 
     Args:
-        inputs: which teacher, and which negatives.
+        inputs: the teacher, and the negatives.
         data: the texts.
         qrels: the training pairs.
-        prompts: of the reranker, or of the model where there is none.
-        seed: of the choice among mined negatives.
+        prompts: the prompts of the reranker, or of the model without a reranker.
+        seed: seed of the choice among mined negatives.
 
     Returns:
-        The training pairs, and the negatives with grade 0; and the score of each: float32 ``[M]``.
+        The training pairs and the negatives with grade 0, and their scores: float32 ``[M]``.
     """
     if isinstance(inputs.negatives, int):
         check_range(inputs.mining.range, len(data.corpus))
@@ -306,8 +300,8 @@ def _score_by_teacher(
         negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
     else:
         log.info(
-            "note: the data hold no negatives, so only the training pairs are scored; mine some "
-            "with negatives=N"
+            "note: the data have no negatives, so OPERA scores only the training pairs; mine "
+            "negatives with negatives=N"
         )
     pairs = qrels
     if negatives is not None and len(negatives.doc_rows):

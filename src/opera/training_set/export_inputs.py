@@ -1,6 +1,4 @@
-"""What ``opera score`` and ``opera mine`` are asked for, and the files they write. Nothing here
-needs torch.
-"""
+"""The arguments and output files of ``opera score`` and ``opera mine``. Does not import torch."""
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ def mining_settings(
     reranker: str | Path | None = None,
     index: str = "exact",
 ) -> MiningSettings:
-    """Check how a function or a command mines; what is ``None`` has its default.
+    """Check the arguments of mining; ``None`` means the default.
 
     Raises:
-        SettingError: naming the option, the rule and the value.
+        SettingError: with option, rule and value.
         MissingExtraError: if the index needs FAISS, which is not installed.
     """
     settings = {
@@ -56,14 +54,13 @@ def mining_settings(
 
 
 class ScoreInputs(NamedTuple):
-    """What :func:`opera.score` was asked for, checked.
+    """The checked arguments of :func:`opera.score`.
 
     Attributes:
-        model: scores the pairs, or mines for the reranker.
-        reranker: scores the pairs.
-        negatives: which documents a teacher scores beside the positives; ``None`` for those given,
-            if there are any.
-        mining: where they are mined from.
+        model: the model that scores the pairs, or that mines for the reranker.
+        reranker: the model that scores the pairs, if any.
+        negatives: the negatives that a teacher scores; ``None``: those of the data, if any.
+        mining: the settings of mining.
         cbs_pool: random documents per pair, 0 for no CBS.
         max_length: tokens that the reranker reads.
     """
@@ -85,15 +82,15 @@ class ScoreInputs(NamedTuple):
         cbs_pool: int,
         max_length: int | None,
     ) -> Self:
-        """Check the arguments against each other.
+        """Check that the arguments fit together.
 
         Raises:
-            SettingError: naming the argument, and what it needs.
+            SettingError: with the argument and its requirement.
         """
         if isinstance(negatives, str) and negatives != "given":
             if not negatives.isdecimal():
                 raise SettingError(
-                    f"negatives: must be 'given' or how many to mine, got {shown(negatives)}"
+                    f"negatives: must be 'given' or a number to mine, got {shown(negatives)}"
                 )
             negatives = int(negatives)
         if negatives is not None and negatives != "given":
@@ -101,13 +98,14 @@ class ScoreInputs(NamedTuple):
         cbs_pool = whole_number(cbs_pool, "cbs_pool", 0)
         teacher, mined = reranker is not None or negatives is not None, isinstance(negatives, int)
         for wrong, message in (
-            (model is None and reranker is None, "model: give a model, or a reranker"),
+            (model is None and reranker is None, "model: pass a model, or a reranker"),
             (model is None and mined, f"negatives={negatives}: needs a model that mines them"),
             (
                 model is not None and reranker is not None and not mined,
-                "model: beside a reranker a model mines; give negatives=N, or leave the model out",
+                "model: with a reranker, the model only mines; pass negatives=N, or leave the "
+                "model out",
             ),
-            (cbs_pool and teacher, "cbs_pool: a teacher gives no CBS; leave it out"),
+            (cbs_pool and teacher, "cbs_pool: a teacher does not compute CBS; leave it out"),
             (
                 max_length is not None and reranker is None,
                 f"max_length={max_length}: needs a reranker",
@@ -126,7 +124,7 @@ class ScoreInputs(NamedTuple):
 
     @property
     def by_teacher(self) -> bool:
-        """Whether a teacher scores, and not a model the pairs that it would train on."""
+        """Whether a teacher scores, and not the model to train."""
         return self.reranker is not None or self.negatives is not None
 
     def reads(self, data: str | Path | RetrievalData) -> list[Path]:
@@ -138,7 +136,7 @@ class ScoreInputs(NamedTuple):
 
 
 ROWS_AT_ONCE = 1000
-"""Rows of a table that are Python objects while it is written."""
+"""Rows of a table that are Python objects at once."""
 
 
 def checked_output(
@@ -149,10 +147,10 @@ def checked_output(
     reads: Iterable[Path],
     name: str = "out",
 ) -> Path | None:
-    """Return the file to write, checked before any work; ``None`` where none is asked for.
+    """Check the output file before any work, and return its path, if any.
 
     Raises:
-        SettingError: if it cannot be written, would replace what is read, or would be read as data.
+        SettingError: if it cannot be written, would replace an input, or is inside the data.
     """
     if out is None:
         return None
@@ -163,16 +161,14 @@ def checked_output(
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` or ``.csv`` with a header,
-    or ``.jsonl``.
-    """
+    """Write a table as ``.parquet``, ``.tsv``, ``.csv`` or ``.jsonl``, by the suffix."""
     batches = table.to_batches(max_chunksize=ROWS_AT_ONCE)
     rows = (row for batch in batches for row in batch.to_pylist())
 
     def write_lines(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            sign = "\t" if path.suffix == ".tsv" else ","
-            lines = csv.writer(file, delimiter=sign, lineterminator="\n")
+            delimiter = "\t" if path.suffix == ".tsv" else ","
+            lines = csv.writer(file, delimiter=delimiter, lineterminator="\n")
             lines.writerow(table.column_names)
             lines.writerows(row.values() for row in rows)
 

@@ -1,5 +1,7 @@
-"""Mine hard negatives with a model, but for those that may be relevant without a label: margins, a
-reranker's veto. Loads torch only to mine, since checks of a run need none.
+"""Mine hard negatives with a model.
+
+Margins, or a reranker, leave out documents that may be relevant without a label. The module imports
+torch only to mine, because checks of a run do not need it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from opera.config.negatives import MiningSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
+from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
@@ -31,14 +34,15 @@ CHUNK_QUERIES = 8_192
 
 
 def check_range(ranks: tuple[int, int], n_docs: int) -> None:
-    """Refuse a rank range that starts past the corpus.
+    """Check that a rank range starts within the corpus.
 
     Raises:
-        SettingError: with the numbers.
+        SettingError: with the range and the size of the corpus.
     """
     if ranks[0] > n_docs:
         raise SettingError(
-            f"range={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)"
+            f"range={ranks[0]}:{ranks[1]} starts after the end of the corpus "
+            f"({counted(n_docs, 'document')})"
         )
 
 
@@ -47,11 +51,11 @@ class Miner:
     """A model and data to mine from.
 
     Attributes:
-        encoder: ranks the corpus.
+        encoder: the model that ranks the corpus.
         data: the texts.
-        corpus_text: what of a document is read.
+        corpus_text: the encoded part of a document.
         settings: ranks, margins and index.
-        reranker: leaves out candidates that it scores as high as the query's worst positive.
+        reranker: removes candidates that it scores as high as the query's worst positive.
     """
 
     encoder: Encoder
@@ -61,7 +65,7 @@ class Miner:
     reranker: Reranker | None = None
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
-        """Rank the corpus for some queries, down to a depth."""
+        """Rank the corpus for queries, down to a depth."""
         from opera.retrieval.search import search_corpus
 
         text, index = self.corpus_text, self.settings.index
@@ -75,16 +79,16 @@ class Miner:
         keep: int,
         seed: int,
     ) -> Lists:
-        """Keep the documents at ranks LO to HI of each training query that are not its positives.
+        """Mine the documents at ranks LO to HI of each training query, without its positives.
 
-        Positives, copies and documents without a text count as ranks. If more than ``keep``
-        documents are left, a random ``keep`` of them stay (the release).
+        Positives, copies and documents without a text also occupy ranks. If a query has more than
+        ``keep`` candidates, choose ``keep`` at random (the release).
 
         Args:
-            query_rows: int ``[n]``, the query table's row of each training query.
-            pairs: the training pairs, whose least similar positives the margins start from.
+            query_rows: int ``[n]``, the row of each training query in the query table.
+            pairs: the training pairs. Margins are relative to the least similar positive.
             known: the positives.
-            keep: maximum negatives per query.
+            keep: maximum number of negatives per query.
             seed: seed of the random choice.
         """
         from opera.retrieval.encoder import pair_similarities
@@ -101,8 +105,7 @@ class Miner:
             documents = self.encoder.encode_corpus(data, text)
             positive = lowest_positive(pairs, pair_similarities(pairs, queries, documents))
             fits = ranking.scores[:, first - 1 : last] <= highest_allowed(positive, self.settings)
-            reason = "they are as similar to their query as the margins forbid"
-            allowed = _left(allowed, fits, reason)
+            allowed = _filter(allowed, fits, "too similar to the query for the margins")
         if self.reranker is not None:
             rows = np.asarray(query_rows)
             query, rank = np.nonzero(allowed)
@@ -115,24 +118,24 @@ class Miner:
             ]
             fits = allowed.copy()
             fits[query, rank] = scores[1] < lowest_positive(pairs, scores[0])[query]
-            allowed = _left(allowed, fits, "the reranker scores as high as a positive")
+            allowed = _filter(allowed, fits, "the reranker scores them as high as a positive")
         return choose(candidates, allowed, keep, seed)
 
 
 def may_be_negative(
     candidates: IntArray, known: KnownPositives, pool: DocumentPool
 ) -> NDArray[np.bool_]:
-    """Whether candidates ``[n, depth]`` are in the pool and no known positives: bool, likewise."""
+    """Whether candidates are in the pool and not known positives: both ``[n, depth]``."""
     allowed = np.empty(candidates.shape, dtype=bool)
     for start in range(0, len(candidates), CHUNK_QUERIES):
-        some = candidates[start : start + CHUNK_QUERIES]
-        positive = known.contains(np.arange(start, start + len(some))[:, None], some)
-        allowed[start : start + len(some)] = pool.holds(some) & ~positive
+        chunk = candidates[start : start + CHUNK_QUERIES]
+        positive = known.contains(np.arange(start, start + len(chunk))[:, None], chunk)
+        allowed[start : start + len(chunk)] = pool.holds(chunk) & ~positive
     return allowed
 
 
 def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
-    """Whether each place of a row ``[n, depth]`` is the first with its text: bool, likewise."""
+    """Whether a candidate is the first of its row with the same text: both ``[n, depth]``."""
     if groups.size == 0:
         return np.ones(groups.shape, dtype=bool)
     order = np.argsort(groups, axis=1, kind="stable")
@@ -144,16 +147,16 @@ def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
 
 
 def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:
-    """Return the score of each query's worst positive, float32 ``[n]``, from those of the pairs."""
+    """Return the score of each query's worst positive, float32 ``[n]``, from scores of pairs."""
     return np.asarray(np.minimum.reduceat(scores, pairs.query_offsets[:-1]), dtype=np.float32)
 
 
 def highest_allowed(positive: NDArray[np.float32], settings: MiningSettings) -> NDArray[np.float32]:
-    """How similar to its query a negative may be at most: float32 ``[n, 1]``.
+    """Return the highest allowed similarity of a negative to its query: float32 ``[n, 1]``.
 
-    The margins mean what they mean in ``sentence_transformers.util.mine_hard_negatives``, which
-    encodes texts itself and cannot take our rankings, caches, shards or known positives; a test
-    compares both. ``positive``, ``[n]``, is each query's least similar positive.
+    The margins are those of ``sentence_transformers.util.mine_hard_negatives``; a test compares
+    both. That function cannot use OPERA's rankings, caches, shards or known positives.
+    ``positive``, ``[n]``, is the similarity of each query's least similar positive.
     """
     limits: list[FloatArray] = [np.full(len(positive), np.inf, dtype=np.float32)]
     if settings.relative_margin is not None:
@@ -165,20 +168,19 @@ def highest_allowed(positive: NDArray[np.float32], settings: MiningSettings) -> 
     return np.asarray(np.min(limits, axis=0)[:, None])
 
 
-def _left(allowed: BoolArray, fits: BoolArray, reason: str) -> NDArray[np.bool_]:
-    left = np.asarray(allowed & fits)
-    before, after = int(allowed.sum()), int(left.sum())
-    if before > after:
-        log.info("note: left out %d of %d mined candidates: %s", before - after, before, reason)
-    return left
+def _filter(allowed: BoolArray, fits: BoolArray, reason: str) -> NDArray[np.bool_]:
+    total, removed = int(allowed.sum()), int((allowed & ~fits).sum())
+    if removed:
+        log.info("note: left out %d of %d mined candidates: %s", removed, total, reason)
+    return np.asarray(allowed & fits)
 
 
 def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: int) -> Lists:
-    """Keep a random ``keep`` of the allowed candidates ``[n, depth]`` of each query."""
+    """Choose at most ``keep`` random allowed candidates ``[n, depth]`` per query."""
     rng, chosen = generator(seed, "mine"), allowed.copy()
     for row, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
         if count > keep:
-            left = np.flatnonzero(row)
-            row[left] = False
-            row[left[rng.choice(count, keep, replace=False)]] = True
+            places = np.flatnonzero(row)
+            row[places] = False
+            row[places[rng.choice(count, keep, replace=False)]] = True
     return Lists.from_counts(chosen.sum(axis=1), candidates[chosen])

@@ -1,8 +1,8 @@
-"""Explicit negatives of the training queries: random, mined from the base model's ranking,
-given with the data, or those that a teacher scored.
+"""Explicit negatives of the training queries.
 
-A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
-``@register_negatives("name")`` above it makes it a value of the setting ``negatives``.
+They are random, mined from the base model's ranking, given with the data, or scored by a teacher.
+For a new kind, write a class that takes a :class:`NegativeInputs` and has a method ``draw``. The
+decorator ``@register_negatives("name")`` makes it a value of the setting ``negatives``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
+from opera.core.terminal import counted
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
@@ -30,13 +31,13 @@ from opera.training_set.mining import Miner, check_range, first_of_copies
 log = logging.getLogger("opera")
 
 MOST_MINED = 200
-"""Hard negatives kept per query in training, as in the release."""
+"""The most hard negatives of a query in training, as in the release."""
 
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 
 class Negatives(Protocol):
-    """Where the explicit negatives of a batch come from."""
+    """A source of explicit negatives for batches."""
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return corpus rows, int64 ``[B, count]``, for training queries ``[B]`` at a step."""
@@ -45,15 +46,15 @@ class Negatives(Protocol):
 
 @dataclass(frozen=True)
 class NegativeInputs:
-    """What a kind of negatives is built from.
+    """The inputs of a kind of negatives.
 
     Attributes:
         data: the data set.
-        query_rows: int32 ``[n]``, the query table's row of each training query.
+        query_rows: int32 ``[n]``, the row of each training query in the query table.
         pairs: the training pairs.
-        known: the known positives; with ``prune_before_mining`` only those that the method keeps.
+        known: the known positives; without pruned pairs if ``prune_before_mining``.
         settings: the run's settings.
-        miner: the base model, which mines.
+        miner: mines with the base model.
     """
 
     data: RetrievalData
@@ -69,18 +70,18 @@ class NegativeInputs:
         return DocumentPool.of(self.data, self.settings.corpus_text)
 
     def search(self, depth: int) -> Ranking:
-        """Rank the corpus for each training query by the base model, down to a depth."""
+        """Rank the corpus for each training query with the base model, down to a depth."""
         return self.miner.rank(self.query_rows, depth)
 
 
 @dataclass(frozen=True)
 class RandomNegatives:
-    """Uniform over the documents."""
+    """Uniform samples of the documents."""
 
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return uniform rows; known positives among them are left to the loss's mask."""
+        """Return uniform rows. The loss masks known positives among them."""
         places = generator(seed, "negatives", step).integers(
             len(self.pool), size=len(queries) * count
         )
@@ -89,31 +90,30 @@ class RandomNegatives:
 
 @dataclass(frozen=True)
 class ListedNegatives:
-    """Uniform over a list per query; over the documents for a query whose list is empty."""
+    """Uniform samples of a list per query, or of all documents if the list is empty."""
 
     lists: Lists
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows, without repeats where a list is long enough; the cost does not depend on its
-        length.
-        """
+        """Return rows, without repeats if the list has at least ``count`` documents."""
         rng, doc_rows = generator(seed, "negatives", step), self.lists.doc_rows
         starts, lengths = self.lists.offsets[queries], self.lists.counts[queries]
         places = np.empty((len(queries), count), dtype=np.int64)
         distinct = lengths >= count
         for column in range(count):
-            # Draw a place among those not taken yet, then shift it past the taken places before it.
+            # Sample one of the unused places, then shift it by the number of used places before it.
+            # The cost does not depend on the length of a list.
             place = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
-            for taken in np.sort(places[:, :column], axis=1).T:
-                place += distinct & (place >= taken)
+            for used in np.sort(places[:, :column], axis=1).T:
+                place += distinct & (place >= used)
             places[:, column] = place
         empty = lengths == 0
         if not empty.any():
             return np.asarray(doc_rows[starts[:, None] + places], dtype=np.int64)
-        drawn = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
-        drawn[~empty] = doc_rows[starts[~empty, None] + places[~empty]]
-        return drawn
+        sampled = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
+        sampled[~empty] = doc_rows[starts[~empty, None] + places[~empty]]
+        return sampled
 
 
 def _random(inputs: NegativeInputs) -> Negatives:
@@ -146,8 +146,9 @@ NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
 def given_negatives(
     data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
 ) -> Lists:
-    """Return the negatives that came with a query or with another of the same text, but for
-    documents without a text and known positives; log how many these are.
+    """Return the negatives that came with a query or a copy of it.
+
+    Leave out documents without a text and known positives, and log their number.
     """
     negatives = _given_of(data)
     query, rows = equal_places(data.query_group[query_rows], data.query_group)
@@ -155,70 +156,73 @@ def given_negatives(
     for number, row in zip(query.tolist(), rows.tolist(), strict=True):
         more = negatives.doc_rows[negatives.offsets[row] : negatives.offsets[row + 1]]
         lists[number] = np.concatenate([lists[number], more])
-    return _allowed(lists, known, pool, "given negatives")
+    return _allowed(lists, known, pool, "given negative")
 
 
 def _given_of(data: RetrievalData) -> GivenNegatives:
     if data.given_negatives is None:
         raise SettingError(
-            f"negatives=given: {data.title} holds no negatives; use negatives=random or "
+            f"negatives=given: {data.title} has no negatives; use negatives=random or "
             "negatives=hard"
         )
     return data.given_negatives
 
 
 def _allowed(
-    lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, what: str | None = None
+    lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, noun: str | None = None
 ) -> Lists:
-    """Leave out documents without a text and known positives; log how many of ``what``."""
-    full = [rows[pool.holds(rows)] for rows in lists]
+    """Leave out documents without a text and known positives; log their number, if ``noun``."""
+    with_text = [rows[pool.holds(rows)] for rows in lists]
     allowed = [
         rows[first_of_copies(pool.group[rows][None])[0] & ~known.contains(query, rows)]
-        for query, rows in zip(np.arange(len(full))[:, None], full, strict=True)
+        for query, rows in zip(np.arange(len(with_text))[:, None], with_text, strict=True)
     ]
-    sizes = [sum(map(len, documents)) for documents in (lists, full, allowed)]
-    for number, reason in enumerate(("have no text", "are positives of their query")):
-        if what is not None and sizes[number] > sizes[number + 1]:
-            log.info(
-                "note: left out %d %s that %s", sizes[number] - sizes[number + 1], what, reason
-            )
+    sizes = [sum(map(len, documents)) for documents in (lists, with_text, allowed)]
+    for number, reason in enumerate(("without a text", "that are positives of the query")):
+        if noun is not None and sizes[number] > sizes[number + 1]:
+            left_out = counted(sizes[number] - sizes[number + 1], noun)
+            log.info("note: left out %s %s", left_out, reason)
     return Lists.of(allowed)
 
 
 def register_negatives(name: str) -> Callable[[Kind], Kind]:
     """Return a decorator that makes ``name`` a value of the setting ``negatives``.
 
-    It decorates a class, or a function, that takes a :class:`NegativeInputs` and gives
+    It decorates a class or a function that takes a :class:`NegativeInputs` and returns
     :class:`Negatives`.
 
     Raises:
-        ValueError: if another kind has the name, in any case.
+        ValueError: if another kind has the name, in upper or lower case.
     """
     return NEGATIVES.registers(name)
 
 
 def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:
-    """Refuse negatives that the data cannot give.
+    """Check that the data have negatives of a kind.
 
     Raises:
-        SettingError: for given or scored negatives where there are none, or a range past the
-            corpus.
+        SettingError: if the data have no given or scored negatives, or the corpus has too few
+            documents to mine.
     """
     if kind == "given":
         _given_of(data)
     if kind == "teacher" and data.teacher is None:
         raise SettingError(
-            "negatives=teacher: there are no scores of a teacher; give them with --teacher"
+            "negatives=teacher: the data have no teacher scores; pass them with --teacher"
         )
     if kind == "hard":
         check_range(settings.mining.range, len(data.corpus))
 
 
 def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
-    """Build the negatives of a kind; log how many queries have none of it."""
+    """Build the negatives of a kind; log the number of queries without one."""
     if inputs.settings.n_negatives == 0:
         return _random(inputs)
     negatives: Negatives = NEGATIVES.find(kind)(inputs)
-    if isinstance(negatives, ListedNegatives) and (without := negatives.lists.queries_without):
-        log.info("note: %d queries have no %s negative: theirs are random", without, kind)
+    if isinstance(negatives, ListedNegatives) and (count := negatives.lists.queries_without):
+        log.info(
+            "note: using random negatives for %s without a %s negative",
+            counted(count, "query"),
+            kind,
+        )
     return negatives

@@ -1,4 +1,4 @@
-"""Load and check everything that a run needs, before anything is written."""
+"""Load and check data, model and settings before a run writes anything."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from opera.training_set.prepare_data import RunData, prepare_data
 from opera.training_set.prepare_model import RunModel, prepare_model
 
 LITTLE_LOST = 0.05
-"""Share of the training queries, or of the pairs, that dev may take without a second training that
-puts them back.
+"""The fraction of the training queries, or of the pairs, that dev may take without a second
+training.
 """
 ROUNDING = 1e-3
-"""How far above 1 a cosine may come out."""
+"""The largest rounding error of a cosine."""
 MOST_CHEAP_STEPS = 200
-"""A transformer's training of more steps is not repeated."""
+"""A transformer does not train a second time if training has more steps."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is loaded and checked, with nothing written yet.
+    """A loaded and checked run that has not written anything yet.
 
     Attributes:
-        given: all settings as the user gave them.
-        recipe: the same with automatic values resolved.
-        situation: what these depend on.
+        given: the user's settings.
+        recipe: the settings with resolved automatic values.
+        situation: the facts that automatic values depend on.
         data: the data in the versions that a run needs.
-        model: the model that trains, and the untrained one.
+        model: the model to train, and the base model.
     """
 
     given: Recipe
@@ -51,24 +51,24 @@ class Prepared:
 
     @property
     def settings(self) -> TrainSettings:
-        """The settings that are not the method's."""
+        """The settings that do not belong to the method."""
         return self.recipe.train
 
     @property
     def processes(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return self.situation.processes
 
     @property
     def is_static(self) -> bool:
-        """Whether a table of token embeddings, or an adapter, trains: it takes seconds."""
+        """Whether a static model or an adapter trains, which takes seconds."""
         return self.situation.model not in TRANSFORMERS
 
     @property
     def refits(self) -> bool:
-        """Whether the model is trained again with the drawn dev split in train.
+        """Whether the model trains a second time, with the dev queries back in train.
 
-        Unless the user says so, only if dev took enough of train and another training is cheap.
+        By default only if dev took enough of train and another training is cheap.
         """
         settings, data = self.settings, self.data
         if not (settings.guard and data.dev_drawn):
@@ -80,7 +80,7 @@ class Prepared:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be equal for a run to be resumed."""
+        """The values that must be equal to resume a run."""
         teacher = self.data.drawn.teacher if self.settings.teacher_scores is not None else None
         return {
             **self.given.identity(),
@@ -92,24 +92,24 @@ class Prepared:
         }
 
     def encode(self) -> None:
-        """Encode every text once, where an adapter trains on the vectors."""
+        """Encode every text once if an adapter trains on the vectors."""
         if self.model.base is not None:
             text = self.settings.corpus_text
             vectors = encode_all(self.model.encoder, self.data.drawn, text)
             set_vectors(self.model.trained, vectors)
 
     def save_model(self, folder: Path, keeps_base: bool = False) -> None:
-        """Write the final model with the settings that it was measured with.
+        """Write the final model with the settings of its evaluation.
 
         Args:
-            folder: where to write it.
-            keeps_base: whether it is the base model, which keeps its folder's settings.
+            folder: the folder to write.
+            keeps_base: whether the final model is the base model. It keeps its folder's settings.
         """
         model, base, settings = self.model.trained, self.model.base, self.settings
         if keeps_base and not reads_vectors(self.model.encoder.model):
             model, base = self.model.served.model, None
         lora, sizes = settings.lora_options, settings.matryoshka
-        if sizes is not None and hasattr(model[0], "auto_model"):  # servers such as vLLM look there
+        if sizes is not None and hasattr(model[0], "auto_model"):  # servers such as vLLM read it
             config = model[0].auto_model.config
             config.matryoshka_dimensions = [self.model.encoder.dimension, *sizes]
         with merged(model) if lora is not None and lora.merge else nullcontext():
@@ -119,7 +119,7 @@ class Prepared:
                 save_adapted(folder, base, model)
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
-        """The same run with the automatic values of an earlier start, perhaps on another device."""
+        """Return the run with the automatic values of an earlier start, maybe on another device."""
         values = {
             name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded
         }
@@ -133,13 +133,13 @@ def load_and_check(
     recipe: Recipe,
     processes: int = 1,
 ) -> Prepared:
-    """Load the model and check data, model and settings against each other; writes nothing.
+    """Load the model, and check that data, model and settings fit together; write nothing.
 
     Args:
         data: the data set.
-        model_source: what :func:`opera.retrieval.models.load_model` takes.
+        model_source: a source for :func:`opera.retrieval.models.load_model`.
         recipe: all settings.
-        processes: how many processes train together.
+        processes: the number of processes that train together.
 
     Raises:
         InputError: for invalid input.
@@ -147,19 +147,18 @@ def load_and_check(
     settings = recipe.train
     settings.explicit_batch_size(processes)  # to refuse early
     run_data = prepare_data(data, recipe)
-    brought = data.query_prompt
-    if brought is not None and settings.query_vectors is None and settings.query_prompt is None:
-        checked = TrainSettings.parse({"query_prompt": brought}).query_prompt
+    prompt = data.query_prompt
+    if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
+        checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
         settings = settings.with_values({"query_prompt": checked})
     model = prepare_model(model_source, settings, run_data.drawn)
-    sizes, own_size = settings.matryoshka or (), model.encoder.dimension
-    if max(sizes, default=0) > own_size:
+    sizes, dimension = settings.matryoshka or (), model.encoder.dimension
+    if max(sizes, default=0) > dimension:
         raise SettingError(
-            f"matryoshka={sizes[0]}: the embeddings have {own_size} dimensions; give smaller "
+            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
             "numbers"
         )
-    # with all of train, so that a run has the same defaults with the guard and without it, and with
-    # decisions about labels and without them
+    # Defaults depend on all of train, so the guard and decisions do not change them.
     undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
     all_labels = prepare_data(data, undecided) if settings.decisions else run_data
     situation = Situation(
@@ -169,12 +168,12 @@ def load_and_check(
         processes=processes,
         lora=settings.lora is not None,
     )
-    smaller = tuple(size for size in sizes if size < own_size) or None  # its own always counts
+    smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
     resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(recipe, used, situation, run_data, model)
 
 
 def is_cosines(teacher: TeacherScores) -> bool:
-    """Whether all scores are from -1 to 1, as cosines are."""
+    """Whether all scores are from -1 to 1, like cosines."""
     return bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)

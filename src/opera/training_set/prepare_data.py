@@ -1,6 +1,4 @@
-"""Check data and settings against each other, and draw the splits that are missing; needs neither
-torch nor a model.
-"""
+"""Check that data and settings fit together, and add missing splits. Does not import torch."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
+from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows, for_each
 from opera.data.decisions import with_decisions
@@ -30,14 +29,14 @@ from opera.data.splits import (
     ExpectedDocuments,
     assumed_documents,
     draw_missing_splits,
-    named_documents,
-    queries_naming,
+    known_documents,
+    queries_per_document,
 )
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 
 POPULAR = 0.2
-"""A document that more than this share of the training queries name is popular."""
+"""A document that is relevant to a larger fraction of the training queries is popular."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,13 @@ class RunData:
     """The data of a run.
 
     Attributes:
-        drawn: grades below ``relevant_grade`` are 0, and missing splits are drawn: what trains, and
-            is measured.
-        before_dev: the same before dev was drawn; ``drawn`` itself if it was not.
-        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
-            split.
+        drawn: the data with all splits, for training and evaluation. Grades below
+            ``relevant_grade`` are 0.
+        before_dev: the data before the dev queries left train; ``drawn`` if none left.
+        expected_documents: the documents that future queries ask about; ``None`` for a run without
+            a dev split.
         negatives: the kind of explicit negatives.
-        decided: fingerprint of the training pairs after decisions about them; ``None`` without
+        decided: fingerprint of the training pairs after decisions about labels; ``None`` without
             decisions.
     """
 
@@ -63,43 +62,42 @@ class RunData:
 
     @property
     def dev_drawn(self) -> bool:
-        """Whether the dev split was drawn from train."""
+        """Whether the dev queries come from train."""
         return self.before_dev is not self.drawn
 
     @property
     def again(self) -> RetrievalData:
-        """The data of a second training: all of train before dev was drawn.
+        """The data of a second training, with the dev queries back in train.
 
-        Popular documents that left train stay out: after a training with them they rank first for
-        every query, and dev does not show it, since the second training has seen its queries.
+        Popular documents that left train stay out. Otherwise they could rank first for every query
+        after the second training, and dev would not show it, because its queries train too.
         """
 
-        def back(before_dev: RetrievalData, drawn: RetrievalData) -> RetrievalData:
+        def restore(before_dev: RetrievalData, drawn: RetrievalData) -> RetrievalData:
             positive = before_dev.training_split()
-            popular = queries_naming(before_dev, positive) > POPULAR * positive.n_queries
-            popular &= ~named_documents(before_dev, drawn.split("train"))[positive.doc_rows]
+            popular = queries_per_document(before_dev, positive) > POPULAR * positive.n_queries
+            popular &= ~known_documents(before_dev, drawn.split("train"))[positive.doc_rows]
             return before_dev.hold_out_pairs(positive.select_judgements(popular))
 
-        return for_each(back, self.before_dev, self.drawn)
+        return for_each(restore, self.before_dev, self.drawn)
 
     @property
     def lost_to_dev(self) -> float:
-        """Which share of its queries, or of its pairs, dev took from train; the larger one."""
+        """The fraction of train that moved to dev, in queries or in pairs, whichever is larger."""
         left, train = self.drawn.training_split(), self.before_dev.training_split()
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
 def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
-    """Draw the missing splits, apply decisions about labels, and check everything that a run needs
-    of its data; writes nothing.
+    """Add missing splits, apply decisions about labels, and check the data; write nothing.
 
     Raises:
-        InputError: if the data lacks something, or a setting contradicts it.
+        InputError: if the data lack something, or a setting does not fit them.
     """
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    drawn, before_dev, expected_documents = _drawn(data, settings)
+    drawn, before_dev, expected_documents = _with_splits(data, settings)
     merged = for_each(merge_copies, drawn)
     before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
     drawn = merged
@@ -110,8 +108,8 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     if settings.negatives is None and data.given_negatives is not None:
         negatives = "given"
     elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
-        negatives = "teacher"  # distillation needs some that the teacher scored
-    for wrong, message in _refusals(drawn, recipe, negatives):
+        negatives = "teacher"  # distillation needs negatives with teacher scores
+    for wrong, message in _conflicts(drawn, recipe, negatives):
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
@@ -120,7 +118,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
 
 
 def _fingerprint(data: RetrievalData) -> int:
-    """A number that differs where training pairs, or which of them are confirmed, differ."""
+    """A checksum of the training pairs and of the decisions about them."""
     number = data.training_split().pairs().fingerprint
     for part in each_set(data):
         for keys in (part.confirmed, part.rejected):
@@ -129,15 +127,15 @@ def _fingerprint(data: RetrievalData) -> int:
     return number
 
 
-def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
-    """Yield what settings and data may lack of each other, and whether they do."""
+def _conflicts(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
+    """Yield each possible conflict of settings and data: whether it exists, and the message."""
     settings, method = recipe.train, recipe.method_class
     use, weights = settings.pair_weights, data.training_split().weights
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
     names, mix = [data_set.name for data_set in data.sets], settings.mix
     yield (
         use != "none" and weights is None,
-        f"pair_weights={use}: the pairs of {title} have no weights; leave the setting out",
+        f"pair_weights={use}: the pairs of {title} have no weights; remove the setting",
     )
     yield (
         use == "loss" and weights is not None and not weights.any(),
@@ -145,7 +143,8 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
     )
     yield (
         use == "scores" and not method.needs_scores(recipe.method_settings),
-        f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss",
+        f"pair_weights=scores: method {recipe.method} does not use pair scores; use "
+        "pair_weights=loss",
     )
     for name, field in MixingSettings.model_fields.items():
         value = getattr(settings, name)
@@ -155,21 +154,21 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
         )
     yield (
         bool(names) and settings.adapter_kind is not None,
-        f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on "
-        "several",
+        f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the setting "
+        "to train the model on several",
     )
     yield (
         mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
-        f"mix={mix}: must give a share to each of {', '.join(names)}, and to no other",
+        f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
     )
     yield (
         path is not None and negatives != "teacher" and settings.loss == "infonce",
-        f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher",
+        f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
     )
     yield (
         distills and data.teacher is None,
-        f"loss=distill: {title} holds no scores of a teacher; let opera score --reranker write "
-        "some, and pass them with --teacher",
+        f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, and "
+        "pass them with --teacher",
     )
     yield (
         distills and settings.n_negatives == 0,
@@ -178,10 +177,10 @@ def _refusals(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[t
     )
 
 
-def _drawn(
+def _with_splits(
     data: RetrievalData, settings: TrainSettings
 ) -> tuple[RetrievalData, RetrievalData, ExpectedDocuments | None]:
-    """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
+    """Apply ``relevant_grade``, add missing splits, and check that every split is usable.
 
     Returns:
         ``drawn``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
@@ -191,7 +190,7 @@ def _drawn(
     if settings.guard and settings.refit and settings.evaluates_on_dev:
         raise SettingError(
             f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev "
-            "split to evaluate; leave one of the two out"
+            "split to evaluate; remove one of the two settings"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
     in_train = {split: _in_train(graded, split) for split in ("test", "dev")}
@@ -204,7 +203,7 @@ def _drawn(
             expected_documents=settings.expected_documents,
             needs_dev=needs_dev,
         )
-        # after the draw, so that runs with decisions and without have the same test
+        # after the split, so that decisions do not change which queries are in test
         return with_decisions(with_splits, settings.decisions or ())
 
     drawn = draw(settings.needs_dev)
@@ -217,11 +216,11 @@ def _drawn(
         )
     if not settings.needs_dev:
         return drawn, drawn, None
-    futures = {
+    expected = {
         settings.expected_documents or assumed_documents(data_set) for data_set in each_set(graded)
     }
-    several: ExpectedDocuments = "like-test" if "like-test" in futures else "both"
-    expected_documents = futures.pop() if len(futures) == 1 else several
+    mixed: ExpectedDocuments = "like-test" if "like-test" in expected else "both"
+    expected_documents = expected.pop() if len(expected) == 1 else mixed
     all_have_dev = all("dev" in data_set.splits for data_set in each_set(graded))
     return drawn, drawn if all_have_dev else draw(False), expected_documents
 
@@ -229,56 +228,57 @@ def _drawn(
 def _with_notes(
     settings: TrainSettings, in_train: Mapping[str, Mapping[str, int]], data: RetrievalData
 ) -> RetrievalData:
-    """Note what may make the scores of a data set's own splits, or its training, a surprise.
+    """Add notes on facts that affect training or bias the scores.
 
-    ``in_train`` is what :func:`_in_train` returns, by split.
+    ``in_train`` has the counts of :func:`_in_train` by split.
     """
     train, notes = data.training_split(), copy_notes(data)
-    untitled = np.setdiff1d(data.corpus.empty_rows(settings.corpus_text), data.corpus.empty_rows())
-    if len(untitled):
+    without_text = data.corpus.empty_rows(settings.corpus_text)
+    title_only = np.setdiff1d(without_text, data.corpus.empty_rows())
+    if len(title_only):
         notes.append(
-            f"corpus_text=text: {len(untitled):,} documents have a title alone: they are ranked, "
-            "and are no negatives"
+            f"corpus_text=text: {counted(len(title_only), 'document')} with only a title: ranked, "
+            "but not used as negatives"
         )
-    if empty := int(np.isin(train.doc_rows, untitled).sum()):
+    if empty := int(np.isin(train.doc_rows, title_only).sum()):
         notes.append(
-            f"corpus_text=text: {empty:,} of the {len(train.doc_rows):,} training pairs name such "
-            "a document, so they train on an empty text"
+            f"corpus_text=text: {empty:,} of {counted(len(train.doc_rows), 'training pair')} train "
+            "on such a document, so on an empty text"
         )
     if shared := in_train["test"][data.name]:
         notes.append(
-            f"{shared:,} of test's {data.split('test').relevant().n_queries:,} queries train too, "
-            "with the same document: its scores may be optimistic"
+            f"train contains {shared:,} of the {data.split('test').relevant().n_queries:,} test "
+            "queries with the same document, so test scores may be too high"
         )
     for split in (name for name in ("test", "dev") if name in data.splits):
-        own_documents = documents_that_are_queries(data, data.split(split).relevant())
-        if count := int((own_documents >= 0).sum()):
+        documents = documents_that_are_queries(data, data.split(split).relevant())
+        if count := int((documents >= 0).sum()):
             notes.append(
-                f"{count:,} {split} queries are documents too, with the same id and text: such a "
-                "document is left out of its query's ranking, as in BEIR"
+                f"{counted(count, f'{split} query')} also in the corpus, with the same id and "
+                "text: the ranking of the query leaves this document out, as in BEIR"
             )
     if settings.needs_dev and (shared := in_train["dev"][data.name]):
         notes.append(
-            f"{shared:,} of dev's {data.split('dev').n_queries:,} queries are in train too, so dev "
-            "may promise too much"
+            f"train contains {shared:,} of the {data.split('dev').n_queries:,} dev queries, so dev "
+            "scores may be too high"
         )
     if train.weights is not None:
-        used = {
-            "none": "not used: pair_weights=loss or scores uses them",
-            "loss": "used in the loss",
-            "scores": "used as the start of the pair scores",
+        use = {
+            "none": "which OPERA ignores; pair_weights=loss or pair_weights=scores uses them",
+            "loss": "which multiply the loss",
+            "scores": "which order the initial pair scores",
         }[settings.pair_weights]
         lowest, highest = train.weights.min(), train.weights.max()
-        notes.append(f"training pairs have weights from {lowest:g} to {highest:g}, {used}")
-    elif settings.pair_weights != "none":  # and another data set has weights
-        notes.append("training pairs have no weights: pair_weights changes nothing here")
+        notes.append(f"training pairs have weights from {lowest:g} to {highest:g}, {use}")
+    elif settings.pair_weights != "none":  # another data set has weights
+        notes.append("training pairs have no weights, so pair_weights has no effect on them")
     return replace(data, notes=(*data.notes, *notes)) if notes else data
 
 
 def _in_train(data: RetrievalData, split: str) -> dict[str, int]:
-    """Count the queries of a split that train too, in any data set, by the name of their set.
+    """Count a split's queries that are also in train, by the name of their data set.
 
-    Those of test count if a document is relevant to them in both.
+    A test query counts only if test and train have the same relevant document for it.
     """
     query_rows = np.empty(0, dtype=np.int32)
     if split in data.splits:

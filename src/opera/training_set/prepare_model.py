@@ -1,6 +1,4 @@
-"""Load the model of a run, and make it ready to train: lengths, prompts, an adapter, LoRA's
-matrices.
-"""
+"""Load the model of a run, and prepare it for training: lengths, prompts, adapter, LoRA."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from opera.retrieval.models import (
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
 
 Lengths = dict[str, int | None]
-"""``max_query_length`` and ``max_passage_length``; ``None`` for a model that reads whole texts."""
+"""``max_query_length`` and ``max_passage_length``; ``None`` for a model without a limit."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,13 @@ class RunModel:
     """The model of a run.
 
     Attributes:
-        source: what the user called it.
-        trained: what trains.
-        base: the base model under an adapter, which does not train; ``None`` without one.
-        encoder: the base model with the run's settings: lengths, prompts, and the cosine.
-        served: the base model with its folder's settings, for the measures before training;
-            ``encoder`` itself if they are the same. Both share the weights.
-        lengths: those in force.
+        source: the user's name of the model.
+        trained: the model to train.
+        base: the base model below an adapter, which does not train; ``None`` without an adapter.
+        encoder: the base model with the run's settings: lengths, prompts and cosine.
+        served: the base model with its folder's settings, for the evaluation before training;
+            ``encoder`` itself if the settings are equal. Both share the weights.
+        lengths: the lengths of the run.
         overridden: the settings that the run changes and saves with the final model: the folder's
             value and the run's value, by name.
     """
@@ -64,32 +62,32 @@ class RunModel:
 
     @property
     def n_parameters(self) -> int:
-        """Size of the model, with an adapter of the untrained one."""
+        """The number of parameters, of the base model if there is an adapter."""
         size = parameter_count(self.trained) - lora_parameters(self.trained)
         return size if self.base is None else parameter_count(self.base) or size
 
     @property
     def prompts(self) -> dict[str, str]:
-        """The prompts in force, by the names of their settings; empty for vectors from files."""
+        """The prompts of the run by setting; empty for vectors from files."""
         if reads_vectors(self.encoder.model):
             return {}
         return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
 
 def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> RunModel:
-    """Load the model, or the vectors of one that cannot be loaded; an adapter trains in its place.
+    """Load the model, or a model's vectors from files. Create the adapter, if the settings ask.
 
     Raises:
-        InputError: if it cannot be loaded, or the settings are not for it.
+        InputError: if the model cannot be loaded, or a setting does not fit it.
     """
     _check_adapter_settings(settings)
     if settings.query_vectors is not None:
-        quiet_libraries()  # as loading a model does
+        quiet_libraries()  # like load_model
         files = Path(settings.query_vectors), Path(settings.document_vectors or "")
         model = service_model(*files, data, pick_device())
         lengths, overridden = lengths_of(model), {}
         encoder = served = Encoder(model, settings.precision)
-        encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before a run is written
+        encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
     else:
         model, as_loaded = _loaded(source, settings)
         lengths = lengths_of(model)
@@ -102,7 +100,7 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             for name, value in encoder.settings.items()
             if value != served.settings[name]
         }
-        for role in ROLES:  # who gives a prompt that the folder lacks uses the model with it today
+        for role in ROLES:  # a user's prompt that the folder lacks is used before training too
             served.prompts[role] = served.prompts[role] or encoder.prompts[role]
         as_loaded.prompts.update(served.prompts)
         if served.settings == encoder.settings:
@@ -119,9 +117,9 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         base = model
     if settings.gradient_cache is not None and is_static(trained):
         raise SettingError(
-            f"gradient_cache={settings.gradient_cache}: is for transformers; "
-            f"{type(trained[0]).__name__} keeps nothing between its layers, so large batches need "
-            "no cache; leave the setting out"
+            f"gradient_cache={settings.gradient_cache}: applies only to transformers; "
+            f"{type(trained[0]).__name__} stores no activations, so large batches need no cache; "
+            "remove the setting"
         )
     if settings.lora_options is not None:
         for base_encoder in (encoder, served):
@@ -135,11 +133,11 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
 def _loaded(
     source: str, settings: TrainSettings
 ) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """Return the model as the settings want it, and as its folder has it."""
+    """Return the model with the run's settings, and with its folder's settings."""
     model = load_model(source, pick_device())
     as_loaded = with_separate_settings(model)
-    wanted = {name: getattr(settings, name) for name in lengths_of(model)}
-    set_lengths(model, wanted, settings.model_fields_set)
+    lengths = {name: getattr(settings, name) for name in lengths_of(model)}
+    set_lengths(model, lengths, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
     model.similarity_fn_name = "cosine"
     warn_of_missing_prompts(model.prompts, source, settings.query_prompt, settings.document_prompt)
@@ -151,21 +149,20 @@ def _loaded(
 
 
 def _check_adapter_settings(settings: TrainSettings) -> None:
-    """Refuse settings that an adapter does not read: those of a model's training, and without a
-    model all of encoding.
+    """Reject settings without effect on an adapter: of the model's training, and of encoding if the
+    vectors come from files.
     """
-    refused = set() if settings.adapter_kind is None else {"dropout"}
-    reason = "the model itself does not train"
+    unused = set() if settings.adapter_kind is None else {"dropout"}
+    reason = "the model does not train"
     if settings.query_vectors is not None:
-        refused |= {"max_query_length", "max_passage_length", "corpus_text"}
-        refused |= {"query_prompt", "document_prompt"}
+        unused |= {"max_query_length", "max_passage_length", "corpus_text"}
+        unused |= {"query_prompt", "document_prompt"}
         reason = "vectors come from files"
-    for name in sorted(refused & settings.model_fields_set):
+    for name in sorted(unused & settings.model_fields_set):
         value = getattr(settings, name)
         if value != EncodingSettings.model_fields[name].default:
             raise SettingError(
-                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting "
-                "out"
+                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; remove the setting"
             )
 
 
@@ -175,7 +172,7 @@ def encoder_of(
     show_progress: bool = True,
     embeddings: EmbeddingParts | None = None,
 ) -> Encoder:
-    """Return an encoder without a cache on disk, for a model that this run made."""
+    """Return an encoder without a cache on disk, for a model that changes in this run."""
     return Encoder(
         model,
         settings.precision,

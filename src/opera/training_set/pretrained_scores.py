@@ -1,6 +1,4 @@
-"""Scores of the training pairs under the base model: SP ranks by them, DP starts from them;
-and CBS.
-"""
+"""The base model's scores of the training pairs, and CBS. SP ranks by them; DP starts from them."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from opera.retrieval.encoder import pair_similarities
 from opera.training_set.documents import DocumentPool, KnownPositives
 
 CHUNK_CELLS = 8_000_000
-ROUNDING = 1e-6  # cosines of float32 vectors that differ by less are equal
+ROUNDING = 1e-6  # float32 cosines with a smaller difference are equal
 
 
 @dataclass(frozen=True)
 class CBSRanks:
-    """Rank of each pair's document among random documents (Appendix D.1).
+    """The rank of each pair's document among random documents (Appendix D.1).
 
     Attributes:
         rank: int32 ``[N]``, 1-based rank among the pool by similarity to the query.
@@ -41,7 +39,7 @@ class CBSRanks:
 
     @property
     def smallest_pool(self) -> int:
-        """The fewest documents a pair was ranked among."""
+        """The size of the smallest pool."""
         return int(self.pool.min())
 
 
@@ -53,24 +51,23 @@ def rank_among_random(
     seed: int,
     pool: DocumentPool,
 ) -> CBSRanks:
-    """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix
-    D.1).
+    """Rank each pair's document among positives of *other* queries (Appendix D.1).
 
     The pool of a query is a uniform sample, without replacement, of the distinct documents that are
-    positive for another query and not for this one; all of them where there are fewer. Pools of
-    different queries overlap: each is the start of one random order of all positives, without the
-    query's own. A document that ties with the pair's does not lower its rank.
+    positive for other queries only. It has ``pool_size`` documents, or all if there are fewer.
+    Pools of different queries overlap: a pool is the start of one random order of all positives,
+    without the query's positives. Ties do not worsen the rank of the pair's document.
 
-    All processes call this. Each ranks the pairs of some queries, in whole chunks, so the bytes are
-    those of one.
+    All processes call this. A process ranks the pairs of some queries, in full chunks, so the
+    result does not depend on the number of processes.
 
     Args:
         pairs: the training pairs.
         query_embeddings: float32 ``[n, dimension]``, unit vectors.
         document_embeddings: float32 ``[documents, dimension]``, unit vectors.
-        pool_size: documents to rank among; the paper's 10,000.
+        pool_size: number of documents in a pool; 10,000 in the paper.
         seed: seed of the sample.
-        pool: the documents that have a text; no other is ranked among.
+        pool: the documents with a text. Other documents are never in a pool.
     """
     documents = pool.group[pairs.pair_doc]
     positives = np.unique(documents)
@@ -82,27 +79,25 @@ def rank_among_random(
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
-    share = own_share(pairs.n_queries, chunk)
+    queries = own_share(pairs.n_queries, chunk)
 
-    def rank_own() -> list[NDArray[np.int32]]:
-        for start in range(share.start, share.stop, chunk):
-            stop = min(start + chunk, share.stop)
-            seen = query_embeddings[start:stop] @ candidates.T
+    def rank_pairs() -> list[NDArray[np.int32]]:
+        for start in range(queries.start, queries.stop, chunk):
+            stop = min(start + chunk, queries.stop)
+            cosines = query_embeddings[start:stop] @ candidates.T
             for query in range(start, stop):
                 pairs_of_query = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-                own_places = place[documents[pairs_of_query]]
-                others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
-                others.sort()
-                rank[pairs_of_query] = (
-                    1
-                    + len(others)
-                    - np.searchsorted(others, similarity[pairs_of_query] + ROUNDING, side="right")
-                )
-                sizes[pairs_of_query] = len(others)
-        first, last = pairs.query_offsets[[share.start, share.stop]]
+                positive = place[documents[pairs_of_query]]
+                pool_cosines = np.delete(cosines[query - start], positive[positive >= 0])
+                pool_cosines = np.sort(pool_cosines[:pool_size])
+                threshold = similarity[pairs_of_query] + ROUNDING
+                not_above = np.searchsorted(pool_cosines, threshold, side="right")
+                rank[pairs_of_query] = 1 + len(pool_cosines) - not_above
+                sizes[pairs_of_query] = len(pool_cosines)
+        first, last = pairs.query_offsets[[queries.start, queries.stop]]
         return [rank[first:last], sizes[first:last]]
 
-    rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_own), strict=True))
+    rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_pairs), strict=True))
     return CBSRanks(rank, sizes)
 
 
@@ -122,20 +117,22 @@ def pretrained_losses(
     known: KnownPositives | None,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
-    """Cross-entropy of each pair against one random set of documents as large as a batch.
+    """Compute the cross-entropy of each pair against one random set of documents.
 
-    It stands in for the contrastive loss until the pair is first drawn.
+    The set is as large as a batch. The values replace the contrastive loss of a pair until it is
+    first sampled.
 
     Args:
         pairs: the training pairs.
         query_embeddings: float32 ``[n, dimension]``, unit vectors.
         document_embeddings: float32 ``[documents, dimension]``, unit vectors.
-        similarity: float32 ``[N]``, of each pair.
+        similarity: float32 ``[N]``, the similarities of the pairs.
         temperature: divides the similarities.
-        set_size: how many documents to draw, without replacement.
-        seed: seed of the draw.
-        known: documents to leave out of a query's set; ``None`` leaves out only the pair's own.
-        pool: the documents to draw from.
+        set_size: the number of documents to sample, without replacement.
+        seed: seed of the sample.
+        known: documents to leave out of a query's set; ``None`` leaves out only the pair's
+            document.
+        pool: the documents to sample from.
 
     Returns:
         float32 ``[N]``, in nats.
@@ -174,14 +171,12 @@ def pretrained_scores(
     pool: DocumentPool,
     cbs_pool: int = 0,
 ) -> tuple[PairScores, int | None]:
-    """Compute what methods start from; arguments as for :func:`pretrained_losses`.
+    """Compute the initial scores of methods; the arguments are those of :func:`pretrained_losses`.
 
-    ``cbs_pool`` is the number of random documents that each pair is ranked among for its CBS; 0
-    leaves CBS out.
+    ``cbs_pool`` is the number of random documents in the ranking for CBS; 0 disables CBS.
 
     Returns:
-        Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None``
-        without CBS.
+        Similarities, losses and CBS; and the size of the smallest pool, ``None`` without CBS.
     """
     vectors = query_embeddings, document_embeddings
     similarity = pair_similarities(pairs, *vectors)
@@ -193,8 +188,7 @@ def pretrained_scores(
     ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
     if ranks.smallest_pool < cbs_pool:
         log.info(
-            f"note: cbs_pool={cbs_pool}: there are fewer positives of other queries, so pairs are "
-            f"ranked among "
-            f"{ranks.smallest_pool} to {int(ranks.pool.max())} documents"
+            f"note: cbs_pool={cbs_pool}: other queries have too few positives, so CBS ranks pairs "
+            f"among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
         )
     return PairScores(pairs, similarity, losses, ranks.cbs), ranks.smallest_pool

@@ -1,4 +1,4 @@
-"""Several data sets in one run: how many pairs each gives to a step, and its method."""
+"""Mix several data sets in one run: the pairs per step and the method of each data set."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from opera.core.settings import resolved
 from opera.methods import Method, Plan
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Its multiples, modulo 1, fill every part of [0, 1) in proportion to its length, at any time."""
+"""Its multiples modulo 1 are spread evenly over [0, 1), after any number of steps."""
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """How many pairs each data set gives to a step.
+    """The number of pairs of each data set in a step.
 
     Attributes:
-        probabilities: float64 ``[sets]``, how probable it is that a pair is drawn from each set;
-            they add up to 1.
+        probabilities: float64 ``[sets]``, the probability of each set for a sampled pair, with a
+            sum of 1.
         one_set_per_step: whether all pairs of a step come from one set.
     """
 
@@ -38,29 +38,29 @@ class Quotas:
         if settings.mix in ("proportional", "equal"):
             weights = np.array(pairs, dtype=np.float64) ** (settings.mix == "proportional")
         else:
-            named = shares_by_name(settings.mix)
-            weights = np.array([named[name] for name in names])
+            weight_of = shares_by_name(settings.mix)
+            weights = np.array([weight_of[name] for name in names])
         return cls(weights / weights.sum(), settings.one_set_per_step)
 
     def of_step(self, step: int, batch_size: int) -> NDArray[np.int64]:
-        """Return how many pairs each set gives to a step: int64 ``[sets]``."""
+        """Return the number of pairs of each set in a step: int64 ``[sets]``."""
         unit = batch_size if self.one_set_per_step else 1
         exact = self.probabilities * batch_size / unit
         rounded = np.floor(exact + 1e-9).astype(np.int64)
-        left = batch_size // unit - int(rounded.sum())
-        if left == 0:
+        remaining = batch_size // unit - int(rounded.sum())
+        if remaining == 0:
             return rounded * unit
-        ends = np.cumsum(exact - rounded) / left
+        ends = np.cumsum(exact - rounded) / remaining
         ends[-1] = 1
-        places = np.arange(step * left, (step + 1) * left) * GOLDEN % 1
-        owners = np.searchsorted(ends, places, side="right")
-        return (rounded + np.bincount(owners, minlength=len(rounded))) * unit
+        places = np.arange(step * remaining, (step + 1) * remaining) * GOLDEN % 1
+        sets = np.searchsorted(ends, places, side="right")
+        return (rounded + np.bincount(sets, minlength=len(rounded))) * unit
 
     def plans(self, plan: Plan) -> list[Plan]:
-        """Return the plan of each set's method, by the run's.
+        """Return the plan of each set's method from the plan of the run.
 
-        A method draws as many pairs at once as its set gives to a step at most, rounded up. Its
-        schedule runs over its own draws.
+        The batch size of a method is the largest number of pairs that its set has in a step. Its
+        schedule counts its own batches.
         """
         plans = []
         for probability in self.probabilities.tolist():
@@ -72,12 +72,12 @@ class Quotas:
 
 
 def plan_of(recipe: Recipe, processes: int) -> Plan:
-    """Return what a method needs to know of a run; automatic settings must be resolved."""
+    """Return the plan of a run for its method; automatic settings must be resolved."""
     train = recipe.train
     return Plan(train.seed, resolved(train.max_steps), train.queries_per_step(processes))
 
 
 def summary_of(methods: Sequence[Method[Any]]) -> dict[str, Any]:
-    """Return the facts about the methods of all sets, summed."""
+    """Return the sums of the facts about the methods of all sets."""
     summaries = [method.summary() for method in methods]
     return {name: sum(facts[name] for facts in summaries) for name in summaries[0]}
