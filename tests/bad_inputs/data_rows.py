@@ -16,8 +16,8 @@ CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/
 HEADER = "query-id\tcorpus-id\tscore\n"
 NOT_UTF8 = "not UTF-8; give the encoding with --encoding, such as cp1252 (Windows) or utf-16"
 NO_BEIR = "data: not a BEIR folder:"
-NO_QRELS = f"{NO_BEIR} qrels/ holds no .tsv file such as qrels/train.tsv"
-COUNTS = "; counts, as of clicks, are weights: --columns weight=COLUMN"
+NO_QRELS = f"{NO_BEIR} qrels/ has no .tsv file, such as qrels/train.tsv"
+COUNTS = "; pass counts, such as clicks, as weights: --columns weight=COLUMN"
 
 
 def put(name: str, number: int, line: str | bytes) -> Make:
@@ -51,7 +51,7 @@ CORPORA = [
 {"_id": "d0", "text": "a"} => duplicate id 'd0'; first seen at data/corpus.jsonl:1, and ids must be unique
     """, corpus, CORPUS),
     *(
-        Bad(EVALUATE, f"{CORPUS}column '_id' must not hold a tab, a line break or another control character, "
+        Bad(EVALUATE, f"{CORPUS}column '_id' must not contain a tab, a line break or another control character, "
             f"got 'a{seen}'", corpus(f'{{"_id": "a{escape}", "text": "b"}}'))
         for escape, seen in (("\\t", "\\t"), ("\\u001b[31m", "\\x1b[31m"))
     ),
@@ -65,10 +65,10 @@ test0\td0\t1_0 => column 'score' must be a number, got '1_0'
 test0\td0\t4294967297 => grade must lie between -1000 and 1000, got 4.29497e+09{COUNTS}
 nobody\td0\t1 => query 'nobody' is no id in the table of queries; add it there, or remove such pairs
     """.replace("{COUNTS}", COUNTS), judgement, QRELS),
-    Bad(EVALUATE, f"{TEST}: no column has a name known for the query and the document; its columns are 'test0', 'd0', "
-        "'1'; say which to take, as in --columns query=test0,document=d0; if the first line is no header: --columns "
+    Bad(EVALUATE, f"{TEST}: OPERA recognises no column for the query and the document; the columns are 'test0', 'd0', "
+        "'1'; choose some, as in --columns query=test0,document=d0; if the file has no header: --columns "
         "query=1,document=2", put(TEST, 1, "test0\td0\t1")),
-    Bad(EVALUATE, f"{QRELS}a relevant pair whose query or document has no text; give it one or remove the pair",
+    Bad(EVALUATE, f"{QRELS}a relevant pair has a query or document without a text; add it or remove the pair",
         write(TEST, HEADER + "test0\td39\t1\n"), put("data/corpus.jsonl", 40, '{"_id": "d39", "text": " \\n\\u2003"}')),
 ]  # fmt: skip
 

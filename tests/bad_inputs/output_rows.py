@@ -6,7 +6,7 @@ from bad_inputs.table import Bad, link, pipe, table, with_grid, with_run, write
 
 TRAIN, SCORE = "train data --model model --out", "score data --model model --out"
 TABLES = write("tables/train.csv", "query,document\na,b\n")
-DATA = ", which is read as data, so what is written there would be data too; pass another place"
+DATA = ", which OPERA reads as data; pass a folder outside the data"
 
 FOLDERS = [
     *table("train data --model model --out", """

@@ -115,7 +115,7 @@ DECISIONS = [
     )
     for message, rows in (
         (
-            "decisions.csv: holds no decision about test; opera review RUN --split test makes a page to decide",
+            "decisions.csv: has no decision about test; opera review RUN --split test writes a page to make them",
             "test0,d0,unsure,test\ntrain0,d0,wrong,train\n",
         ),
         (

@@ -26,8 +26,8 @@ evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documen
     give one of the two
 evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must be train, dev or test, got 'eval'
     """),
-    Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: is for tables, and t.jsonl is none; of a "
-        "file of FlagEmbedding, --pairs reads query, pos and neg", write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
+    Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: applies only to tables in files, not to "
+        "t.jsonl; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table", write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
     *table(P_CSV, """
 left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
     'right'; say which to take, as in --columns query=left,document=right; if the first line is no header:
@@ -140,14 +140,14 @@ TRAINER_FILES = [
         write("mine/test_qrels.jsonl", f'{{"qid": "t", "docid": "{judged}", "relevance": 1}}\n'))
     for corpus, judged, message in (
         ('{"id": "x", "text": "a"}\n', "y",
-         "mine/test_qrels.jsonl:1: document 'y' has no text in the files that were read"),
+         "mine/test_qrels.jsonl:1: document 'y' has no text in these files"),
         ('{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n', "x",
-         "mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id"),
+         "mine/corpus.jsonl:2: document 'x' has a different text than before; give each text its own id"),
     )
 ]  # fmt: skip
 
 
-FEW = "no text has a title, a heading or a question of three words or more, with a text below it that no other has"
+FEW = "no text has a unique title, heading or question of at least three words with a text below it"
 WEAK = [
     *table("pairs", """
 data --out w.tsv => --out w.tsv: must end in .csv or .parquet or .jsonl; the suffix decides the format

@@ -101,7 +101,7 @@ def test_names_notes_and_prompts() -> None:
     assert both.query_prompt == "p: "
     mixed = combine([first, replace(second, query_prompt=None)])
     assert mixed.query_prompt is None
-    assert mixed.notes[-1].startswith("the data sets have different query prompts: none is used")
+    assert mixed.notes[-1].startswith("the data sets have different query prompts, so OPERA uses none")
 
 
 def test_what_cannot_be_combined_is_refused() -> None:

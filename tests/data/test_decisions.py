@@ -68,7 +68,7 @@ def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path],
     path = write(tmp_path / "d.csv", [(*pair, "wrong", "test")], "query_id,doc_id,decision,split")
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train")
-    assert changed.notes[-1].endswith("1 decisions about test change no training")
+    assert changed.notes[-1].endswith("training ignores 1 decision about test")
     assert read_decisions(data, [path]).of_test.tolist() == [True]
 
 
@@ -124,4 +124,4 @@ def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -
     path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train") | {(query, other)}
-    assert changed.notes[-1].endswith("1 not added, since their documents are held out of train")
+    assert changed.notes[-1].endswith("1 not added because their documents are held out of train")

@@ -26,7 +26,7 @@ def test_the_layout_of_mteb(tmp_path: Path) -> None:
     assert list(data.splits) == ["train", "dev", "test"]
     assert data.corpus.texts() == ["Title one", "two", ""]
     assert judged(data, "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
-    assert "left out 3 judgements of documents that are not there, such as 'd9'" in data.notes
+    assert "left out 3 judgements of missing documents, such as 'd9'" in data.notes
     assert data.name == "small"
     assert files_read(f"hf:{folder}") == [folder]
     assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
@@ -97,7 +97,7 @@ def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
     )
     card = (folder / "README.md").read_text()
     (folder / "README.md").write_text(card.replace("---\n", f"---\n{kinds}", 1))
-    with pytest.raises(DataError, match=r"column 'text' must hold texts or whole numbers, but holds struct<"):
+    with pytest.raises(DataError, match=r"column 'text' must contain texts or whole numbers, but its type is struct<"):
         load_data(f"hf:{folder}")
 
 

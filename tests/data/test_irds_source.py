@@ -39,7 +39,7 @@ def test_the_papers_sets_of_beir(name: str) -> None:
     title = "" if name == "fiqa" else "Title one "  # the library leaves FiQA's titles out: all are empty
     assert data.corpus.texts(slice(0, 1)) == [f"{title}first text"]
     assert judged(data, "dev") == [("PLAIN-dev", "MED-1", 1), ("PLAIN-dev", "MED-2", 2)]
-    assert data.notes[0] == "left out 3 judgements of documents that are not there, such as 'MED-9'"
+    assert data.notes[0] == "left out 3 judgements of missing documents, such as 'MED-9'"
     assert (data.name, data.source) == (name, f"paper:{name}")
 
 

@@ -70,16 +70,16 @@ def test_a_table_of_texts_with_columns() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"queries": QUERIES}, r"^pairs: is missing; give pairs, or queries and documents as two lists of texts"),
-        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; give pairs$"),
+        ({"queries": QUERIES}, r"^pairs: is missing; pass pairs, or queries and documents as two lists of texts"),
+        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; pass pairs$"),
         ({"queries": ["a", None], "documents": QUERIES}, r"^queries\[1\]: must be a text, got None$"),
         ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
         ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
-        ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or save"),
-        ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* for good with map\(\)"),
-        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream whose columns are not known; read it"),
+        ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or"),
+        ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* first with map\(\)"),
+        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream with unknown columns; convert it"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
-        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, as the first is, got \('c',\)$"),
+        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, like the first row"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
@@ -111,5 +111,7 @@ def test_the_columns_of_a_format_are_those_that_are_read() -> None:
 def test_aligned_series() -> None:
     queries = pd.Series(QUERIES, index=[5, 6])
     assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
-    with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders, and row i"):
+    with pytest.raises(
+        DataError, match=r"^queries and documents: have the same index in different orders, but query i"
+    ):
         load_data(queries=queries, documents=pd.Series(["b", "a"], index=[6, 5]))

@@ -96,7 +96,7 @@ def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     assert data.with_relevant_grade(1) is data
     graded = data.with_relevant_grade(2)
     below = sum(int((qrels.grades == 1).sum()) for qrels in data.splits.values())
-    assert graded.notes == (f"relevant_grade=2: {below} judgements below it count as not relevant",)
+    assert graded.notes == (f"relevant_grade=2: {below} judgements below it become not relevant",)
     for name, qrels in graded.splits.items():
         assert np.array_equal(qrels.grades, np.where(data.split(name).grades < 2, 0, data.split(name).grades))
 

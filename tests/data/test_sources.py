@@ -64,7 +64,7 @@ def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, en
     pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
     ids = pa.array(np.array([1, end], dtype=kind.to_pandas_dtype()))
     pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=rf"row 2: column 'id' must be .*numbers apart below {end:,} only: store"):
+    with pytest.raises(DataError, match=rf"row 2: column 'id' must be .*is exact only below {end:,}: store"):
         load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
 
 

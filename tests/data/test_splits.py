@@ -50,7 +50,7 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
     assert held.split("dev").n_queries == 10
     assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
     assert held.split("train").n_queries == 30
-    assert "drew 10 of the 40 train queries as dev (known, seed 1)" in held.notes[-1]
+    assert "moved 10 of the 40 train queries to dev (known, seed 1)" in held.notes[-1]
     assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
     assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 
@@ -126,7 +126,7 @@ def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
     assert held.held_out is not None
     dev = held.split("dev").query_rows
     others = int((~np.isin(held.held_out.query_rows[held.held_out.query_index], dev)).sum())
-    assert f"{others} pairs that name held-out documents left train" in held.notes[-1]
+    assert f"removed {others} pairs with held-out documents from train" in held.notes[-1]
     copied = copy_splits(make_data(chain), source=held)
     for split in ("train", "dev"):
         assert pairs_in(copied.split(split)) == pairs_in(held.split(split))
@@ -170,7 +170,7 @@ def test_without_a_test_split_train_says_what_is_assumed() -> None:
     told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, expected_documents="new")
     assert [seen_share(told, split) for split in ("test", "dev")] == [0.0, 0.0]
     assert not any("assumed" in note for note in told.notes)
-    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --expected-documents"):
+    with pytest.raises(DataError, match="has no split 'test', which --expected-documents like-test needs"):
         draw_missing_splits(known, seed=0, test_fraction=0.1, expected_documents="like-test")
 
 

@@ -55,9 +55,9 @@ def test_titles_and_bodies_train_by_texts_and_by_ids(
         {"query": "The price of delivery", "document_id": "8", "document": 'quotes "here",\nand lines',
          "origin": "title"},
     ]  # fmt: skip
-    left_out = "titles left out: 1 of fewer than 3 words, 1 without a text, 2 that several texts have"
+    left_out = "titles left out: 1 of fewer than 3 words, 1 without a text, 2 of several texts"
     assert left_out in caplog.text
-    assert "1 of 7 texts have no title, and make no pair; the first is 13" in caplog.text
+    assert "left out 1 of 7 texts without a title; the first is 13" in caplog.text
     alone, beside = opera.load_data(weak), opera.load_data(pairs=weak, documents=corpus)
     for data, documents in ((alone, 2), (beside, 7)):
         assert data.counts() == {"documents": documents, "train_queries": 2, "train_pairs": 2}

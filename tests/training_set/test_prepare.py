@@ -53,14 +53,14 @@ def test_test_queries_that_train_too_are_noted() -> None:
     train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
     again = {**queries, "t1": "ask 1", "t2": "ask 2", "t3": "ask 3"}
     tests = [
-        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, ["2 of test's 2"]),
+        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, ["2 of the 2"]),
         ({"t1": {"d1": 1}, "t2": {"d8": 1}, "t3": {"d3": 0, "d2": 1}, "q7": {"d7": 1}}, ["2 of test's 4"]),
         ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, []),
     ]
     for test, counted in tests:
         data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
         notes = prepare_data(data, make_recipe({"guard": False})).drawn.notes
-        assert [note.split(" queries train too")[0] for note in notes if "train too" in note] == counted
+        assert [note.split(" queries train too")[0] for note in notes if "test queries" in note] == counted
 
 
 SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
