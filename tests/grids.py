@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.experiments.analysis import RECALL, Group, find_groups
-from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
+from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.runs.record import (
@@ -94,16 +94,17 @@ def guard_record(**changes: Any) -> GuardRecord:
     """What a guard chose: half of the training, which is better on dev."""
     dev = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.33, final=0.34, difference=0.04, low=0.02, high=0.06)
     test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
-    curve = [CurvePoint(mixing_weight=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
+    curve = [CurvePoint(mixing_weight=weight, mean=mean) for weight, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "expected_documents": "like-test", "expected_documents_given": False,
+        "mixing_weight": 0.5, "verdict": "better", "measure": "nDCG@10",
+        "expected_documents": "like-test", "expected_documents_given": False,
         "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
         "dev": dev, "test": test, "refit": False,
     }  # fmt: skip
     return GuardRecord(**{**values, **changes})
 
 
-def planned(out: Path, **changes: Any) -> list[Cell]:
+def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
     parts: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
     parts |= changes
@@ -111,7 +112,7 @@ def planned(out: Path, **changes: Any) -> list[Cell]:
     return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_cell(cell: Cell, ndcg: float = 0.5, fingerprint: str = "x") -> None:
+def finish_cell(cell: PlannedRun, ndcg: float = 0.5, fingerprint: str = "x") -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
@@ -133,8 +134,8 @@ class RunsFolder:
     def add(
         self,
         data: str = "data/one",
-        after: Values = (0.5,) * N_QUERIES,
-        before: Values | None = None,
+        final: Values = (0.5,) * N_QUERIES,
+        base: Values | None = None,
         fine_tuned: Values | None = None,
         queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
         similarity: Values | None = None,
@@ -151,10 +152,10 @@ class RunsFolder:
         if status != "finished":
             write_unfinished_run(path, values, data, "models/small", status=status)
             return path
-        columns = dict.fromkeys(MEASURES, np.asarray(after)) | {RECALL: np.asarray(after) - 0.5}
+        columns = dict.fromkeys(MEASURES, np.asarray(final)) | {RECALL: np.asarray(final) - 0.5}
         tuned = {} if fine_tuned is None else dict.fromkeys(MEASURES, np.asarray(fine_tuned))
         measures = {
-            "base": dict.fromkeys(MEASURES, 0.1 if before is None else float(np.mean(before))),
+            "base": dict.fromkeys(MEASURES, 0.1 if base is None else float(np.mean(base))),
             "final": {name: float(column.mean()) for name, column in columns.items()},
         }
         if tuned:
@@ -162,8 +163,8 @@ class RunsFolder:
         per_query: dict[str, Any] = {"query_id": list(queries)}
         if similarity is not None:
             per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
-        if before is not None:
-            per_query["base nDCG@10"] = np.asarray(before)
+        if base is not None:
+            per_query["base nDCG@10"] = np.asarray(base)
         per_query |= {f"fine_tuned {name}": column for name, column in tuned.items()}
         per_query |= {f"final {name}": column for name, column in columns.items()}
         write_run(

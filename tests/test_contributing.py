@@ -22,7 +22,7 @@ from opera.data.sources import SOURCES
 from opera.engine import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.methods import METHODS, method_named
 from opera.methods.testing import check_method
-from opera.retrieval.measures import OWN_MEASURES, parse_measures
+from opera.retrieval.measures import MEASURES, parse_measures
 from opera.training_set import negatives  # noqa: F401 - as above
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ EXAMPLES = {
 }
 """The sections on extensions, and the name that the code of each registers."""
 FAST: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 8, "guard": False}
-TABLES = (METHODS, NEGATIVES, LOSSES, OWN_MEASURES)
+TABLES = (METHODS, NEGATIVES, LOSSES, MEASURES)
 
 Example = Callable[[str], dict[str, Any]]
 

@@ -56,5 +56,5 @@ def test_not_by_the_command(command: list[str], hostile: Path) -> None:
 def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'kernels'}")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would take settings from this file"):
+    with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would read its settings from this file"):
         load_extensions()

@@ -74,7 +74,7 @@ def main() -> None:
     sys.argv = ["opera", *arguments]
     try:
         if arguments == ["worker"]:
-            from opera.experiments.grid.cell import main as work
+            from opera.experiments.grid.job import main as work
 
             work()
         else:

@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python reproduction/studies/guard.py             # trains what is missing, then fills the tables
     OMP_NUM_THREADS=1 python reproduction/studies/guard.py --tables    # makes the tables of the stored results
 
-Each setting is trained three times: with ``--expected-documents like-test``, the default, which reads one number of test; with the
-true ``--expected-documents``, which reads nothing of test; and with ``--expected-documents both``. Every run has the base model, the fine-tuned
+Each setting is trained three times: with ``like-test``, the default, which reads one number of test; with the
+true value, which reads nothing of test; and with ``both``. Every run has the base model, the fine-tuned
 model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
 Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md and README.md. Reads
 ``../shared``. Finished runs are not repeated, so the study can be stopped at any time.

@@ -115,7 +115,7 @@ def test_averages_need_all_data_sets_and_ranks_are_over_seen_or_unseen(folder: R
 
 def planned(table: str, out: Path, *names: str, **changes: Any) -> Reproduction:
     data = [f"{name}=anywhere/{name}-1" for name in names]
-    plan = Reproduction(find_table(table), out, "small", "models/own", given_seeds=(0,), given_data=data)
+    plan = Reproduction(find_table(table), out, "small", "models/own", user_seeds=(0,), user_data=data)
     return replace(plan, **changes)
 
 
@@ -138,8 +138,8 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path)
 
 
 def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: Path) -> None:
-    plan = planned("main", tmp_path, given_data=[f"nfcorpus={beir}", "fiqa=absent"])
+    plan = planned("main", tmp_path, user_data=[f"nfcorpus={beir}", "fiqa=absent"])
     with pytest.raises(opera.DataError, match="fiqa: absent: no such file"):
         check_data(plan)
-    (note,) = check_data(replace(plan, given_data=[f"nfcorpus={beir}"]))
-    assert "nfcorpus has other counts than Table 8: documents" in note
+    (note,) = check_data(replace(plan, user_data=[f"nfcorpus={beir}"]))
+    assert "nfcorpus: counts differ from Table 8: documents" in note

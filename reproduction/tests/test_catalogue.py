@@ -52,4 +52,4 @@ def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> N
     )
     assert same.count_note(data) is None
     known = replace(same, test_pairs=9, known_counts={"test_pairs": (counts["test_pairs"], "as is known")})
-    assert (known.count_note(data) or "").endswith("there 9 (as is known)")
+    assert (known.count_note(data) or "").endswith("instead of 9 (as is known)")

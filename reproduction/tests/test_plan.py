@@ -14,19 +14,19 @@ import opera
 from opera.cli import app
 from opera.config.recipe import make_recipe
 from opera.experiments.grid.plan import parse_method
-from opera_paper.plan import OF_DATA, Reproduction, row_method, set_of_row, trained_rows
+from opera_paper.plan import DATA_SETTINGS, Reproduction, row_method, set_of_row, trained_rows
 from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
 
 
 def planned(table: str = "main", **changes: Any) -> Reproduction:
-    return replace(Reproduction(find_table(table), Path("grid"), given_seeds=(0,)), **changes)
+    return replace(Reproduction(find_table(table), Path("grid"), user_seeds=(0,)), **changes)
 
 
 @pytest.mark.parametrize(("preset", "scale"), [("paper", "full"), ("release", "small")])
 @pytest.mark.parametrize("table", [table for table in TABLES if not table.by_steps], ids=lambda table: table.name)
 def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
     every = [set_of_row(row).name for row in trained_rows(table)]
-    plan = planned(table.name, preset=preset, scale=scale, given_model="models/own", given_data=every)
+    plan = planned(table.name, preset=preset, scale=scale, user_model="models/own", user_data=every)
     calls = {(call.name, label, call.steps): call for call in plan.calls for label in call.methods}
     assert [row for row, *_ in plan.rows] == trained_rows(table)
     assert {tuple(place) for _, *place in plan.rows} == set(calls)
@@ -44,7 +44,7 @@ def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, pr
 def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
     names = ("fiqa", "nfcorpus", "antique", "fever")
     fiqa, nfcorpus, antique, fever = (planned().settings(name, ["dp"]) for name in names)
-    assert [fiqa[name] for name in OF_DATA[:3]] == [8000, "hard", "10:100"]
+    assert [fiqa[name] for name in DATA_SETTINGS[:3]] == [8000, "hard", "10:100"]
     assert (nfcorpus["max_steps"], nfcorpus["negatives"], "range" in nfcorpus) == (32000, "random", False)
     assert (antique["relevant_grade"], fever["range"]) == (3, "10:200")
     release = planned(preset="release")
@@ -54,7 +54,7 @@ def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
 
 def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:
     large, small, own = (
-        planned(given_model=model).settings("fiqa", ["dp"]) for model in (HUB_IDS[BGE], "minilm", "models/own")
+        planned(user_model=model).settings("fiqa", ["dp"]) for model in (HUB_IDS[BGE], "minilm", "models/own")
     )
     assert (large["learning_rate"], "precision" in large) == (1e-6, False)
     assert large["query_prompt"].startswith("Represent this sentence")
@@ -70,25 +70,25 @@ def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -
     release = planned("qwen3", preset="release").settings("nfcorpus", ["dp"])
     assert (release["range"], release["max_query_length"]) == ("51:500", 512)
     assert release["trainer"] == {"weight_decay": 0.01, "gradient_checkpointing": True}
-    assert planned("qwen3", given_model=f"copies/{QWEN3}").settings("antique", ["dp"]) == paper
-    assert "trainer" not in planned("qwen3", given_model="minilm").settings("antique", ["dp"])
+    assert planned("qwen3", user_model=f"copies/{QWEN3}").settings("antique", ["dp"]) == paper
+    assert "trainer" not in planned("qwen3", user_model="minilm").settings("antique", ["dp"])
 
 
 def test_data_sets_by_name_and_by_place() -> None:
-    plan = planned(given_data=["fiqa", "nfcorpus=a/b=c"])
+    plan = planned(user_data=["fiqa", "nfcorpus=a/b=c"])
     assert plan.sources == {"fiqa": "paper:fiqa", "nfcorpus": "a/b=c"}
     assert len(planned().sources) == 8
     small = planned(scale="small")
     assert list(small.sources) == ["nfcorpus", "fiqa"]
     assert "fever" in small.too_large
-    assert list(planned(scale="small", given_data=["fever"]).sources) == ["fever"]
+    assert list(planned(scale="small", user_data=["fever"]).sources) == ["fever"]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"scale": "tiny"}, {"preset": "papers"}, {"only_methods": ("denoise",)}, {"given_data": ["arguana"]},
-        {"given_settings": {"max_steps": "5"}},
+        {"scale": "tiny"}, {"preset": "papers"}, {"only_methods": ("denoise",)}, {"user_data": ["arguana"]},
+        {"user_settings": {"max_steps": "5"}},
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(changes: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def test_wrong_options_are_refused(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("preset", ["paper", "release"])
 def test_the_printed_commands_ask_for_the_same_settings(preset: str, beir: Path, static_model: Path) -> None:
-    plan = planned("hierarchy", preset=preset, given_model=str(static_model), given_data=[f"fiqa={beir}"])
+    plan = planned("hierarchy", preset=preset, user_model=str(static_model), user_data=[f"fiqa={beir}"])
     (command,) = plan.commands()
     small = ["--steps", "4", "--set", "range=1:5", "--plan", "--json"]
     words = shlex.split(command.replace("--steps 8000", ""))[1:]
@@ -111,7 +111,7 @@ def test_the_printed_commands_ask_for_the_same_settings(preset: str, beir: Path,
 
 
 def test_runs_on_noisy_labels_read_a_folder_that_the_first_command_writes() -> None:
-    plan = planned("denoising", given_data=["antique=mine"])
+    plan = planned("denoising", user_data=["antique=mine"])
     first, *others = plan.commands()
     assert first == "opera-paper noise mine --kind grade --grade 2 --out grid/antique-noisy"
     assert {call.source for call in plan.calls} == {"grid/antique-noisy"}

@@ -17,7 +17,7 @@ if (
     and " -m opera " in f"{' '.join(sys.orig_argv)} "
     and not sys.flags.safe_path
 ):
-    # python -m puts the current folder first; nothing in a data folder is to be imported
+    # python -m puts the current folder first, but nothing in a data folder may be imported
     del sys.path[0]
 
 if os.environ.get("OPERA_REPRODUCIBLE", "") not in ("", "0"):
@@ -37,7 +37,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # Importing this earlier would be before the command line has mended Python's path.
+    # imported late, because opera.cli.start must first remove the current folder from sys.path
     import opera.api
 
     return getattr(opera.api, name)

@@ -1,7 +1,7 @@
-"""The public Python API: every name that ``opera`` exports, and where it is defined.
+"""The public Python API: every name that ``opera`` exports, and the module that defines it.
 
-Names are loaded when they are used, so ``import opera`` is quick and reading runs needs no torch.
-The modules that ``OPERA_EXTENSIONS`` names are imported before them.
+A name is loaded when it is first used. So ``import opera`` is quick, and reading runs needs no
+torch. Extensions (``OPERA_EXTENSIONS``) are imported first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from opera.training_set.export import mine as mine
     from opera.training_set.export import score as score
 
-_HOMES = {
+_MODULES = {
     "adapt": "opera.run.adapt",
     "evaluate": "opera.retrieval.evaluation",
     "score": "opera.training_set.export",
@@ -100,8 +100,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'opera' has no attribute '{name}'")
-    if _HOMES[name] != "opera.core.errors":  # an except clause must not fail
+    if _MODULES[name] != "opera.core.errors":  # an except clause must not fail
         load_extensions()
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

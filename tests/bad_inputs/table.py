@@ -11,11 +11,7 @@ A file ``KIND_rows.py`` beside this one holds a list ``ROWS``; ``test_bad_inputs
     ]
 
 Every row starts in a fresh folder that holds ``data`` (a small BEIR data set: d0..., train0..., test0...) and ``model``
-(a static model). Give ``with_run`` or ``with_grid`` as the first of the functions for a finished run in ``run``, or a
-finished grid of two cells in ``grid``. HOME is that folder too. Whatever else a row needs, its functions make.
-
-The command must end with status 2, print nothing but ``opera: error: MESSAGE`` on standard error, without a control
-character or a traceback, and leave every file as it was, the cache aside.
+(a static model). ``with_run`` and ``with_grid`` add a finished run in ``run``, or a finished grid in ``grid``.
 """
 
 from __future__ import annotations
@@ -27,26 +23,16 @@ import shlex
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
-MADE = Path("/nowhere")
-"""Where the test has made ``data``, ``model``, ``run`` and ``grid``."""
-
-Make = Callable[[Path], object]
-"""Changes something in the folder that a row runs in."""
+MADE = Path("/nowhere")  # where the test has made ``data``, ``model``, ``run`` and ``grid``
+Make = Callable[[Path], object]  # changes something in the folder that a row runs in
 
 
 class Bad:
-    """One bad input.
-
-    Args:
-        command: the command line after ``opera``; or its words, where one cannot be written in a shell.
-        message: the whole message, without ``opera: error: ``; or a pattern that matches the whole of it.
-        make: what makes the folder bad, in this order.
-    """
+    """A command line after ``opera``, or its words; the whole message, or a pattern; what makes the folder bad."""
 
     def __init__(self, command: str | list[str], message: str | re.Pattern[str], *make: Make) -> None:
         self.words = shlex.split(command) if isinstance(command, str) else command
@@ -58,14 +44,10 @@ class Bad:
 
 
 def table(command: str, text: str, make: Callable[[str], Make] | None = None, start: str = "") -> list[Bad]:
-    """Make a row of each line ``GIVEN => MESSAGE``, or ``GIVEN =~ PATTERN``.
+    """Make a row of each line ``GIVEN => MESSAGE``, or ``GIVEN =~ PATTERN``; four spaces continue a line.
 
-    Args:
-        command: what all rows run.
-        text: the lines. One of four spaces and more goes on from the line before. ``{given}`` in a message is what is
-            given as Python writes it, and ⏎ in what is given a line break.
-        make: what makes the folder bad with what is given; without it these are more words of the command.
-        start: what all messages start with.
+    ``{given}`` in a message is what is given as Python writes it, and ⏎ is a line break. ``make`` makes the folder bad
+    with what is given; without it, what is given are more words of the command. All messages begin with ``start``.
     """
     rows = []
     for line in text.strip("\n").removesuffix("\n    ").replace("\n    ", " ").split("\n"):
@@ -98,28 +80,17 @@ def all_rows() -> list[Bad]:
     return [row for name in names for row in importlib.import_module(f"bad_inputs.{name}").ROWS]
 
 
-@dataclass(frozen=True)
-class Place:
-    """What is at one path: kind and permissions, and the bytes of a file or the target of a link."""
-
-    mode: int
-    content: bytes
-
-
-def snapshot(folder: Path) -> dict[str, Place]:
-    """Return everything below a folder, links not followed."""
-    found = {}
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(root, name)
-            mode = path.lstat().st_mode
-            content = b""
-            if stat.S_ISREG(mode):
-                content = path.read_bytes()
-            elif stat.S_ISLNK(mode):
-                content = os.fsencode(path.readlink())
-            found[str(path.relative_to(folder))] = Place(mode, content)
-    return found
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return the mode of everything below a folder, and the bytes of a file or the target of a link."""
+    contents = {}
+    for path in folder.rglob("*"):
+        mode, content = path.lstat().st_mode, b""
+        if stat.S_ISREG(mode):
+            content = path.read_bytes()
+        elif stat.S_ISLNK(mode):
+            content = os.fsencode(path.readlink())
+        contents[str(path.relative_to(folder))] = mode, content
+    return contents
 
 
 def write(name: str, text: str | bytes) -> Make:
@@ -128,7 +99,7 @@ def write(name: str, text: str | bytes) -> Make:
     def make(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
 
     return make
 
@@ -144,31 +115,14 @@ def edit(name: str, line: int, text: str) -> Make:
     return make
 
 
-def append(name: str, text: str | bytes) -> Make:
-    """Add to the end of a file that is there."""
-    return lambda folder: write(
-        name, (folder / name).read_bytes() + (text.encode() if isinstance(text, str) else text)
-    )(folder)
-
-
-def cut(name: str, size: int) -> Make:
-    """Cut a file to its first ``size`` bytes."""
-    return lambda folder: os.truncate(folder / name, size)
-
-
 def remove(name: str) -> Make:
     """Remove a file or a folder."""
     return lambda folder: shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
 
 
 def make_folder(name: str) -> Make:
-    """Make an empty folder, in place of a file that is there."""
-
-    def make(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).mkdir(parents=True)
-
-    return make
+    """Make an empty folder."""
+    return lambda folder: (folder / name).mkdir(parents=True)
 
 
 def link(name: str, target: str) -> Make:
@@ -182,17 +136,11 @@ def link(name: str, target: str) -> Make:
     return make
 
 
-def hard_link(name: str, target: str) -> Make:
-    """Make a second name of a file."""
-    return lambda folder: (folder / name).hardlink_to(folder / target)
-
-
 def pipe(name: str) -> Make:
     """Make a named pipe, in place of what is there: whoever opens it waits for ever."""
 
     def make(folder: Path) -> None:
-        if (folder / name).exists():
-            remove(name)(folder)
+        (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
 
     return make

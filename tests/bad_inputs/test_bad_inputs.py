@@ -38,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
         opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
         axes, shared = grid_axes(SETTINGS, ["ft", "rp:k=0.5"], [0], [4])
         status = prepare_grid(["data"], axes, Path("grid"), "model", shared, jobs=1)
-        write_grid_file(Path("grid"), grid_record(Path("grid"), "model", shared, status.cells))
-        for cell in status.cells:
+        write_grid_file(Path("grid"), grid_record(Path("grid"), "model", shared, status.runs))
+        for cell in status.runs:
             opera.adapt("data", model="model", out=cell.folder, **cell.values)
             drop_checkpoints(cell.folder)
     table.MADE = home

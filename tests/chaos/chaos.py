@@ -1,10 +1,7 @@
 """Disturb every command, let the same command finish, and compare with one that nobody disturbed.
 
-    make chaos                      # a record in tests/chaos/chaos.csv, and its summary in docs/security.md
-    python tests/chaos/chaos.py --only "train dp" --out chaos.csv
-
-A trial draws its moments from its name, so it is the same trial every time. One that the record has is not repeated: a
-study that was stopped goes on.
+``make chaos`` writes the record tests/chaos/chaos.csv and its summary in docs/security.md. A trial draws its moments
+from its name. One that the record has is not repeated: a study that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -19,8 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from chaos_commands import COMMANDS, Command, World, files_in
-from chaos_trial import Row, Trial, Whole
+from chaos_trial import COMMANDS, Command, Row, Trial, Whole, World, files_in
 
 from killable import changes
 
@@ -57,18 +53,16 @@ def killed_at_moments(trial: Trial) -> Row:
     return trial.finish()
 
 
-def terminated(trial: Trial) -> Row:
+def terminated(trial: Trial, fault: str = "term") -> Row:
     """SIGTERM at a random change."""
     assert trial.whole is not None
-    trial.run("term", trial.rng.randint(1, trial.whole.changes))
+    trial.run(fault, trial.rng.randint(1, trial.whole.changes))
     return trial.finish()
 
 
 def full_disk(trial: Trial) -> Row:
     """From a random change on, no file can be opened for writing."""
-    assert trial.whole is not None
-    trial.run("full", trial.rng.randint(1, trial.whole.changes))
-    return trial.finish()
+    return terminated(trial, "full")
 
 
 def small_files(trial: Trial) -> Row:
@@ -166,15 +160,12 @@ def run_trials(record: Path, only: Sequence[str] | None, home: Path) -> None:
     for name, command, fault in waiting:
         if command not in wholes:
             wholes[command] = undisturbed(COMMANDS[command], world, home)
-        folder = Path(tempfile.mkdtemp(dir=home))
-        trial, started = (
-            Trial(name, COMMANDS[command], fault.__name__, world, wholes[command], folder),
-            time.perf_counter(),
-        )
+        folder, started = Path(tempfile.mkdtemp(dir=home)), time.perf_counter()
+        trial = Trial(name, COMMANDS[command], fault.__name__, world, wholes[command], folder)
+        row = trial.row
         try:
-            row = fault(trial)
+            fault(trial)
         except Exception as error:
-            row = trial.row
             row.last = f"{type(error).__name__}: {error}"[:300]
         row.seconds = round(time.perf_counter() - started, 1)
         add_to_record(record, row)
@@ -198,10 +189,8 @@ def add_to_record(record: Path, row: Row) -> None:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
         if new:
             writer.writeheader()
-        values = asdict(row)
-        writer.writerow(
-            {name: "; ".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
-        )
+        lists = {"points": "; ".join(row.points), "statuses": "; ".join(map(str, row.statuses))}
+        writer.writerow({**asdict(row), **lists, "left": "; ".join(row.left)})
 
 
 def summary(record: Sequence[dict[str, str]]) -> str:
@@ -219,14 +208,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--only", action="append", help="a command or a fault, by name; repeatable")
-    parser.add_argument("--keep", type=Path, help="folder to work in; what went wrong stays there")
     options = parser.parse_args()
-    home = options.keep or Path(tempfile.mkdtemp(prefix="opera-chaos-"))
-    try:
-        run_trials(options.out, options.only, home)
-    finally:
-        if options.keep is None:
-            shutil.rmtree(home, ignore_errors=True)
+    home = Path(tempfile.mkdtemp(prefix="opera-chaos-"))
+    run_trials(options.out, options.only, home)
+    if all(row["equal"] == "True" for row in read_record(options.out)):  # what went wrong stays there
+        shutil.rmtree(home)
     if options.out == RESULTS:
         fill(PAGE, {"chaos": summary(read_record(RESULTS))})
 

@@ -1,37 +1,160 @@
-"""A trial of the chaos study: a command in a folder of its own, and the record of what happened to it."""
+"""The trials of chaos.py: commands on the tiny world of the tests, disturbed, and what each of them must end with."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
 import signal
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos_commands import Command, Outcome, World, environment, files_in
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads would only wait for each other
 
-from killable import NEVER, under_fault
-from processes import Child
+from opera.runs.folder import Run, holds_run
+
+TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS))
+
+from killable import NEVER, under_fault  # noqa: E402
+from processes import Child  # noqa: E402
+from small_runs import weights  # noqa: E402
+from tiny_world import write_beir, write_bert_model, write_static_model  # noqa: E402
+
+Outcome = dict[str, str]
+"""What two runs of a command are compared by: digests by name."""
+
+SHORT = ["--steps", "9", "--batch-size", "8", "--lr", "0.05", "--set", "temperature=0.1", "--set", "save_steps=3"]
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything lies that the commands read: data, a static model, a transformer and a finished grid."""
+
+    home: Path
+
+    beir = property(lambda self: self.home / "topics")
+    static = property(lambda self: self.home / "static")
+    bert = property(lambda self: self.home / "bert" / "model")
+    grid = property(lambda self: self.home / "grid")
+
+    def write(self) -> None:
+        """Write data and models."""
+        write_beir(self.beir)
+        write_static_model(self.static)
+        write_bert_model(self.bert)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is disturbed; ``words`` are its arguments, ``outcome`` what it ended with, ``file`` its output."""
+
+    name: str
+    words: Callable[[World, Path], list[str]]
+    outcome: Callable[[Path], Outcome]
+    file: str
+
+    def arguments(self, world: World, out: Path) -> list[str]:
+        """The arguments of a call, with ``--resume`` or ``--overwrite`` where something is left."""
+        words = self.words(world, out)
+        if words[0] == "train" and holds_run(out):
+            return [*words, "--resume"]
+        if words[0] in ("mine", "score", "evaluate", "report") and out.exists():
+            return [*words, "--overwrite"]
+        return words
+
+
+def run_outcome(folder: Path) -> Outcome:
+    """Everything a run ends with, but the seconds."""
+    run = Run.open(folder)
+    record = run.record.model_dump()
+    for name in ("seconds", "started", "training"):
+        record.pop(name)
+    training = run.training.model_dump(exclude={"resumed_from"})
+    files = ("measures.json", "draws.parquet", "model/README.md")
+    return {
+        "weights": weights(run),
+        "record": digest(repr((record, training)).encode()),
+        "per_query": digest(repr(run.per_query().to_pydict()).encode()),
+        "pairs": digest(repr(run.pairs().to_pydict()).encode()),
+        "trace": digest(repr(run.trace().drop_columns("seconds").to_pydict()).encode()),
+        **{name: digest((folder / name).read_bytes()) for name in files},
+    }
+
+
+def grid_outcome(folder: Path) -> Outcome:
+    """What every cell ends with, and the grid's own file."""
+    outcome = {"grid.json": digest((folder / "grid.json").read_bytes())}
+    for record in sorted(folder.rglob("run.json")):
+        cell = record.parent.relative_to(folder)
+        outcome |= {f"{cell} {name}": digest for name, digest in run_outcome(record.parent).items()}
+    return outcome
+
+
+def file_outcome(path: Path) -> Outcome:
+    """The bytes of a file."""
+    return {path.name: digest(path.read_bytes())}
+
+
+def _train(model: str, *more: str) -> Callable[[World, Path], list[str]]:
+    def words(world: World, out: Path) -> list[str]:
+        return ["train", str(world.beir), "--model", str(getattr(world, model)), "--out", str(out), *SHORT, *more]
+
+    return words
+
+
+def _compare(world: World, out: Path) -> list[str]:
+    words = ["compare", str(world.beir), "--model", str(world.static), "--out", str(out), *SHORT]
+    return [*words, "--methods", "ft,sp:k=0.5", "--seeds", "0,1", "--json"]
+
+
+def _report(world: World, out: Path) -> list[str]:
+    return ["report", str(world.grid), "--out", str(out)]
+
+
+def _file(name: str, *more: str, option: str = "--out") -> Callable[[World, Path], list[str]]:
+    return lambda world, out: [name, str(world.beir), "--model", str(world.static), option, str(out), *more]
+
+
+_HARD = ("--method", "dp", "--negatives", "hard", "--range", "2:30", "--set", "refit=true")
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("train dp", _train("static", *_HARD), run_outcome, "run"),
+        Command("train bert", _train("bert", "--set", "refit=false", "--set", "eval_steps=3"), run_outcome, "run"),
+        Command("train adapter", _train("bert", "--adapter", "query"), run_outcome, "run"),
+        Command("compare", _compare, grid_outcome, "grid"),
+        Command("mine", _file("mine", "--range", "2:30"), file_outcome, "mined.jsonl"),
+        Command("score", _file("score", "--cbs", "--cbs-pool", "50"), file_outcome, "pairs.parquet"),
+        Command("evaluate", _file("evaluate", "--json", option="--run-file"), file_outcome, "ranking.trec"),
+        Command("report", _report, file_outcome, "report.html"),
+    )
+}
+
+
+def files_in(folder: Path) -> set[str]:
+    """Every file and folder in a folder, relative to it, but the empty locks of a killed process."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".lock"}
+
+
+def environment(cache: Path, **more: str) -> Mapping[str, str]:
+    """Environment variables of a disturbed command."""
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    return {"OPERA_CACHE": str(cache), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, **more}
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
 
 KILLED, STOPPED = -signal.SIGKILL, 130
 
 
 @dataclass
 class Row:
-    """A trial as recorded.
-
-    Attributes:
-        trial: its name.
-        command: the command.
-        fault: what happened to it.
-        kills: how often it was killed.
-        points: where each fault struck: the phase, or the file that was about to change.
-        statuses: exit statuses, the finishing call's last.
-        equal: whether the end equals the undisturbed one.
-        left: files that the undisturbed command has not.
-        traceback: whether any call ended in a traceback.
-        seconds: of the trial.
-        last: last line of the first call that went wrong, if one did.
-    """
+    """A trial as recorded: ``points`` are where each fault struck, ``left`` are files that should not be there."""
 
     trial: str
     command: str
@@ -105,12 +228,10 @@ class Trial:
     def compare(self, out: Path) -> None:
         """Compare an end with the undisturbed one."""
         assert self.whole is not None
-        row, found = self.row, self.command.outcome(out)
-        row.equal = found == self.whole.outcome
+        row, outcome = self.row, self.command.outcome(out)
+        row.equal = outcome == self.whole.outcome
         if not row.equal:
-            names = {
-                name for name in found.keys() | self.whole.outcome if found.get(name) != self.whole.outcome.get(name)
-            }
+            names = {name for name, _ in outcome.items() ^ self.whole.outcome.items()}
             row.last = row.last or f"differs: {', '.join(sorted(names))}"
         new = {f"cache/{name}" for name in files_in(self.cache) - self.whole.cached}
         row.left = sorted(new | (files_in(out.parent) - self.whole.files if out == self.out else set()))
@@ -119,11 +240,9 @@ class Trial:
         """Where a fault struck: the file that was about to change, or what the log says last."""
         struck = [line.removeprefix("struck at ") for line in text.splitlines() if line.startswith("struck at ")]
         if struck:
-            place = Path(struck[-1])
-            folder = place.relative_to(self.home).parent
-            return f"{folder}/{'.'.join(place.name.strip('.').split('.')[:2])[:30]}"
-        said = [line.rsplit(" (", 1)[0] for line in text.splitlines() if line.endswith("so far)")]
-        return said[-1] if said else "start"
+            return str(Path(struck[-1]).relative_to(self.home))
+        phases = [line.rsplit(" (", 1)[0] for line in text.splitlines() if line.endswith("so far)")]
+        return phases[-1] if phases else "start"
 
 
 def last_line(text: str) -> str:

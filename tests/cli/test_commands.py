@@ -48,7 +48,7 @@ def test_a_run_whose_data_moved_or_changed_says_so(
     run = shutil.copytree(trained.path, tmp_path / "run")
     record = (run / "run.json").read_text()
     (run / "run.json").write_text(record.replace(str(beir), "elsewhere"))
-    said = "elsewhere: no such file or folder; it is the run's data: pass DATA --model run"
+    said = "elsewhere: no such file or folder; the run trained on it; pass DATA --model run"
     done = run_opera("evaluate", "run")
     assert (done.returncode, said in done.stderr) == (2, True)
     shutil.copytree(beir, tmp_path / "elsewhere")

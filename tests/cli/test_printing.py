@@ -43,7 +43,7 @@ def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: P
 
 def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
     page = printed(print_inspection, opera.inspect(beir, model=static_model), width=100)
-    wanted = ["train queries", "What stands out", "16 test queries are few", "What to do", "Hardest"]
+    wanted = ["train queries", "Findings", "16 test queries are few", "Next steps", "Hardest"]
     assert sorted(wanted, key=page.index) == wanted
     assert len(page.splitlines()) <= 40
 
@@ -51,4 +51,4 @@ def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
 def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path: Path, static_model: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
-    assert "only train is given" in printed(print_inspection, opera.inspect(path, model=static_model))
+    assert "The data has only train" in printed(print_inspection, opera.inspect(path, model=static_model))

@@ -14,7 +14,7 @@ from opera.core.registry import Registry
 from opera.engine import distillation  # noqa: F401 - fills the registry
 from opera.engine.loss import InfoNCELoss
 from opera.methods import METHODS
-from opera.retrieval.measures import OWN_MEASURES
+from opera.retrieval.measures import MEASURES
 from opera.training_set.negatives import RandomNegatives
 
 
@@ -41,7 +41,7 @@ def test_a_name_is_never_given_to_another_thing(name: str, registry: Registry[An
 
 
 def test_every_shipped_name_has_its_thing() -> None:
-    for registry in (METHODS, NEGATIVES, LOSSES, OWN_MEASURES):
+    for registry in (METHODS, NEGATIVES, LOSSES, MEASURES):
         assert set(registry.names) == set(registry)
 
 

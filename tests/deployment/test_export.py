@@ -117,7 +117,7 @@ def test_nothing_is_fetched_because_a_run_names_it(
     run.write_model(lambda folder: (folder / "modules.json").write_text("[]"))  # type: ignore[arg-type, return-value]
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(DataError, match=r"not a folder or file .*; it is the run's data: pass --data DATA, or --no-me"):
+    with pytest.raises(DataError, match=r"not a folder or file .*; the run trained on it; pass --data DATA"):
         opera.export(tmp_path / "run", out=tmp_path / "out", forms=["onnx"])
     assert not (tmp_path / "out").exists()
 

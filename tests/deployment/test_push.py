@@ -76,7 +76,7 @@ def test_only_what_opera_wrote_is_uploaded(
     (model / ".git" / "config").write_text("[core]")
     opera.push(tmp_path / "run", NAME)
     assert set(sent["files"]) == before
-    assert "note: not uploaded, as OPERA does not write it: .git/config" in caplog.messages
+    assert "note: these files are not uploaded, as OPERA did not write them: .git/config" in caplog.messages
     sent.clear()
     (tmp_path / "secret").write_text("a key")
     (model / "notes.txt").symlink_to(tmp_path / "secret")
@@ -112,6 +112,6 @@ def test_matrices_that_belong_to_a_folder_here_stay_here(sent: Sent, static_mode
     folder.mkdir()
     (folder / "modules.json").write_text("[]")
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(static_model)}))
-    with pytest.raises(ModelError, match="which nobody else has; train with merge=true"):
+    with pytest.raises(ModelError, match="nobody else can load it; train with merge=true"):
         opera.push(folder, NAME)
     assert not sent

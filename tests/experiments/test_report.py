@@ -17,7 +17,7 @@ import opera
 from grids import RunsFolder, around, guard_record
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import drawn_by_similarity
+from opera.experiments.report.charts import sampled_by_similarity
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.runs.folder import PAIRS_FILE, RunWriter
@@ -73,7 +73,7 @@ class Page(HTMLParser):
 
 def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder: RunsFolder) -> None:
     add_run(folder, "sp")
-    (ratio,) = drawn_by_similarity(folder.groups()).values()
+    (ratio,) = sampled_by_similarity(folder.groups()).values()
     assert ratio[0] == pytest.approx([1, 1, 1, 1])
     assert ratio[2] == pytest.approx([0, 1, 2, 0])
 

@@ -71,9 +71,9 @@ def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
     queries = [query for name in ("gains", "losses") for query in changes[name][:3]]
     for example, query in zip(examples, queries, strict=True):
         assert html.escape(query["query"][:60]) in example
-        assert example.count("<li") == len(query["base"]) + len(query["final"])
+        assert example.count("<li") == len(query["base_documents"]) + len(query["final_documents"])
         assert example.count('class="labelled"') == sum(
-            document["labelled"] for name in ("base", "final") for document in query[name]
+            document["labelled"] for name in ("base_documents", "final_documents") for document in query[name]
         )
     assert "<script" not in page
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +17,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from data.golden import dump
+from data.golden import dump, read_line_by_line
 from fuzzing import few, json_lines, only_refusals, spoilt, workplace
 from opera.core.errors import InputError
 from opera.data import load_data
-from opera.data.read import DelimitedTable
 
 Row = dict[str, str]
 PLAIN = ["first", "second", "third", "caf\u00e9 \U0001f600", "with \"quotes\" and 'marks'", "1", "a, b; c | d", "n 1"]
@@ -76,23 +73,8 @@ def written(rows: list[Row], suffix: str, delimiter: str = ",", end: str = "\n")
     return out.getvalue().encode()
 
 
-@contextmanager
-def line_by_line() -> Iterator[None]:
-    """Let DuckDB read no file itself."""
-    start = DelimitedTable.__init__
-
-    def slow(self: DelimitedTable, *arguments: Any, **options: Any) -> None:
-        start(self, *arguments, **options)
-        self.fast = False
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DelimitedTable, "__init__", slow)
-        yield
-
-
-def outcome(folder: Path, files: Mapping[str, bytes], **how: Any) -> dict[str, Any]:
+def outcome(name: str, content: bytes, **how: Any) -> dict[str, Any]:
     """What a file is loaded as, or the lines of the error; in a cache of its own."""
-    ((name, content),) = files.items()
     with workplace({name: content}) as home:
         try:
             loaded = dump(load_data(home / name, **how))
@@ -106,8 +88,8 @@ def outcome(folder: Path, files: Mapping[str, bytes], **how: Any) -> dict[str, A
 def test_every_format_is_loaded_as_the_same(rows: list[Row]) -> None:
     loaded = {}
     for suffix in FORMATS:
-        own = outcome(Path(), {f"p.{suffix}": written(rows, suffix)})
-        loaded[suffix] = {name: value for name, value in own.items() if name not in ("name", "notes", "error")}
+        values = outcome(f"p.{suffix}", written(rows, suffix))
+        loaded[suffix] = {name: value for name, value in values.items() if name not in ("name", "notes", "error")}
     event("refused" if not loaded["csv"] else "loaded")
     for suffix in FORMATS:
         assert loaded[suffix] == loaded["csv"], suffix
@@ -121,10 +103,9 @@ def test_duckdb_reads_what_is_read_by_lines(
     content = written(rows, "csv", delimiter, end)
     if data.draw(st.booleans()):
         content = data.draw(spoilt(content))
-    files = {"p.csv": content}
-    fast = outcome(Path(), files, skip_bad_rows=skip)
-    with line_by_line():
-        assert outcome(Path(), files, skip_bad_rows=skip) == fast
+    fast = outcome("p.csv", content, skip_bad_rows=skip)
+    with read_line_by_line():
+        assert outcome("p.csv", content, skip_bad_rows=skip) == fast
     event("refused" if "error" in fast else "loaded")
 
 
@@ -136,7 +117,7 @@ def test_a_spoilt_file_is_read_or_refused(suffix: str, rows: list[Row], skip: bo
     named = lambda message: f"p.{suffix}" in message or "--columns" in message  # noqa: E731
     with workplace({f"p.{suffix}": content}) as folder, only_refusals(named):
         loaded = load_data(folder / f"p.{suffix}", skip_bad_rows=skip)
-        assert all(own.strip() for own in loaded.queries.texts())
+        assert all(query.strip() for query in loaded.queries.texts())
         assert loaded.counts()["documents"] == len(set(loaded.corpus.ids()))
         assert load_data(folder / f"p.{suffix}", skip_bad_rows=skip).fingerprint == loaded.fingerprint
 
@@ -161,4 +142,4 @@ def test_a_spoilt_file_of_another_trainer_is_read_or_refused(name: str, data: st
     content = data.draw(spoilt(json_lines(list(TRAINERS[name]))))
     with workplace({name: content}) as folder, only_refusals(lambda message: name in message):
         loaded = load_data(folder / name)
-        assert all(own.strip() for own in loaded.queries.texts())
+        assert all(query.strip() for query in loaded.queries.texts())

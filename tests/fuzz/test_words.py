@@ -24,27 +24,22 @@ from opera.config.training import TrainSettings
 from opera.config.yaml import read_recipe
 from opera.core.errors import InputError
 from opera.methods import METHODS
-from opera.retrieval.measures import parse_measures, ranking_depth
 
 COMMANDS = [command.__name__ for group in GROUPS.values() for command in group if command.__name__ != "quickstart"]
 OPTIONS = [
-    "--model", "--out", "--method", "--steps", "--epochs", "--batch-size", "--lr", "--seed", "--negatives",
-    "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
-    "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
-    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--show", "-x",
-    "--help", "--version", "--help-settings", "--",
-    "--lora", "--matryoshka", "--trainer",
+    "--model", "--out", "--method", "--steps", "--epochs", "--batch-size", "--lr", "--negatives", "--adapter",
+    "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite", "--json", "--split",
+    "--measures", "--relevant-grade", "--run-file", "--cbs", "--keep", "--top", "--methods", "--seeds", "--baseline",
+    "--jobs", "--plan", "--data", "--show", "-x", "--help", "--", "--lora", "--matryoshka", "--trainer",
 ]  # fmt: skip
-WORDS_GIVEN = [
-    "absent", "file.jsonl", "pipe", "empty", "", " ", "0", "-1", "nan", "inf", "1e300", "9" * 30, "9" * 5000, "1.5",
-    "1:5", "ft,dp", "sp:k=0.5", "0,1", "k=0.5", "max_steps=3", "a=[", "=", "~", "~nobody/x", "..", "/dev/null",
-    "x" * 300,
-    "a\0b", "\x1b[31m", "\x9b2J", "\u202e", "caf\udce9", "main", "fiqa", "dp", "out.tsv", "file.tsv", "nDCG@10",
-    "python:", "r=16", "r=4,target=;", "rank=1", "256,128", "8;4", "adam_beta2=x",
-    "small", "1/2", "3/2", "nfcorpus=file.jsonl",
-    "python:os.path", "python:../x", "hard", "--out=x.tsv", "--lr=1", "--set=temperature=.inf",
+GIVEN = [
+    "absent", "file.jsonl", "empty", "", " ", "0", "-1", "nan", "inf", "1e300", "9" * 5000, "1.5", "1:5", "ft,dp",
+    "sp:k=0.5", "0,1", "k=0.5", "max_steps=3", "a=[", "=", "~", "~nobody/x", "..", "/dev/null", "x" * 300, "a\0b",
+    "\x1b[31m", "\x9b2J", "\u202e", "caf\udce9", "main", "fiqa", "dp", "out.tsv", "file.tsv", "nDCG@10", "python:",
+    "r=4,target=;", "256,128", "adam_beta2=x", "nfcorpus=file.jsonl", "python:os.path", "python:../x", "--out=x.tsv",
+    "--lr=1", "--set=temperature=.inf",
 ]  # fmt: skip
-WORDS = st.sampled_from([*OPTIONS, *WORDS_GIVEN]) | st.text(max_size=8)
+WORDS = st.sampled_from([*OPTIONS, *GIVEN]) | st.text(max_size=8)
 CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -92,27 +87,16 @@ INDICATORS = [b"a", b": ", b"\n", b"1", b"- ", b"  ", b"'", b"%YAML 1.1\n---\n"]
 YAML = st.lists(st.sampled_from([*BYTES, *INDICATORS]), max_size=12)
 
 
-def is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str | int | float | None) and is_plain(item) for key, item in value.items())
-    return (
-        all(map(is_plain, value)) if isinstance(value, list) else value is None or isinstance(value, str | int | float)
-    )
-
-
 @given(spoilt(RECIPE) | YAML.map(b"".join))
 def test_recipes(content: bytes) -> None:
     with workplace({"recipe.yaml": content}) as folder, only_refusals(lambda message: message.startswith("--config ")):
-        values = read_recipe(folder / "recipe.yaml")
-        assert is_plain(values)
-        json.dumps(values)
+        json.dumps(read_recipe(folder / "recipe.yaml"))
 
 
 OWN = sorted({name for method in METHODS.values() for name in method.settings_class.model_fields})
 NAMES = st.sampled_from([*TrainSettings.model_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
 GOOD = ["ft", "dp", "sp", "hard", "epoch", "1:5", "true", "0.5", "1e-3", "3", "cbs", "nDCG@10", "none", "auto", "paper"]
 HOSTILE = st.sampled_from([*VALUES, *GOOD]) | st.integers() | st.floats() | st.text(max_size=20)
-MEASURE = ["nDCG", "@", "10", "R", "P", "(", ")", "rel", "=", "2", ",", "AP", "1" * 30, "\x1b", " ", "'", "0", "-", "."]
 
 
 def check_words(error: InputError) -> None:
@@ -131,11 +115,3 @@ def test_settings(values: Mapping[str, Any]) -> None:
     json.dumps(flat, allow_nan=False)
     again = {name: value for name, value in flat.items() if value is not None}
     assert make_recipe(again).flat() == flat
-
-
-@given(st.lists(st.lists(st.sampled_from(MEASURE), max_size=7).map("".join) | st.text(max_size=15), max_size=3))
-def test_measures(names: list[str]) -> None:
-    try:
-        assert 1 <= ranking_depth(parse_measures(names)) < 10**9
-    except InputError as error:
-        check_words(error)

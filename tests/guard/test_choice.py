@@ -1,4 +1,4 @@
-"""Runs under the guard: what is handed over at each share, what is written, and runs that are cut off."""
+"""Runs under the guard: the final model for each λ, the files, and runs that are cut off."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ REFIT: dict[str, Any] = {
 
 
 @pytest.fixture
-def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """``with_share(0.5)``: the rule chooses this share whatever it sees."""
-    return lambda share: monkeypatch.setattr(choice, "choose_mixing_weight", lambda *seen: share)
+def with_weight(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """``with_weight(0.5)``: the rule chooses this λ."""
+    return lambda weight: monkeypatch.setattr(choice, "choose_mixing_weight", lambda *seen: weight)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,9 @@ def table(folder: Path) -> np.ndarray:
 
 
 def test_at_share_1_the_second_training_is_that_without_the_guard(
-    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
 ) -> None:
-    with_share(1.0)
+    with_weight(1.0)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     assert_same_run(run, unguarded, but=("first_rank", "first_step"))  # they are the first training's
     assert (run.path / "draws.parquet").read_bytes() == (unguarded.path / "draws.parquet").read_bytes()
@@ -78,9 +78,9 @@ def test_at_share_1_the_second_training_is_that_without_the_guard(
 
 
 def test_between_the_ends_the_weights_are_interpolated(
-    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
 ) -> None:
-    with_share(0.25)
+    with_weight(0.25)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     expected = np.float32(0.75) * table(static_model) + np.float32(0.25) * table(unguarded.path / "model")
     np.testing.assert_array_equal(table(run.path / "model"), expected)
@@ -90,9 +90,9 @@ def test_between_the_ends_the_weights_are_interpolated(
 
 
 def test_at_share_0_the_untrained_model_is_handed_over(
-    beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+    beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
 ) -> None:
-    with_share(0.0)
+    with_weight(0.0)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     assert table(run.model_path).tobytes() == table(static_model).tobytes()
     assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]
@@ -107,10 +107,12 @@ def test_the_record_says_why(guarded: Run) -> None:
     guard = guarded.record.guard
     assert guard is not None
     assert (guard.measure, guard.dev_documents) == ("P@7", None)
-    assert [point.share for point in guard.curve] == [n / 8 for n in range(9)]
-    means = {point.share: point.mean for point in guard.curve}
+    assert [point.mixing_weight for point in guard.curve] == [n / 8 for n in range(9)]
+    means = {point.mixing_weight: point.mean for point in guard.curve}
     assert (guard.dev.base, guard.dev.fine_tuned) == (means[0], means[1])
-    assert guard.dev.final == pytest.approx(guard.dev.base + guard.dev.difference)  # each half at the other's share
+    assert guard.dev.final == pytest.approx(
+        guard.dev.base + guard.dev.difference
+    )  # each half at the λ of the other half
     assert guard.test is not None
     for when in ("base", "fine_tuned", "final"):
         assert getattr(guard.test, when) == pytest.approx(guarded.measures[when]["P@7"])
@@ -185,7 +187,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
 def test_test_labels_change_nothing_but_the_figures_on_test(
     expected_documents: str, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    """``expected_documents`` decides what a run reads of test: nothing, or the share of its documents that train has."""
+    """``expected_documents`` decides what a run reads of test: nothing, or which of its documents train has."""
     other = Path(shutil.copytree(beir, tmp_path / beir.name))
     labels = pd.read_csv(other / "qrels" / "test.tsv", sep="\t")
     if expected_documents == "both":
@@ -208,9 +210,13 @@ def test_test_labels_change_nothing_but_the_figures_on_test(
 
 
 def test_a_second_training_that_fails_is_not_handed_over(
-    beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    with_weight: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with_share(1.0)
+    with_weight(1.0)
     settings = {**REFIT, "max_steps": 60, "learning_rate": 0.1}
     first = opera.adapt(beir, model=static_model, out=tmp_path / "first", **settings, refit=False)
     fit = refit.fit
@@ -274,8 +280,8 @@ def test_mixtures_interpolate_and_the_ends_are_the_given_weights_byte_for_byte(m
     model[1].seen.fill_(8)
     after = change_weights(model)
     assert all(torch.equal(before.tensors[name], tensor) for name, tensor in copies.items()), "it is a copy"
-    for share, expected in ((0.0, before), (1.0, after)):
-        mix(before, after, share).put_into(model)
+    for weight, expected in ((0.0, before), (1.0, after)):
+        mix(before, after, weight).put_into(model)
         for name, tensor in Weights.of(model).tensors.items():
             assert tensor.numpy().tobytes() == expected.tensors[name].numpy().tobytes(), name
     mix(before, after, 0.25).put_into(model)

@@ -17,11 +17,13 @@ from opera.guard.rule import (
 )
 
 
-def curve(shares: tuple[float, ...], means: list[float], n: int = 400, spread: float = 0.01) -> dict[float, np.ndarray]:
+def curve(
+    weights: tuple[float, ...], means: list[float], n: int = 400, spread: float = 0.01
+) -> dict[float, np.ndarray]:
     """Values per query with these means, which differ between neighbours by little more than their means."""
     rng = np.random.default_rng(0)
     level = rng.uniform(0.2, 0.8, n)
-    return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(shares, means, strict=True)}
+    return {weight: level + mean + spread * rng.standard_normal(n) for weight, mean in zip(weights, means, strict=True)}
 
 
 def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]:
@@ -36,27 +38,27 @@ def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True)
 @pytest.mark.parametrize("seen", [0.0, 0.2, 1.0])
 def test_a_clear_peak_is_found_from_every_anchor(seen: float, static: bool) -> None:
     for peak in COARSE:
-        means = [-0.8 * abs(share - peak) for share in COARSE]
+        means = [-0.8 * abs(weight - peak) for weight in COARSE]
         assert choose(curve(COARSE, means), seen, static) == peak
 
 
 @pytest.mark.parametrize("static", [True, False])
 def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
-    flat = {share: np.full(50, 0.5 + 1e-6 * (share > 0)) for share in FINE}
+    flat = {weight: np.full(50, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     chosen = [choose(flat, seen, static) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
     assert chosen == sorted(chosen)
     assert chosen[-1] == 1.0
-    for share, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
-        assert abs(share - anchor(seen, static)) <= 1 / 16
+    for weight, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
+        assert abs(weight - anchor(seen, static)) <= 1 / 16
 
 
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("seen", [0.0, 1.0])
 @pytest.mark.parametrize("n", [1, 100])
 def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> None:
-    assert choose({share: np.ones(n) for share in FINE}, seen, static) == 0.0
+    assert choose({weight: np.ones(n) for weight in FINE}, seen, static) == 0.0
     before = np.linspace(0.2, 0.8, n)
-    swapped = {share: before if share == 0 else before[::-1] for share in FINE}  # some gain what others lose
+    swapped = {weight: before if weight == 0 else before[::-1] for weight in FINE}  # some gain what others lose
     assert choose(swapped, seen, static) == 0.0
 
 
@@ -64,36 +66,36 @@ def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndar
     """Two halves of 200 queries with these means."""
     halves = [curve(FINE, means, 200) for means in (known, new)]
     rows = np.arange(400) < 200
-    return {share: np.concatenate([half[share] for half in halves]) for share in FINE}, [
+    return {weight: np.concatenate([half[weight] for half in halves]) for weight in FINE}, [
         QueryKind(rows, 1),
         QueryKind(~rows, 0),
     ]
 
 
 def test_of_two_kinds_neither_is_harmed() -> None:
-    rises, peaks = [0.3 * share for share in FINE], [0.1 * share - 0.22 * share**2 for share in FINE]
+    rises, peaks = [0.3 * weight for weight in FINE], [0.1 * weight - 0.22 * weight**2 for weight in FINE]
     assert choose_mixing_weight(*two_kinds(rises, rises)) == 1.0
     assert choose_mixing_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
-    assert choose_mixing_weight(*two_kinds(rises, [-share for share in FINE])) == 0.0
-    per_query, (known, _) = two_kinds(rises, [-share for share in FINE])
+    assert choose_mixing_weight(*two_kinds(rises, [-weight for weight in FINE])) == 0.0
+    per_query, (known, _) = two_kinds(rises, [-weight for weight in FINE])
     none = QueryKind(np.zeros(400, dtype=bool), 0.0)
     assert choose_mixing_weight(per_query, [known]) == 1.0
     assert (
         choose_mixing_weight(per_query, [known, none]) == 0.5
     )  # what is expected of new documents where none are on dev
-    flat = {share: np.full(40, 0.5 + 1e-6 * (share > 0)) for share in FINE}
+    flat = {weight: np.full(40, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
     assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == 0.25
 
 
 def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
-    """Without a true gain the share chosen looks better than it is; each half at the other's share does not."""
+    """Without a true gain the chosen λ looks better than it is; each half at the λ of the other half does not."""
     gains, honest = [], []
     for seed in range(300):
         noise = np.random.default_rng(seed).normal(0, 0.2, (len(FINE), 30))
-        per_query = {share: 0.5 + (share > 0) * values for share, values in zip(FINE, noise, strict=True)}
-        share = choose(per_query, 1.0)
-        gains.append((per_query[share] - per_query[0.0]).mean())
+        per_query = {weight: 0.5 + (weight > 0) * values for weight, values in zip(FINE, noise, strict=True)}
+        weight = choose(per_query, 1.0)
+        gains.append((per_query[weight] - per_query[0.0]).mean())
         honest.append((cross_fitted(per_query, one_kind(per_query, 1.0), True, seed) - per_query[0.0]).mean())
     # a mean of 30 values has a standard error of .037, and the mean over 300 runs of .002
     assert np.mean(gains) > 0.008
@@ -115,5 +117,5 @@ def test_a_handful_of_queries_is_never_better(count: int, expected: str) -> None
     """The interval of a few queries is too narrow: one that gains has an interval without width."""
     zeros = np.zeros(count)
     assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3), count) == expected
-    per_query = {share: zeros + 0.1 * share for share in FINE}
+    per_query = {weight: zeros + 0.1 * weight for weight in FINE}
     assert len(cross_fitted(per_query, one_kind(per_query, 0.0), True, 0)) == count

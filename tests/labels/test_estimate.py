@@ -11,7 +11,7 @@ from opera.labels.estimate import (
     FEWEST,
     beside_siblings,
     estimate,
-    false_share,
+    noise_rate,
     probability_wrong,
 )
 from opera.labels.ranks import p_values
@@ -21,22 +21,22 @@ from worlds import make_pairs
 
 
 def simulated(
-    n_queries: int, share: float, seed: int = 0, steps: int = 50
+    n_queries: int, rate: float, seed: int = 0, steps: int = 50
 ) -> tuple[TrainingPairs, FirstVisits, np.ndarray]:
-    """Pairs of which a share is false: their ranks are uniform, those of true pairs near the top."""
+    """Pairs some of which are wrong: their ranks are uniform, those of correct pairs near the top."""
     rng = np.random.default_rng(seed)
     pairs = make_pairs([4] * n_queries, 10_000)
-    false = rng.random(pairs.n_pairs) < share
-    p = np.where(false, rng.random(pairs.n_pairs), rng.beta(0.3, 12, pairs.n_pairs))
+    wrong = rng.random(pairs.n_pairs) < rate
+    p = np.where(wrong, rng.random(pairs.n_pairs), rng.beta(0.3, 12, pairs.n_pairs))
     step = rng.permutation(np.arange(pairs.n_pairs) * steps // pairs.n_pairs)
-    return pairs, FirstVisits(p.astype(np.float32), step.astype(np.int32)), false
+    return pairs, FirstVisits(p.astype(np.float32), step.astype(np.int32)), wrong
 
 
 @pytest.mark.parametrize("others", [1, 2, 6, 7, 100])
 def test_the_share_of_uniform_ranks_is_one_whatever_the_size_of_the_batch(others: int) -> None:
     # A random document has each of the ranks 0 to `others` equally often.
     p = (np.arange(others + 1) + 0.5) / (others + 1)
-    assert false_share(p) == pytest.approx(1)
+    assert noise_rate(p) == pytest.approx(1)
 
 
 def test_p_values_rank_the_pair_among_the_other_documents() -> None:
@@ -48,32 +48,32 @@ def test_p_values_rank_the_pair_among_the_other_documents() -> None:
     assert p_values(torch.ones(1, 1), None).isnan().all()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
-def test_share_and_probabilities_are_near_the_truth(share: float) -> None:
-    pairs, visits, false = simulated(1000, share)
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.5])
+def test_the_rate_and_probabilities_are_near_the_truth(rate: float) -> None:
+    pairs, visits, wrong = simulated(1000, rate)
     result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
     assert result is not None
-    assert result.share == pytest.approx(share, abs=0.05)  # 4,000 pairs: a standard error of 0.016
-    assert result.low <= result.share <= result.high
+    assert result.noise_rate == pytest.approx(rate, abs=0.05)  # 4,000 pairs: a standard error of 0.016
+    assert result.low <= result.noise_rate <= result.high
     p = result.probability_wrong.astype(float)
-    assert p[false].sum() + (1 - p)[~false].sum() > 0.85 * len(p)
-    # Calibrated: where it says p, about p of the pairs are false.
+    assert p[wrong].sum() + (1 - p)[~wrong].sum() > 0.85 * len(p)
+    # Calibrated: where it says p, about p of the pairs are wrong.
     for low, high in ((0, 0.2), (0.8, 1.01)):
         among = (p >= low) & (p < high)
         if among.sum() > 100:
-            assert false[among].mean() == pytest.approx(p[among].mean(), abs=0.08)
+            assert wrong[among].mean() == pytest.approx(p[among].mean(), abs=0.08)
 
 
 def test_a_doubtful_pair_beside_a_true_one_is_more_probably_false() -> None:
-    """Queries of one true and one false pair, whose own rank is all that the share of a half knows."""
+    """Queries of one true and one wrong pair, whose own rank is all that the rate of a half knows."""
     rng = np.random.default_rng(0)
-    query, false = np.repeat(np.arange(2000), 2), np.tile([True, False], 2000)
-    p = np.where(false, rng.random(4000), rng.beta(0.3, 12, 4000))
+    query, wrong = np.repeat(np.arange(2000), 2), np.tile([True, False], 2000)
+    p = np.where(wrong, rng.random(4000), rng.beta(0.3, 12, 4000))
     alone = np.minimum(1, 0.5 / (0.5 + 0.5 * 12 * np.exp(-12 * p)))
     beside = beside_siblings(query, p, alone)
-    assert ((beside - false) ** 2).mean() < 0.7 * ((alone - false) ** 2).mean()
-    assert beside[false].mean() > alone[false].mean()
-    assert beside[~false].mean() < alone[~false].mean()
+    assert ((beside - wrong) ** 2).mean() < 0.7 * ((alone - wrong) ** 2).mean()
+    assert beside[wrong].mean() > alone[wrong].mean()
+    assert beside[~wrong].mean() < alone[~wrong].mean()
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
@@ -94,13 +94,13 @@ def test_each_data_set_is_judged_by_itself_and_what_is_pruned_counts_for_nothing
     visits = FirstVisits(p, step, np.array([0, n, 2 * n]))
     result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
     assert result is not None
-    assert result.share == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
+    assert result.noise_rate == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
     assert result.probability_wrong[:n].mean() == pytest.approx(0, abs=0.04)
     assert result.probability_wrong[n:].mean() == pytest.approx(0.6, abs=0.08)
     visits.p[n:] = np.nan
     pruned = estimate(pairs, visits, np.arange(2 * n) < n)
     assert pruned is not None
-    assert pruned.share == pytest.approx(0, abs=0.04)
+    assert pruned.noise_rate == pytest.approx(0, abs=0.04)
     assert pruned.high < 0.1
     assert np.isnan(pruned.probability_wrong[n:]).all()
 
@@ -159,7 +159,7 @@ def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
 
 @pytest.mark.parametrize(("n_queries", "most"), [(1000, 1), (80, 64)])
 def test_denoise_draws_no_query_twice_while_others_look_true(n_queries: int, most: int) -> None:
-    """Half of the queries are false: of 1,000 some 500 are left for a batch of 64, of 80 only 40."""
+    """Half of the queries are wrong: of 1,000 some 500 are left for a batch of 64, of 80 only 40."""
     pairs, true = make_pairs([1] * n_queries, 10_000), np.arange(n_queries) % 2 == 0
     method = METHODS["denoise"](pairs, Plan(0, 1000, 64), METHODS["denoise"].settings_class())
     method.draw(0)
@@ -186,7 +186,7 @@ def test_pairs_that_a_review_removed_do_not_lower_the_share_of_the_others() -> N
         pairs = TrainingPairs.from_arrays(numbers, numbers)
         result = estimate(pairs, visits, np.ones(len(left), dtype=bool))
         assert result is not None
-        shares[excess] = result.share
+        shares[excess] = result.noise_rate
     true = wrong[left].mean()
     assert shares[0] < true - 0.1
     assert abs(shares[700] - true) < 0.03

@@ -13,8 +13,8 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
-    own_thresholds,
     query_scores,
+    query_thresholds,
     top_ratio,
     virtual_dataset_size,
 )
@@ -56,7 +56,7 @@ def test_thresholds_are_those_found_by_looking_at_every_score(pairs: TrainingPai
 
 def test_thresholds_of_each_query_are_numpys_quantiles(pairs: TrainingPairs) -> None:
     similarity = make_scores(pairs).similarity
-    thresholds = own_thresholds(pairs.pair_query, similarity, 0.3)
+    thresholds = query_thresholds(pairs.pair_query, similarity, 0.3)
     for query in range(pairs.n_queries):
         expected = np.quantile(similarity[pairs.pair_query == query].astype(np.float64), 0.7)
         assert thresholds[pairs.pair_query == query] == pytest.approx(expected, abs=1e-6)  # float32: 2⁻²⁴

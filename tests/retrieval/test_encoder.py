@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from backbones import write_backbone
-from opera.core.errors import ModelError
 from opera.data import cache_folder, load_data
 from opera.encoder import embeddings
 from opera.retrieval.encoder import Encoder
@@ -60,11 +59,11 @@ def test_embeddings_are_those_of_sentence_transformers(
     rows, expected = np.arange(len(data.queries)), load_model(folder, "cpu")
     if hasattr(model[0], "query_length"):
         expected[0].query_length, expected[0].document_length = 7, 12
-    for found, plain in (
+    for vectors, plain in (
         (encoder.encode_corpus(data), expected.encode_document(data.corpus.texts(), normalize_embeddings=True)),
         (encoder.encode_queries(data, rows), expected.encode_query(data.queries.texts(), normalize_embeddings=True)),
     ):
-        np.testing.assert_allclose(found, plain, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(vectors, plain, rtol=0, atol=2e-6)
 
 
 KILLED = """
@@ -101,34 +100,10 @@ def test_a_killed_encoding_goes_on_with_what_is_missing(bert_model: Path, beir: 
     assert not list((tmp_path / "cache").rglob(".*"))
 
 
-def test_searching_first_and_lengths_of_the_other_side_keep_the_cache(
-    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
-    data = load_data(beir)
-    Encoder(load_model(bert_model, "cpu")).encode_corpus(data)
-    model = load_model(bert_model, "cpu")
-    model.encode(["sets the tokenizer's truncation and padding"])
-    model[0].query_length = 5
-    model[0].document_length = model.max_seq_length
-    Encoder(model).encode_corpus(data)
-    assert len(list((tmp_path / "vectors").iterdir())) == 1
-    model[0].document_length = 5
-    Encoder(model).encode_corpus(data)
-    assert len(list((tmp_path / "vectors").iterdir())) == 2
-
-
-def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:
-    model = load_model(static_model, "cpu")
-    model[0].embedding.weight.data[:] = float("nan")
-    with pytest.raises(ModelError, match=r"embedding of the document '.* holds values that are no numbers \(120 of"):
-        Encoder(model).encode_corpus(load_data(beir))
-
-
 def test_a_model_that_truncates_its_embeddings(bert_model: Path) -> None:
     model = load_model(bert_model, "cpu")
-    whole = Encoder(model).encode(["t1w1 common3"], "query")
+    full = Encoder(model).encode(["t1w1 common3"], "query")
     model.truncate_dim = 16
     cut = Encoder(model).encode(["t1w1 common3"], "query")
     assert cut.shape == (1, 16)
-    np.testing.assert_allclose(cut, whole[:, :16] / np.linalg.norm(whole[:, :16]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(cut, full[:, :16] / np.linalg.norm(full[:, :16]), rtol=0, atol=1e-6)

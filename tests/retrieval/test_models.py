@@ -1,15 +1,19 @@
-"""Loading models, setting them up, and their fingerprints."""
+"""Loading models and setting them up; a model whose files are not whole is refused."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from opera.core.errors import SettingError
+from opera.core.errors import ModelError, SettingError
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import fingerprint, load_model, set_dropout, set_lengths
 
@@ -37,16 +41,6 @@ def test_static_models_have_no_length_to_set(static_model: Path) -> None:
         set_lengths(model, lengths(10, 512), {"max_query_length"})
 
 
-@pytest.mark.parametrize("setting", [{"truncation_side": "left"}, {"split_special_tokens": True}])
-def test_fingerprints_know_how_texts_are_cut(bert_model: Path, setting: dict[str, object]) -> None:
-    """The tokenizer's own file does not say it, and cached embeddings of the same weights would stand for these."""
-    model = load_model(bert_model, "cpu")
-    before = fingerprint(model)
-    for name, value in setting.items():
-        setattr(model[0].tokenizer, name, value)
-    assert fingerprint(model) != before
-
-
 def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
     first, second = (load_model(bert_model, "cpu") for _ in range(2))
     assert Encoder(first).fingerprint == Encoder(second).fingerprint
@@ -70,3 +64,48 @@ def test_dropout(bert_model: Path, static_model: Path) -> None:
     static = load_model(static_model, "cpu")
     with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
         set_dropout(static, 0.1)
+
+
+Weights = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def bert(bert_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bert_model, tmp_path / "bert"))
+
+
+def change_weights(model: Path, change: Callable[[Weights], Weights]) -> None:
+    file = next(model.rglob("model.safetensors"))
+    save_file(change(load_file(file)), file, metadata={"format": "pt"})
+
+
+def test_weights_that_are_missing_are_not_made_up(bert: Path) -> None:
+    change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "layer.0.output" not in n})
+    with pytest.raises(ModelError, match="its files lack 4 of"):
+        load_model(bert, "cpu")
+
+
+def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:
+    change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "pooler" not in n})
+    assert load_model(bert, "cpu").encode_query(["common0"]).shape == (1, 32)
+
+
+def test_a_tokenizer_without_its_file_is_refused(bert: Path) -> None:
+    """The library makes one of the special tokens alone, to which all texts of as many words are the same."""
+    (bert / "tokenizer.json").unlink()
+    with pytest.raises(
+        ModelError, match=r"its tokenizer knows 5 words, but its weights have rows for 121: a file of the"
+    ):
+        load_model(bert, "cpu")
+
+
+@pytest.mark.parametrize("name", ["evil.bin", "../other.safetensors", "/model.safetensors", "absent.safetensors", 7])
+def test_an_index_names_weights_of_its_own_folder_only(bert: Path, name: object) -> None:
+    file = next(bert.rglob("model.safetensors"))
+    names = list(load_file(file))
+    shutil.copy(file, bert.parent / "other.safetensors")
+    file.rename(file.with_name("evil.bin"))
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, name)}
+    file.with_name("model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"index\.json: .*weights must be \.safetensors files in|cannot be loaded"):
+        load_model(bert, "cpu")

@@ -27,10 +27,10 @@ def test_scores_are_the_librarys_logits(beir: Path, cross_encoder: Path) -> None
     queries, documents = np.array([0, 3, 3, 5]), np.array([7, 0, 9, 7])
     texts = list(zip(data.queries.texts(queries), data.corpus.texts(documents), strict=True))
     expected = CrossEncoder(str(cross_encoder), device="cpu").predict(texts, activation_fn=lambda scores: scores)
-    found = open_reranker(cross_encoder, **FULL).score_pairs(data, queries, documents)
+    scores = open_reranker(cross_encoder, **FULL).score_pairs(data, queries, documents)
     # Sums of a 16-wide layer in another order, of padded batches: 16 terms below 10, 160·2⁻²³ = 2e-5.
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
-    assert len(set(found.tolist())) == 4
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=2e-5)
+    assert len(set(scores.tolist())) == 4
 
 
 def test_prompts_and_lengths_decide_scores(cross_encoder: Path) -> None:
@@ -65,19 +65,6 @@ def test_the_batch_shrinks_where_memory_runs_out(cross_encoder: Path, monkeypatc
         reranker.score(["common1"], ["common2"])
 
 
-def test_what_is_no_reranker_is_refused(cross_encoder: Path, static_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no reranker: its files lack the weights 'classifier"):
+def test_what_is_no_reranker_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a reranker: its files lack the weights 'classifier"):
         open_reranker(write_backbone("bge", tmp_path / "bge"))
-    with pytest.raises(ModelError, match="must give one score per pair to be a reranker, but gives 3"):
-        open_reranker(write_reranker(tmp_path / "three", labels=3))
-    with pytest.raises(ModelError, match="cannot be loaded as a reranker"):
-        open_reranker(static_model)
-    with pytest.raises(ModelError, match="no such model folder"):
-        open_reranker(tmp_path / "nowhere")
-
-
-def test_scores_that_are_no_numbers_are_refused(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reranker = open_reranker(cross_encoder, **FULL)
-    monkeypatch.setattr(reranker.model, "predict", lambda *_, **options: [0.5, np.nan])
-    with pytest.raises(ModelError, match="the reranker's score of 'b' is no number"):
-        reranker.score(["a", "b"], ["c", "d"])

@@ -19,7 +19,7 @@ def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:
 
 def record(**changes: Any) -> GuardRecord:
     dev, test = measured(0.02, 0.061, difference=0.041), measured(0.001, 0.075)
-    return guard_record(**{"share": 0.75, "dev": dev, "test": test, "refit": True, **changes})
+    return guard_record(**{"mixing_weight": 0.75, "dev": dev, "test": test, "refit": True, **changes})
 
 
 TEST = "nDCG@10 30.0 -> 33.8 (+3.8, 95% interval +0.1 to +7.5) on 120 test queries"
@@ -35,9 +35,9 @@ FEW = "Too few dev queries to tell (19 of 20): "
         ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
         ({"verdict": "same"}, "Not distinguishable on dev: nDCG", False),
         ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
-        ({"verdict": "kept", "share": 0}, "No sure gain on dev: the base model stays", False),
+        ({"verdict": "kept", "mixing_weight": 0}, "No sure gain on dev: the base model stays", False),
         (
-            dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "share": 0},
+            dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "mixing_weight": 0},
             "Worse: the base model stays; fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 test queries",
             False,
         ),

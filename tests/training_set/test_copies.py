@@ -77,15 +77,13 @@ def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
 def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_model: Path) -> None:
     """The list that came with ``b`` also counts for ``a``."""
     rows = data.corpus.find_rows(["copy", "question", "negative", "f1"])
-    query = data.queries.find_rows(["b"])
-    if kind == "given":
-        counts = np.zeros(len(data.queries), dtype=np.int64)
-        counts[query] = len(rows)
-        lists = GivenNegatives(np.concatenate([[0], np.cumsum(counts)]), rows.astype(np.int32))
-        changed = replace(data, given_negatives=lists)
-    else:
-        scores = TeacherScores.from_arrays(np.repeat(query, len(rows)), rows, np.ones(len(rows)))
-        changed = replace(data, teacher=scores)
+    (query,) = data.queries.find_rows(["b"])
+    counts = np.where(np.arange(len(data.queries)) == query, len(rows), 0)
+    changed = replace(
+        data,
+        given_negatives=GivenNegatives(np.concatenate([[0], np.cumsum(counts)]), rows.astype(np.int32)),
+        teacher=TeacherScores.from_arrays(np.repeat(query, len(rows)), rows, np.ones(len(rows))),
+    )
     assert sorted(listed(changed, training_set(changed, static_model, negatives=kind))) == ["f1", "negative"]
 
 
@@ -202,15 +200,11 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
     both = combine([data, other])
     built = training_set(both, static_model, negatives="hard", range="1:20")
     assert built.negatives.lists is not None
-    query = np.repeat(np.arange(len(built.query_rows)), built.negatives.lists.counts)
-    positives = {query_text(both, row): set() for row in built.query_rows.tolist()}
-    for place, document in zip(built.pairs.pair_query, built.pairs.pair_doc, strict=True):
-        text = query_text(both, int(built.query_rows[place]))
-        positives[text].add(" ".join(both.corpus.texts([document])[0].split()))
-    for place, document in zip(query, built.negatives.lists.doc_rows, strict=True):
-        text = query_text(both, int(built.query_rows[place]))
-        assert " ".join(both.corpus.texts([document])[0].split()) not in positives[text]
 
+    def texts_of_pairs(queries: np.ndarray, documents: np.ndarray) -> set[tuple[str, str]]:
+        pairs = zip(both.queries.texts(built.query_rows[queries]), both.corpus.texts(documents), strict=True)
+        return {(" ".join(query.split()), " ".join(document.split())) for query, document in pairs}
 
-def query_text(data: RetrievalData, row: int) -> str:
-    return " ".join(data.queries.texts([row])[0].split())
+    negatives = texts_of_pairs(built.negatives.lists.queries, built.negatives.lists.doc_rows)
+    assert negatives
+    assert not negatives & texts_of_pairs(built.pairs.pair_query, built.pairs.pair_doc)

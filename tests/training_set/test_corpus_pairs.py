@@ -1,4 +1,4 @@
-"""``opera.pairs``: a table of weak pairs that ``opera train`` reads."""
+"""``opera.pairs``: sections of texts, and a table of weak pairs that ``opera train`` reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError
+from opera.training_set.corpus_pairs import sections_of
 
 LONG = "The text below is long enough to be a chunk of its own, about {}."
 DOCUMENTS = [
@@ -79,34 +80,15 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     assert opera.load_data(tmp_path / "weak.csv").counts()["train_pairs"] == 3
 
 
-def test_bad_rows_and_texts_without_a_title_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_rows_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, body = tmp_path / "docs.csv", LONG.replace(",", "")
     path.write_text(f"nr,title,text\n1,How does it go,{body}\n2,too many,{body},x\n,Without an id,{body}\n")
-    how = {"columns": {"id": "nr"}}
-    with pytest.raises(DataError, match=r"docs\.csv:3: must have 3 columns") as caught:
-        opera.pairs(path, **how)
-    assert str(caught.value).endswith("--skip-bad-rows leaves out these 2 of 3 rows")
+    with pytest.raises(DataError, match=r"docs\.csv:3: must have 3 columns"):
+        opera.pairs(path, columns={"id": "nr"})
     with caplog.at_level("INFO", logger="opera"):
-        assert opera.pairs(path, skip_bad_rows=True, **how)["document_id"].to_pylist() == ["1"]
-        assert "left out 2 of 3 rows: must have 3 columns ('nr', 'title', 'text') (1, the first is" in caplog.text
-        path.rename(tmp_path / "docs.txt").write_text(f"Nothing asks.\n{LONG}\n")
-        (tmp_path / "more.md").write_text(f"# Reset of the box\n\n{LONG}\n")
-        assert opera.pairs(tmp_path).num_rows == 1
-    first = tmp_path / "docs.txt"
-    assert f"left out 1 of 2 texts without a title, heading or question; the first is {first}" in caplog.text
-    with pytest.raises(SettingError, match=f"^--skip-bad-rows: applies only to tables, not to {tmp_path}"):
-        opera.pairs(tmp_path, skip_bad_rows=True)
-
-
-def test_headings_where_documents_have_no_titles(tmp_path: Path) -> None:
-    rows = [{"id": str(n), "body": f"# Number {n} of the texts\n\n{LONG.format(n)}"} for n in range(3)]
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = opera.pairs(tmp_path / "docs.jsonl").to_pylist()
-    assert found[2] == {"query": "Number 2 of the texts", "document": LONG.format(2), "origin": "title"}
-
-
-def test_documented_code() -> None:
-    assert set(opera.pairs("python:json")["origin"].to_pylist()) == {"docstring"}
+        table = opera.pairs(path, skip_bad_rows=True, columns={"id": "nr"})
+    assert table["document_id"].to_pylist() == ["1"]
+    assert "left out 2 of 3 rows" in caplog.text
 
 
 def test_weak_pairs_train(tmp_path: Path, beir: Path, static_model: Path) -> None:
@@ -115,3 +97,74 @@ def test_weak_pairs_train(tmp_path: Path, beir: Path, static_model: Path) -> Non
     opera.pairs(tmp_path / "docs.parquet", out=tmp_path / "weak.jsonl")
     run = opera.adapt(tmp_path / "weak.jsonl", model=static_model, out=tmp_path / "run", max_steps=2)
     assert run.record.data.counts["test_queries"] == 4
+
+
+MARKDOWN = """---
+title: not a heading
+---
+# The guide to tea
+
+Tea is made in four steps.
+
+## Which [water](water.md) is `best`
+
+```sh
+# no heading
+```
+
+Soft water.
+
+### Limits
+
+No limits.
+
+Why does it taste bitter?
+-------------------------
+It drew for too long.
+"""
+
+PLAIN = """Questions that we often hear
+
+Q: How do I reset it?
+A: Hold the button for
+ten seconds.
+
+What does delivery cost?
+Nothing.
+
+Is this a sentence of a paragraph
+or a question? It is a paragraph.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            MARKDOWN,
+            [
+                ("title", "The guide to tea", "Tea is made in four steps."),
+                ("heading", "Which water is best", "```sh\n# no heading\n```\n\nSoft water."),
+                ("heading", "Which water is best Limits", "No limits."),
+                ("question", "Why does it taste bitter?", "It drew for too long."),
+            ],
+        ),
+        (
+            PLAIN,
+            [
+                ("title", "Questions that we often hear", ""),
+                ("question", "How do I reset it?", "Hold the button for\nten seconds."),
+                (
+                    "question",
+                    "What does delivery cost?",
+                    "Nothing.\n\nIs this a sentence of a paragraph\nor a question? It is a paragraph.",
+                ),
+            ],
+        ),
+        ("- A list?\n\n    In code?\n", []),
+    ],
+)
+def test_headings_and_questions(text: str, expected: list[tuple[str, str, str]]) -> None:
+    for breaks in ("\n", "\r\n"):
+        found = sections_of(text.replace("\n", breaks), "guide.md")
+        assert [(own.kind, own.title, "\n".join(own.lines).strip()) for own in found] == expected

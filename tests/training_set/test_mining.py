@@ -14,10 +14,9 @@ from sentence_transformers.util import mine_hard_negatives
 import opera
 from opera.config.negatives import MiningSettings
 from opera.data import load_data
-from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import open_encoder
 from opera.training_set.documents import KnownPositives, Lists
-from opera.training_set.mining import Miner, highest_allowed, lowest_positive
+from opera.training_set.mining import Miner, lowest_positive
 
 
 def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any) -> Lists:
@@ -25,19 +24,6 @@ def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any
     train = data.training_split()
     pairs = train.pairs()
     return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), keep, seed=0)
-
-
-def test_margins_are_measured_from_the_worst_positive() -> None:
-    pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
-    worst = lowest_positive(pairs, np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32))
-    assert worst.tolist() == pytest.approx([0.5, -0.4, 0.9])
-    for margins, limits in (
-        ({"relative_margin": 0.05}, [0.475, -0.42, 0.855]),
-        ({"absolute_margin": 0.1}, [0.4, -0.5, 0.8]),
-        ({"max_score": 0.5}, [0.5, 0.5, 0.5]),
-        ({"absolute_margin": 0.01, "max_score": 0.45}, [0.45, -0.41, 0.45]),
-    ):
-        assert highest_allowed(worst, MiningSettings(**margins))[:, 0].tolist() == pytest.approx(limits)
 
 
 def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path) -> None:

@@ -1,8 +1,9 @@
-"""Where explicit negatives are drawn from, and pruning before mining."""
+"""Where explicit negatives are drawn from, and pruning before mining; no negative is without a text."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 import opera
 from distinct import pool_of
 from opera.config.recipe import make_recipe
-from opera.data import load_data
-from opera.training_set.build import build_training_set
+from opera.data import GivenNegatives, RetrievalData, load_data
+from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.documents import Lists
 from opera.training_set.negatives import ListedNegatives, RandomNegatives
 from opera.training_set.prepare import load_and_check
-from small_runs import SMALL
+from tiny_world import write_beir
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
@@ -60,20 +61,35 @@ def test_draws() -> None:
     assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
 
 
-def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Path) -> None:
-    path = tmp_path / "pairs.jsonl"
-    records = [
-        {
-            "query": f"t{i % 12}w5 t{i % 12}w6 common{i}",
-            "pos": [f"t{i % 12}w1 common{i}"],
-            "neg": [f"t{(i + 1) % 12}w2"],
-        }
-        for i in range(20)
-    ]
-    path.write_text("\n".join(json.dumps(record) for record in records))
-    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, guard=False)
-    assert run.settings["negatives"] == "given"
-    assert run.record.data.notes[0].startswith("no test split is given, so OPERA expects future queries about new")
-    assert run.record.data.notes[1:] == [
-        "moved 2 of the 20 train queries to test (new, seed 0); 0% of their documents are known"
-    ]
+BLANK = [f"d{row}" for row in range(120, 180)]
+"""As many documents without a text as would be drawn at once, were they not left out."""
+TITLED = ["d180", "d181"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = write_beir(tmp_path_factory.mktemp("empty") / "data", dev=True)
+    with (home / "corpus.jsonl").open("a") as file:
+        file.writelines(json.dumps({"_id": name, "title": "", "text": " "}) + "\n" for name in BLANK)
+        file.writelines(json.dumps({"_id": name, "title": "common1", "text": ""}) + "\n" for name in TITLED)
+    with (home / "qrels" / "train.tsv").open("a") as file:
+        file.write("train0\td180\t1\n")
+    return home
+
+
+def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
+    return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
+
+
+@pytest.mark.parametrize("kind", ["random", "hard", "given"])
+def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
+    data = opera.load_data(folder)
+    everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
+    given = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
+    data = replace(data, given_negatives=given)
+    ranks = {"range": "1:180"} if kind == "hard" else {}
+    built = training_set(data, static_model, negatives=kind, corpus_text="text", **ranks)
+    drawn = np.concatenate([built.negatives.sets[0].draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])
+    empty = data.corpus.empty_rows("text")
+    assert len(empty) == len(BLANK) + len(TITLED)
+    assert not np.isin(drawn, empty).any()

@@ -1,1 +1,1 @@
-"""The OPERA paper (COLM 2026) on top of ``opera``: its tables, data sets, settings and theorem."""
+"""Reproduce the OPERA paper (COLM 2026) with ``opera``: tables, data sets, settings and theorem."""

@@ -1,4 +1,4 @@
-"""A table of the paper side by side with the same figures of finished runs."""
+"""Compare a table of the paper with the same figures of finished runs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from opera_paper.tables import (
 )
 
 BUCKETS = ("hard", "medium", "easy")
-"""Thirds of the test queries by their similarity to their positives, ascending (Appendix D.6)."""
+"""Thirds of the test queries by similarity to their positives, ascending (Appendix D.6)."""
 WARM_UP = 5
-"""Steps left out of timings."""
+"""Number of first steps that timings omit."""
 NOT_RUN, NOT_MEASURED, NOT_RECORDED = "not run", "not measured", "not recorded"
 NO_BASELINE = "FT not run"
 SPEED, SPEED_DIFFERENCE, OVERHEAD = "Iters/sec", "Speed Diff (%)", "Per-step overhead (%)"
@@ -37,14 +37,14 @@ SPEED, SPEED_DIFFERENCE, OVERHEAD = "Iters/sec", "Speed Diff (%)", "Per-step ove
 
 @dataclass(frozen=True)
 class Runs:
-    """The finished runs of a row, by seed, and their number of steps."""
+    """The finished runs of a row, one per seed, with their number of steps."""
 
     runs: tuple[opera.Run, ...]
     steps: int
 
     @property
     def seconds_per_step(self) -> float:
-        """Median over steps, then over seeds."""
+        """The median over steps, then over seeds."""
         seconds = [run.trace()["seconds"].to_numpy() for run in self.runs]
         warm = [part[WARM_UP:] if len(part) > 2 * WARM_UP else part for part in seconds]
         return float(np.median([np.median(part) for part in warm]))
@@ -52,13 +52,13 @@ class Runs:
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """One figure of the paper and ours.
+    """A figure of the paper and our figures.
 
     Attributes:
-        paper: the paper's figure; ``None`` if it does not state one.
-        ours: one per seed; empty if there is none.
-        missing: why there is none.
-        scale: factor of the difference: 100 gives points of a measure.
+        paper: the paper's figure; ``None`` if the paper does not state it.
+        ours: our figures, one per seed; empty if there is none.
+        missing: the reason for a missing figure of ours.
+        scale: factor of the difference; 100 gives points of a measure.
     """
 
     paper: float | None
@@ -90,8 +90,8 @@ class ComparedRow:
 
     Attributes:
         row: the paper's row.
-        steps: steps of our runs; ``None`` if there are none, and for the base model.
-        figures: by the paper's name of each measure.
+        steps: steps of our runs; ``None`` without runs, and for the base model.
+        figures: the figures by the paper's names of the measures.
     """
 
     row: PaperRow
@@ -100,13 +100,13 @@ class ComparedRow:
 
 
 def rows_of(table: PaperTable, data: str | None = None) -> list[PaperRow]:
-    """The rows of a table, or those of one data set; by steps where the table states them."""
+    """The rows of a table, or those of one data set; sorted by steps if the table states them."""
     rows = list(table_rows(table.name))
     if data is not None:
         known = {data_key(row.data): row.data for row in rows if row.data not in SUMMARIES}
         if data_key(data) not in known:
-            has = f"(it has: {', '.join(known.values())})"
-            raise opera.SettingError(f"--data {data}: table {table.name} has no such data set {has}")
+            names = f"(it has: {', '.join(known.values())})"
+            raise opera.SettingError(f"--data {data}: table {table.name} has no such data set {names}")
         rows = [row for row in rows if row.data == known[data_key(data)]]
     sets = list(dict.fromkeys(row.data for row in rows))
     if table.by_steps:
@@ -115,7 +115,7 @@ def rows_of(table: PaperTable, data: str | None = None) -> list[PaperRow]:
 
 
 def paper_alone(rows: Sequence[PaperRow]) -> list[ComparedRow]:
-    """The rows without ours; ranks, speeds, percentages and counts are not scaled."""
+    """The rows without our figures. Ranks, speeds, percentages and counts are not scaled."""
     return [
         ComparedRow(
             row,
@@ -130,14 +130,14 @@ def paper_alone(rows: Sequence[PaperRow]) -> list[ComparedRow]:
 
 
 def align_rows(rows: Sequence[PaperRow], group_of: Callable[[PaperRow], Runs | None]) -> list[ComparedRow]:
-    """Set rows side by side with the runs of each; averages are over those that have runs."""
+    """Add the figures of our runs to the rows, and average over the data sets."""
     alone = paper_alone(rows)
     aligned = [_aligned(row, group_of) for row in alone if row.row.data not in SUMMARIES]
     return aligned + [_average(row, aligned) for row in alone if row.row.data in SUMMARIES]
 
 
 def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) -> list[dict[str, Any]]:
-    """Flatten rows for JSON: a record per row and measure, with our side if there is one."""
+    """Flatten rows for JSON: one record per row and measure; ``with_grid`` adds our figures."""
     records = []
     for compared in rows:
         row = compared.row
@@ -165,19 +165,19 @@ def _aligned(alone: ComparedRow, group_of: Callable[[PaperRow], Runs | None]) ->
     row, group = alone.row, group_of(alone.row)
     if group is None:
         return alone
-    plain, figures = group_of(replace(row, method="FT")), {}
+    ft, figures = group_of(replace(row, method="FT")), {}
     for name, figure in alone.figures.items():
-        ours = our_figure(name, row, group, plain)
+        ours = our_figure(name, row, group, ft)
         change = {"missing": ours} if isinstance(ours, str) else {"ours": ours}
         figures[name] = replace(figure, **change)
     return ComparedRow(row, None if row.method == PRETRAINED else group.steps, figures)
 
 
-def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tuple[float, ...] | str:
-    """Compute our counterpart of a figure, one per seed, or one where seeds do not matter.
+def our_figure(name: str, row: PaperRow, group: Runs, ft: Runs | None) -> tuple[float, ...] | str:
+    """Compute our counterpart of a figure: one value per seed, or one if seeds do not matter.
 
-    ``name`` is the paper's, such as ``NDCG@10`` or ``Iters/sec``; ``plain`` are the runs of FT.
-    Returns the reason if there is no counterpart.
+    ``name`` is the paper's name, such as ``NDCG@10`` or ``Iters/sec``. ``ft`` are the runs of FT.
+    Returns the reason as a text if we have no counterpart.
     """
     if name in (SPEED, SPEED_DIFFERENCE, OVERHEAD):
         seconds = group.seconds_per_step
@@ -185,18 +185,18 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
             return NOT_RECORDED
         if name == SPEED:
             return (1 / seconds,)
-        if plain is None or not plain.seconds_per_step > 0:
+        if ft is None or not ft.seconds_per_step > 0:
             return NO_BASELINE
-        ratio = seconds / plain.seconds_per_step
+        ratio = seconds / ft.seconds_per_step
         return (100 * (1 / ratio - 1 if name == SPEED_DIFFERENCE else ratio - 1),)
     measure = our_measure(name)
-    # of the models as trained: the paper knows no guard
-    when = "base" if row.method == PRETRAINED else "fine_tuned"
+    # the paper has no guard, so use the fine-tuned weights
+    model = "base" if row.method == PRETRAINED else "fine_tuned"
     if measure and row.part not in BUCKETS:
-        if any(measure not in run.measures[when] for run in group.runs):
+        if any(measure not in run.measures[model] for run in group.runs):
             return NOT_MEASURED
-        values = tuple(run.measures[when][measure] for run in group.runs)
-        return values[:1] if when == "base" and len(set(values)) == 1 else values
+        values = tuple(run.measures[model][measure] for run in group.runs)
+        return values[:1] if model == "base" and len(set(values)) == 1 else values
     values_by_run = []
     for table in (run.per_query() for run in group.runs):
         mask = np.ones(table.num_rows, dtype=np.bool_)
@@ -213,7 +213,7 @@ def our_figure(name: str, row: PaperRow, group: Runs, plain: Runs | None) -> tup
 
 
 def _average(stated: ComparedRow, rows: Sequence[ComparedRow]) -> ComparedRow:
-    """The paper's average or average rank of a method, with ours if all its data sets have it."""
+    """The paper's average or average rank of a method, with ours if no data set is missing."""
     methods = list(dict.fromkeys(row.row.method for row in rows))
     by_key = {(row.row.data, row.row.method): row.figures for row in rows}
     sets, kind = list(dict.fromkeys(row.row.data for row in rows)), stated.row.data
@@ -222,7 +222,7 @@ def _average(stated: ComparedRow, rows: Sequence[ComparedRow]) -> ComparedRow:
     figures = dict(stated.figures)
     for name, figure in figures.items():
         means = [[by_key[data, method][name].mean for method in methods] for data in sets]
-        values = np.array(means, dtype=np.float64)  # NaN where there is none
+        values = np.array(means, dtype=np.float64)  # None becomes NaN
         if not np.isnan(values).any():
             ranks = rankdata(-values, axis=1)
             averages = (values if kind == AVERAGE else ranks).mean(axis=0)
@@ -232,6 +232,6 @@ def _average(stated: ComparedRow, rows: Sequence[ComparedRow]) -> ComparedRow:
 
 
 def thirds(similarity: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Split queries ``[n]`` into thirds by similarity: int64 ``[n]``, by :data:`BUCKETS`."""
+    """Split queries ``[n]`` into thirds by similarity: int64 ``[n]``, indices of :data:`BUCKETS`."""
     rank = np.argsort(np.argsort(similarity, kind="stable"), kind="stable")
     return np.asarray(len(BUCKETS) * rank // len(similarity), dtype=np.int64)

@@ -1,6 +1,4 @@
-"""The paper's eight data sets: where they come from, what they hold (Table 8), and under which
-terms.
-"""
+"""The paper's eight data sets: sources, counts (Table 8) and licences."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import opera
 from opera.data import RetrievalData, load_irds_splits
 
 PREFIX = "paper:"
-"""How the source of such a data set starts."""
+"""The prefix of these data sets wherever ``opera`` takes data."""
 ON_REQUEST = "on request from the Trip Database, for research: tripdatabase.github.io/tripclick"
 
 
@@ -20,19 +18,19 @@ class PaperSet:
     """A data set of the paper, with the counts of its Table 8.
 
     Attributes:
-        name: what follows ``paper:``; the recipe has the same name.
+        name: the name after ``paper:``, and of its recipe.
         title: the name in the paper's tables.
-        domain: as in Table 8.
-        licence: what its publisher states.
-        splits: the ir_datasets id of each of our splits.
+        domain: the domain in Table 8.
+        licence: the licence as the publisher states it.
+        splits: ids of ir_datasets, by split.
         documents: size of the corpus.
         train_queries: queries with a relevant document in train.
         train_pairs: relevant pairs in train.
         test_queries: queries with a relevant document in test.
         test_pairs: relevant pairs in test.
-        download_bytes: the files to fetch, as ir_datasets states them; ``None`` where it does not.
-        relevant_grade: lowest grade that counts as relevant; the recipe sets it too.
-        known_counts: counts that differ from Table 8 in the files themselves, with the reason.
+        download_bytes: size of the download according to ir_datasets; ``None`` if it is unknown.
+        relevant_grade: lowest grade that counts as relevant; the recipe sets the same.
+        known_counts: the files' counts that differ from Table 8, with the reason.
     """
 
     name: str
@@ -51,7 +49,7 @@ class PaperSet:
 
     @property
     def source(self) -> str:
-        """What loads the data set, wherever ``opera`` takes data."""
+        """The name of the data set wherever ``opera`` takes data."""
         return PREFIX + self.name
 
     @property
@@ -61,10 +59,10 @@ class PaperSet:
         return {name: getattr(self, name) for name in names}
 
     def load(self) -> RetrievalData:
-        """Load the data set; ir_datasets fetches what is not on this machine.
+        """Load the data set; ir_datasets downloads it if necessary.
 
         Raises:
-            opera.InputError: if ir_datasets is not installed, or the data cannot be fetched.
+            opera.InputError: if ir_datasets is not installed, or the download fails.
         """
         data = load_irds_splits(self.splits, self.name, self.source)
         if self.relevant_grade == 1:
@@ -74,21 +72,18 @@ class PaperSet:
         return replace(data, notes=(*data.notes, note))
 
     def count_note(self, data: RetrievalData) -> str | None:
-        """Say which counts of loaded data differ from Table 8, and why where it is known."""
+        """List the counts of loaded data that differ from Table 8, with known reasons."""
         counts, differing = data.with_relevant_grade(self.relevant_grade).counts(), []
         for name, expected in self.table_counts.items():
-            count, (known, reason) = (
-                counts.get(name, 0),
-                self.known_counts.get(name, (expected, "")),
-            )
+            count, (known, reason) = counts.get(name, 0), self.known_counts.get(name, (expected, ""))
             if count == expected:
                 continue
             if empty_pairs := data.left_out.get(name.rpartition("_")[0], 0):
                 reason += f"{'; ' * bool(reason)}{empty_pairs:,} pairs with an empty text left out"
             elif count != known:
                 reason = ""
-            differing.append(f"{name} {count:,}, there {expected:,}{f' ({reason})' * bool(reason)}")
-        return f"{self.name} has other counts than Table 8: {'; '.join(differing)}" if differing else None
+            differing.append(f"{name} {count:,} instead of {expected:,}{f' ({reason})' * bool(reason)}")
+        return f"{self.name}: counts differ from Table 8: {'; '.join(differing)}" if differing else None
 
 
 def _beir(name: str) -> dict[str, str]:
@@ -96,8 +91,7 @@ def _beir(name: str) -> dict[str, str]:
 
 
 def _tripclick(part: str) -> dict[str, str]:
-    # TripClick's own test has no public judgements; the counts of the paper's test are those of
-    # val.
+    # TripClick's test split has no public judgements; the counts of the paper's test match val
     return {"train": f"tripclick/train/{part}", "test": f"tripclick/val/{part}"}
 
 
@@ -125,12 +119,12 @@ PAPER_SETS: dict[str, PaperSet] = {
             {"train": "antique/train", "test": "antique/test"},
             403_666, 2_426, 19_813, 200, 2_976, download_bytes=94_531_437, relevant_grade=3,
             known_counts={
-                "test_pairs": (2_530, "levels 3 and 4 make 1,196 + 1,334; Table 8's 2,976 is what levels 1 and 4 make")
+                "test_pairs": (2_530, "levels 3 and 4 have 1,196 + 1,334 pairs; Table 8 has 2,976, as levels 1 and 4")
             },
         ),
         PaperSet(
             "triviaqa", "TriviaQA", "Factoid QA", "DPR's files: CC BY-NC 4.0; passages: Wikipedia, CC BY-SA 3.0",
-            # The paper's test is DPR's dev: 8,837 queries, 82,658 pairs.
+            # the paper's test is DPR's dev: 8,837 queries, 82,658 pairs
             {"train": "dpr-w100/trivia-qa/train", "test": "dpr-w100/trivia-qa/dev"},
             21_015_324, 78_785, 741_436, 8_837, 82_658, download_bytes=6_750_372_748,
         ),
@@ -144,14 +138,14 @@ PAPER_SETS: dict[str, PaperSet] = {
         ),
     )
 }  # fmt: skip
-"""All eight, in the order of Table 8."""
+"""The data sets in the order of Table 8."""
 
 
 def find_set(name: str) -> PaperSet:
     """Return a data set of the paper by its name.
 
     Raises:
-        opera.DataError: for a name that is none of the eight.
+        opera.DataError: for an unknown name.
     """
     if name not in PAPER_SETS:
         raise opera.DataError(f"paper:{name}: no such data set (known: {', '.join(PAPER_SETS)})")

@@ -1,4 +1,4 @@
-"""The command ``opera-paper``: prints what the other modules compute."""
+"""The command ``opera-paper``: prints the results of the other modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 AT_ONCE, AT_ONCE_WITH_OURS = 9, 3
-"""Measures side by side: of the paper alone, and with ours."""
+"""Number of measures per printed table: the paper's alone, and with ours."""
 FILE_WIDTH = 160
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -44,7 +44,7 @@ def _about() -> None:
 
 @app.command(name="table", epilog="Example: opera-paper table main")
 def table_(
-    name: Annotated[str | None, typer.Argument(help="which table; omit to list them")] = None,
+    name: Annotated[str | None, typer.Argument(help="name of a table; omit it to list all tables")] = None,
     data: Annotated[str | None, typer.Option("--data", help="only this data set")] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -71,9 +71,9 @@ def data_(
         entry = find_set(name)
         loaded = opera.load_data(entry.source)
         counts = loaded.with_relevant_grade(entry.relevant_grade).counts()
-        note = entry.count_note(loaded) or "all counts are those of Table 8"
+        note = entry.count_note(loaded) or "all counts match Table 8"
         record = {"source": entry.source, "counts": counts, "note": note}
-        listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
+        listed = ", ".join(f"{count:,} {key.replace('_', ' ')}" for key, count in counts.items())
         _print(record, f"{entry.source}: {listed}\n{note}", json_)
         return
     records = [
@@ -94,15 +94,15 @@ def data_(
     epilog="Example: opera-paper reproduce main --scale small --data nfcorpus=my-beir-folder",
 )
 def reproduce_(
-    name: Annotated[str, typer.Argument(help="a table of opera-paper table", metavar="TABLE")],
+    name: Annotated[str, typer.Argument(help="the name of a table, see opera-paper table", metavar="TABLE")],
     data: Annotated[
         list[str] | None,
         typer.Option("--data", help="only this data set; NAME=FOLDER reads your copy; repeatable"),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="default reproduce-TABLE")] = None,
     scale: Annotated[str, typer.Option("--scale", help="full, or small: MiniLM and few steps")] = "full",
-    model: Annotated[str | None, typer.Option("--model", help="instead of the table's")] = None,
-    methods: Annotated[str | None, typer.Option("--methods", help="only these of its methods: ft,dp")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="base model; default the table's")] = None,
+    methods: Annotated[str | None, typer.Option("--methods", help="only these methods of the table: ft,dp")] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="default 0,1,2, or 0 if small")] = None,
     preset: Annotated[
         str, typer.Option("--preset", help="paper, or release: settings of the authors' release")
@@ -111,11 +111,11 @@ def reproduce_(
         list[str] | None, typer.Option("--set", help="a setting of all runs: key=value; repeatable")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many runs to train at once")] = 1,
-    plan: Annotated[bool, typer.Option("--plan", help="print the commands of opera that it runs, and stop")] = False,
-    table_only: Annotated[bool, typer.Option("--table-only", help="train nothing; compare what is finished")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print the equivalent opera commands, then exit")] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="train nothing; compare the finished runs")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Train what a table of the paper needs, and print our figures next to the paper's.
+    """Train the runs of a table of the paper, and print our figures next to the paper's.
 
     Finished runs are not repeated, so the same command continues.
     """
@@ -124,21 +124,21 @@ def reproduce_(
         table=table,
         out=out or Path(f"reproduce-{table.name}{'' if scale == 'full' else f'-{scale}'}"),
         scale=scale,
-        given_model=model,
+        user_model=model,
         preset=preset,
         only_methods=None if methods is None else tuple(_listed(methods)),
-        given_seeds=None if seeds is None else tuple(_seeds(seeds)),
-        given_settings=dict(_assignment(text) for text in set_ or []),
-        given_data=None if data is None else [word for text in data for word in _words(text)],
+        user_seeds=None if seeds is None else tuple(_seeds(seeds)),
+        user_settings=dict(_assignment(text) for text in set_ or []),
+        user_data=None if data is None else [word for text in data for word in _words(text)],
     )
     if plan:
         runs = sum(len(call.methods) for call in planned.calls) * len(planned.seeds)
         hours = planned.hours_on_a100s
         record = {"commands": planned.commands(), "runs": runs, "hours_on_eight_a100s": hours}
-        end = f"{runs} runs; add --plan to a command for its time on this machine"
+        summary = f"{runs:,} runs; add --plan to a command for its time on this machine"
         if not planned.small:
-            end += f"; on eight A100s about {hours:,.0f} hours of training (Table 5)"
-        _print(record, "\n".join([*planned.commands(), end]), json_)
+            summary += f"; about {hours:,.0f} hours of training on eight A100s (Table 5)"
+        _print(record, "\n".join([*planned.commands(), summary]), json_)
         return
     failed: list[str] = []
     if not table_only:
@@ -164,18 +164,18 @@ def noise_(
     data: Annotated[str, typer.Argument(help="a data set, as for opera train", metavar="DATA")],
     kind: Annotated[str, typer.Option("--kind", help=", ".join(NEEDS))],
     out: Annotated[Path, typer.Option("--out", help="a new folder", metavar="FOLDER")],
-    share: Annotated[float | None, typer.Option("--share", help="share of a split's pairs that will be wrong")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="whose ranking hard and clicks draw from")] = None,
-    grade: Annotated[int | None, typer.Option("--grade", help="of kind grade: lowest grade of a wrong pair")] = None,
+    share: Annotated[float | None, typer.Option("--share", help="noise rate, 0 to 1")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="model that ranks documents for hard and clicks")] = None,
+    grade: Annotated[int | None, typer.Option("--grade", help="for kind grade: lowest grade of a wrong pair")] = None,
     relevant_grade: Annotated[
         int | None,
         typer.Option("--relevant-grade", min=1, help="lowest relevant grade; default 1, or one above --grade"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="seed of the draws")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="random seed")] = 0,
 ) -> None:
     """Add wrong pairs to train and dev, and write the data as a BEIR folder."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise opera.RunFolderError(f"--out {out}: is not an empty folder; give a new one")
+        raise opera.RunFolderError(f"--out {out}: is not an empty folder; pass a new folder")
     check_stays_out(out, "--out", data)
     noisy, wrong = add_wrong_pairs(
         opera.load_data(data), kind, share, seed, model=model, grade=grade, relevant_grade=relevant_grade
@@ -196,10 +196,10 @@ def theory(
             help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="seed of every random draw")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="random seed")] = 0,
     json_: JsonOption = False,
 ) -> None:
-    """When does pruning help? Theorem 1 next to a simulation with OPERA's own methods."""
+    """When does pruning help? Compare Theorem 1 with a simulation of OPERA's methods."""
     values = dict(_assignment(text) for text in set_ or [])
     for name in values.keys() & {"noise", "auc", "seed"}:
         raise opera.SettingError(f"--set {name}: use the option --{name}")
@@ -223,7 +223,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """Read ``key=value``; numbers, true, false and null are what they are in JSON."""
+    """Parse ``key=value``; a value that is valid JSON is read as JSON."""
     name, equals, value = text.partition("=")
     if not equals:
         raise opera.SettingError(f"--set {text}: must be key=value")
@@ -245,7 +245,7 @@ def print_table(
     model: str | None,
     notes: Sequence[str],
 ) -> None:
-    """Print a table of the paper; with the name of our ``model``, also our figures."""
+    """Print a table of the paper, with our figures if ``model`` is the name of our model."""
     console.print(f"{table.number}: {table.what}", style="bold")
     console.print(f"the paper: {table.model}" + (f"; ours: {model}" if model else ""))
     measures = list(dict.fromkeys(name for row in rows for name in row.figures))
@@ -256,26 +256,26 @@ def print_table(
         for name in block:
             unit = "points" if our_measure(name) else "difference"
             heads += [f"{name}\npaper", "\nours", f"\n{unit}"] if model else [name]
-        cells = []
+        lines = []
         for row in rows:
             steps = row.row.steps if row.steps is None else row.steps
             line = [row.row.data, row.row.part, row.row.method, f"{steps:,}" if steps else ""]
             for name in block:
                 line += _figures(row.figures.get(name), name, with_ours=bool(model))
-            cells.append(line)
-        used = [i for i in range(len(heads)) if i >= 4 or any(line[i] for line in cells)]
+            lines.append(line)
+        used = [i for i in range(len(heads)) if i >= 4 or any(line[i] for line in lines)]
         grid = Table(*(heads[i] for i in used), box=None, pad_edge=False)
-        for line in cells:
+        for line in lines:
             grid.add_row(*(line[i] for i in used))
         console.print(grid)
     sets = {row.row.data for row in rows}
-    of_data = [note for data, note in table.data_notes.items() if data in sets]
-    for note in [*of_data, *table.notes, *notes]:
+    data_notes = [note for data, note in table.data_notes.items() if data in sets]
+    for note in [*data_notes, *table.notes, *notes]:
         console.print(note)
 
 
 def _figures(figure: align.ComparedFigure | None, name: str, with_ours: bool) -> list[str]:
-    """The paper's figure; with ours, also our mean ± standard deviation and the difference."""
+    """The paper's figure; ``with_ours`` adds our mean ± standard deviation and the difference."""
     if figure is None:
         return [""] * (3 if with_ours else 1)
     cells = [_number(figure.paper, name)]
@@ -317,7 +317,7 @@ def _print_json(record: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line; wrong input ends with one message and exit status 2."""
+    """Run the command line; invalid input causes one message and exit status 2."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("opera").setLevel(logging.INFO)
     try:

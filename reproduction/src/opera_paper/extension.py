@@ -1,4 +1,4 @@
-"""What ``opera`` loads when this package is installed: data sets and recipes of the paper."""
+"""The extension that ``opera`` loads: data sets and recipes of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reproducing a table takes: its rows become calls of ``opera.compare``."""
+"""Plan the reproduction of a table: its rows become calls of ``opera.compare``."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ METHODS_BY_LABEL: dict[str, tuple[str, dict[str, Any]]] = {
 _PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
 
 PRESETS = ("paper", "release")
-OF_DATA = ("max_steps", "negatives", "range", "relevant_grade")
-"""What the recipe of a data set decides; preset and model decide the rest."""
+DATA_SETTINGS = ("max_steps", "negatives", "range", "relevant_grade")
+"""Settings from the recipe of a data set; the rest comes from preset and model."""
 RELEASES_QWEN3 = {
     "negatives": "hard", "range": "51:500", "max_query_length": 512,
     "trainer": {"gradient_checkpointing": True},
 }  # fmt: skip
-"""What the release's configuration of Qwen3 has on every data set."""
-OF_TABLE = {"method", "max_steps", "seed", "epochs"}
-"""Settings that the rows of a table and the options of the command decide."""
+"""Settings of Qwen3 in the authors' release, for all data sets."""
+TABLE_SETTINGS = {"method", "max_steps", "seed", "epochs"}
+"""Settings from the rows of a table and the options of the command."""
 SCALES = ("full", "small")
 SMALL = {"max_query_length": 32, "max_passage_length": 64, "learning_rate": 2e-5}
-"""The regime of reproduction/studies/transformer.py, in which MiniLM shows the paper's order on NFCorpus."""
+"""Settings of studies/transformer.py; with them, MiniLM has the paper's order on NFCorpus."""
 FEWEST_STEPS, MOST_STEPS, PER_DOUBLING, DOUBLED_FROM = 60, 150, 15, 500
 MOST_DOCUMENTS = 100_000
-"""The largest corpus that a small reproduction takes unless ``data`` names it."""
+"""Maximum corpus of a small reproduction, unless ``data`` names the data set."""
 PAPERS_RATE = 2.43
 """Steps per second of plain fine-tuning on FiQA with 8 A100s (Table 5)."""
 
@@ -69,7 +69,7 @@ class Call:
 
     Attributes:
         name: the data set's name in the catalogue.
-        source: the data set that the runs read, as ``opera.load_data`` takes it.
+        source: the data of the runs, as ``opera.load_data`` takes them.
         methods: labels of the methods, such as ``sp:k=0.5``.
         steps: optimizer steps.
         settings: the settings that all runs share.
@@ -88,56 +88,57 @@ class Reproduction:
 
     Attributes:
         table: the table.
-        out: the folder; each data set has a grid in it.
-        scale: ``full`` is the paper's size; ``small`` takes MiniLM and few steps.
-        given_model: the model that all runs start from; ``None``: the table's or the scale's.
+        out: the folder, which will hold a grid for each data set.
+        scale: ``full`` is the paper's size; ``small`` uses MiniLM and few steps.
+        user_model: the base model of all runs; ``None`` for the default of table and scale.
         preset: ``paper`` or ``release``.
-        only_methods: only these methods; ``None``: all of the table's.
-        given_seeds: seeds of each row; ``None``: the scale's.
-        given_settings: settings of the user, which win over all others.
-        given_data: data sets as ``NAME`` or ``NAME=SOURCE``; ``None``: all that fit the scale.
+        only_methods: the methods to train; ``None`` for all methods of the table.
+        user_seeds: the seeds; ``None`` for the default of the scale.
+        user_settings: settings of the user, which override all other settings.
+        user_data: data sets as ``NAME`` or ``NAME=SOURCE``; ``None`` for all that fit the scale.
     """
 
     table: PaperTable
     out: Path
     scale: str = "full"
-    given_model: str | None = None
+    user_model: str | None = None
     preset: str = "paper"
     only_methods: tuple[str, ...] | None = None
-    given_seeds: tuple[int, ...] | None = None
-    given_settings: Mapping[str, Any] | None = None
-    given_data: Sequence[str] | None = None
+    user_seeds: tuple[int, ...] | None = None
+    user_settings: Mapping[str, Any] | None = None
+    user_data: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("scale", self.scale, SCALES), ("preset", self.preset, PRESETS)):
             if value not in known:
                 raise opera.SettingError(f"--{name} {value}: must be {' or '.join(known)}")
-        for name in OF_TABLE & (self.given_settings or {}).keys():
-            raise opera.SettingError(f"--set {name}: the table and its options decide it; opera compare takes any")
+        for name in TABLE_SETTINGS & (self.user_settings or {}).keys():
+            advice = "use the options of this command, or opera compare"
+            raise opera.SettingError(f"--set {name}: the table decides this setting; {advice}")
         methods = dict.fromkeys(row_method(self.table, row)[0] for row in trained_rows(self.table))
         for name in self.only_methods or ():
             if name not in methods:
-                has = ", ".join(methods)
-                rule = f"table {self.table.name} has no such method (it has: {has})"
+                names = ", ".join(methods)
+                rule = f"table {self.table.name} has no such method (it has: {names})"
                 raise opera.SettingError(f"--methods {name}: {rule}")
 
     @property
     def small(self) -> bool:
-        """Whether the runs are smaller than the paper's."""
+        """Whether the scale is ``small``."""
         return self.scale == "small"
 
     @property
     def model(self) -> str:
-        """The model that all runs start from."""
-        return self.given_model or ("minilm" if self.small else HUB_IDS[self.table.model])
+        """The base model of all runs."""
+        return self.user_model or ("minilm" if self.small else HUB_IDS[self.table.model])
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of each row."""
-        return self.given_seeds or ((0,) if self.small else (0, 1, 2))
+        """The seeds of all rows."""
+        return self.user_seeds or ((0,) if self.small else (0, 1, 2))
 
     def steps(self, paper: int) -> int:
-        """Turn the paper's number of steps into ours; small ones grow with its logarithm."""
+        """Convert the paper's number of steps; at the small scale, ours grow with its logarithm."""
         if not self.small:
             return paper
         doublings = math.log2(max(paper, DOUBLED_FROM) / DOUBLED_FROM)
@@ -150,12 +151,12 @@ class Reproduction:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """Where each data set is read from, by its name in the catalogue."""
+        """The sources of the data sets, by their names in the catalogue."""
         known = self.sets_of_table
-        if self.given_data is None:
+        if self.user_data is None:
             return {name: entry.source for name, entry in known.items() if name not in self.too_large}
         sources: dict[str, str] = {}
-        for word in self.given_data:
+        for word in self.user_data:
             name, _, source = word.partition("=")
             if name not in known:
                 rule = f"table {self.table.name} has no such data set (it has: {', '.join(known)})"
@@ -165,14 +166,14 @@ class Reproduction:
 
     @property
     def too_large(self) -> list[str]:
-        """Data sets that ``--scale small`` leaves out unless they are named."""
-        if self.given_data is not None or not self.small:
+        """Data sets that ``--scale small`` leaves out unless ``--data`` names them."""
+        if self.user_data is not None or not self.small:
             return []
         return [name for name, entry in self.sets_of_table.items() if entry.documents > MOST_DOCUMENTS]
 
     @cached_property
     def rows(self) -> list[tuple[PaperRow, str, str, int]]:
-        """The rows to train: each with its data set's name, its method's label and its steps."""
+        """The rows to train with the data set's name, the method's label and the steps."""
         rows = []
         for row in trained_rows(self.table):
             name, (method, special) = set_of_row(row).name, row_method(self.table, row)
@@ -191,29 +192,30 @@ class Reproduction:
         calls = []
         for (name, steps), by_label in labels.items():
             settings = self.settings(name, [label.partition(":")[0] for label in by_label])
-            left = {key: value for key, value in settings.items() if key not in ("max_steps", "method")}
-            calls.append(Call(name, self._source_of_runs(name), tuple(by_label), steps, left))
+            shared = {key: value for key, value in settings.items() if key not in ("max_steps", "method")}
+            calls.append(Call(name, self._source_of_runs(name), tuple(by_label), steps, shared))
         return calls
 
     def _source_of_runs(self, name: str) -> str:
-        """What the runs read: for noisy labels, a folder with wrong pairs."""
+        """The data of the runs; for noisy labels, the folder with wrong pairs."""
         return str(self.out / f"{name}-noisy") if self.table.noisy else self.sources[name]
 
     def settings(self, name: str, methods: Sequence[str]) -> dict[str, Any]:
-        """Merge the settings on a data set: preset, data set, model, scale, user; later ones win."""
-        of_data = {key: value for key, value in opera.recipe(name).items() if key in OF_DATA}
-        if self.preset == "release" and "range" in of_data:
-            low, _, high = str(of_data["range"]).partition(":")
-            of_data["range"] = f"{int(low) + 1}:{high}"  # a Python slice (erratum 13)
-        user = self.given_settings or {}
+        """Merge the settings for a data set: preset, data set, model, scale, user; later ones win."""
+        data_settings = {key: value for key, value in opera.recipe(name).items() if key in DATA_SETTINGS}
+        if self.preset == "release" and "range" in data_settings:
+            low, _, high = str(data_settings["range"]).partition(":")
+            data_settings["range"] = f"{int(low) + 1}:{high}"  # a Python slice (erratum 13)
+        user = self.user_settings or {}
         if user.get("negatives", "hard") != "hard":
-            of_data.pop("range", None)
+            data_settings.pop("range", None)
         small = SMALL if self.small and self.model == "minilm" else {}
-        merged = opera.recipe(self.preset, of_data, self._of_model(), small, user, methods=methods)
+        recipes = (self.preset, data_settings, self._model_settings(), small, user)
+        merged = opera.recipe(*recipes, methods=methods)
         return {key: value for key, value in merged.items() if value is not None}
 
-    def _of_model(self) -> dict[str, Any]:
-        """What the recipe of the model has; a model without one gets an automatic learning rate."""
+    def _model_settings(self) -> dict[str, Any]:
+        """The recipe of the model; a model without a recipe gets an automatic learning rate."""
         recipe = f"models/{Path(self.model).name.lower()}"
         try:
             values = opera.recipe(recipe)
@@ -227,7 +229,7 @@ class Reproduction:
         return values
 
     def commands(self) -> list[str]:
-        """Write each call as a command of ``opera``, and what makes its data."""
+        """The calls as commands of ``opera``, after the commands that write noisy data."""
         lines, preset = [], opera.recipe(self.preset)
         for name, source in self.sources.items() if self.table.noisy else ():
             words = ["opera-paper", "noise", source, "--kind", "grade"]
@@ -246,7 +248,7 @@ class Reproduction:
 
     @property
     def hours_on_a100s(self) -> float:
-        """Hours of training on eight A100s at the paper's rate, one run after another."""
+        """Hours of training on eight A100s at the paper's speed, one run after another."""
         steps = sum(call.steps * len(call.methods) for call in self.calls) * len(self.seeds)
         return steps / PAPERS_RATE / 3600
 
@@ -265,13 +267,13 @@ def has_cuda() -> bool:
 
 
 def trained_rows(table: PaperTable) -> list[PaperRow]:
-    """The rows of a table that are trained: neither averages nor the base model."""
+    """The rows of a table that need training, without averages and the base model."""
     rows = table_rows(table.name)
     return [row for row in rows if row.data not in SUMMARIES and row.method != PRETRAINED]
 
 
 def row_method(table: PaperTable, row: PaperRow) -> tuple[str, Mapping[str, Any]]:
-    """The method of a row, with the settings that the table states; KeyError for other words."""
+    """The method of a row with the settings from the table; KeyError for an unknown method."""
     if match := _PRUNED.fullmatch(row.method):
         pruned, decimals, percent, suffix = match.groups()
         digits = decimals or percent
@@ -283,11 +285,11 @@ def row_method(table: PaperTable, row: PaperRow) -> tuple[str, Mapping[str, Any]
 def method_label(method: str, special: Mapping[str, Any], preset: str) -> str:
     """Label a method with the settings that differ from the preset's: ``dp:levels=query``."""
     values, fields = opera.recipe(preset), METHODS[method].settings_class.model_fields
-    usual = {name: values.get(name, field.default) for name, field in fields.items()}
-    parts = (f"{name}={_written(value)}" for name, value in special.items() if value != usual[name])
+    defaults = {name: values.get(name, field.default) for name, field in fields.items()}
+    parts = (f"{name}={_written(value)}" for name, value in special.items() if value != defaults[name])
     return ":".join([method, *parts])
 
 
 def set_of_row(row: PaperRow) -> PaperSet:
-    """The catalogue's entry of a row's data set."""
+    """The data set of a row in the catalogue."""
     return next(e for e in PAPER_SETS.values() if data_key(e.title) == data_key(row.data))

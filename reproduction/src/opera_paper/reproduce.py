@@ -1,4 +1,4 @@
-"""Run a reproduction, and compare its finished runs with the paper's figures."""
+"""Run a reproduction, and compare its results with the paper's figures."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from opera_paper.tables import AVERAGE, PRETRAINED, PaperRow
 
 
 def check_data(plan: Reproduction) -> list[str]:
-    """Load every data set, fetching what is not on this machine; note counts unlike Table 8's.
+    """Load or download every data set; return notes on counts that differ from Table 8.
 
     Raises:
-        opera.DataError: naming every data set that cannot be loaded, and what to do.
+        opera.DataError: with all data sets that cannot be loaded, and advice.
     """
-    notes, missing = [], []
+    notes, errors = [], []
     for name, source in plan.sources.items():
         try:
             notes.append(PAPER_SETS[name].count_note(opera.load_data(source)))
         except opera.InputError as error:
-            missing.append(f"{name}: {' '.join(error.lines)}")
-    if missing:
-        advice = "--data NAME=FOLDER reads a data set that you have; --data NAME takes only that one"
-        raise opera.DataError(*missing, advice)
+            errors.append(f"{name}: {' '.join(error.lines)}")
+    if errors:
+        advice = "--data NAME=FOLDER reads your copy of a data set; --data NAME selects a data set"
+        raise opera.DataError(*errors, advice)
     return [note for note in notes if note]
 
 
 def run_reproduction(plan: Reproduction, jobs: int = 1) -> list[str]:
-    """Train what is not finished; return why runs failed. The other runs go on."""
+    """Train the runs that are not finished; return the errors of failed runs."""
     failed: list[str] = []
     for call in plan.calls:
         if plan.table.noisy:
@@ -51,7 +51,7 @@ def run_reproduction(plan: Reproduction, jobs: int = 1) -> list[str]:
 
 
 def write_noisy_data(call: Call, source: str) -> None:
-    """Write the folder with wrong pairs that the runs of a call read, unless it is there."""
+    """Write the folder with wrong pairs for the runs of a call, unless it exists."""
     if not Path(call.source, WRONG_PAIRS).is_file():
         grade = PAPER_SETS[call.name].relevant_grade - 1
         noisy, wrong = add_wrong_pairs(opera.load_data(source), "grade", None, 0, grade=grade)
@@ -60,14 +60,14 @@ def write_noisy_data(call: Call, source: str) -> None:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A table of the paper next to the finished runs of its reproduction.
+    """A table of the paper compared with the finished runs of its reproduction.
 
     Attributes:
-        plan: what was planned.
-        rows: the rows of the data sets taken, and the averages over them.
-        finished: how many runs are finished.
-        planned: how many there will be.
-        notes: what a reader of the table must know besides.
+        plan: the plan of the reproduction.
+        rows: the rows of the selected data sets, and the averages over them.
+        finished: number of finished runs.
+        planned: number of planned runs.
+        notes: notes for a reader of the table.
     """
 
     plan: Reproduction
@@ -77,7 +77,7 @@ class Reproduced:
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """The results, for JSON."""
         plan = self.plan
         return {
             "table": plan.table.name,
@@ -123,23 +123,24 @@ def collect_results(plan: Reproduction) -> Reproduced:
         on_data = [group for (data, *_), group in groups.items() if data == row.data]
         return max(on_data, key=lambda group: len(group.runs), default=None)
 
-    taken = {row.data for row in trained_rows(plan.table) if set_of_row(row).name in plan.sources}
+    selected = {row.data for row in trained_rows(plan.table) if set_of_row(row).name in plan.sources}
     rows = [
         compared
         for compared in align_rows(rows_of(plan.table), runs_of)
-        if compared.row.data in taken or (len(taken) > 1 and any(figure.ours for figure in compared.figures.values()))
+        if compared.row.data in selected
+        or (len(selected) > 1 and any(figure.ours for figure in compared.figures.values()))
     ]
     n_planned = len(planned) * len(plan.seeds)
     notes = [f"Our runs: preset {plan.preset}, seeds {', '.join(map(str, plan.seeds))}."]
     if len(finished) < n_planned:
-        notes.append(f"{len(finished)} of {n_planned} runs are finished.")
+        notes.append(f"Finished runs: {len(finished)} of {n_planned}.")
     if plan.small:
         notes += small_notes(plan, rows)
     return Reproduced(plan, rows, len(finished), n_planned, notes)
 
 
 def small_notes(plan: Reproduction, rows: Sequence[ComparedRow]) -> list[str]:
-    """Compare what dp gains over ft in a small reproduction with what it gains in the paper."""
+    """Compare the gain of dp over ft in a small reproduction with the gain in the paper."""
     notes = ["A small model and few steps: compare differences between methods, not levels."]
     figures = {(row.row.data, row.row.method): row.figures.get("NDCG@10") for row in rows if row.row.data != AVERAGE}
     for (data, method), dp in figures.items():
@@ -148,7 +149,7 @@ def small_notes(plan: Reproduction, rows: Sequence[ComparedRow]) -> list[str]:
             continue
         ours, papers = 100 * (dp.mean - ft.mean), 100 * ((dp.paper or 0) - (ft.paper or 0))
         notes.append(f"{data}: DP − FT is {ours:+.1f} NDCG@10 here, {papers:+.1f} in the paper.")
-    return notes + [f"Left out: {name} is large; --data {name} takes it." for name in plan.too_large]
+    return notes + [f"Left out: {name} is large; --data {name} includes it." for name in plan.too_large]
 
 
 def write_results(reproduced: Reproduced, text: str) -> list[Path]:

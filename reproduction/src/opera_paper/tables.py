@@ -1,8 +1,8 @@
-"""The figures of the paper's result tables, and a description of each table.
+"""The figures of the paper's result tables, and descriptions of the tables.
 
-``figures/`` has one CSV file per table: the columns of :data:`KEYS` that the table has, then its
-measures under the paper's names. The numbers are the paper's own, digit by digit. Where two of its
-tables disagree, both are kept and a note says so (errata, notes A to L).
+``figures/`` has one CSV file per table: its columns among :data:`KEYS`, then its measures under the
+paper's names. The numbers are exactly the paper's. If two tables of the paper disagree, the files
+have both numbers, and a note points to the difference (errata, notes A to L).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = (
 RANKS = (RANK_UNSEEN, RANK_SEEN, RANK)
 SUMMARIES = (AVERAGE, *RANKS)
 PRETRAINED = "Pretrained"
-"""The method of rows about the base model."""
+"""The paper's name for the base model."""
 SEEN = ("HotpotQA", "FEVER")
-"""Data sets that bge-large-en-v1.5 saw in its pretraining."""
+"""Data sets in the pretraining of bge-large-en-v1.5."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,16 @@ class PaperTable:
     """A table of the paper.
 
     Attributes:
-        name: its name in ``opera-paper table`` and of its file.
-        number: its number in the compiled paper.
-        what: its contents in a few words.
+        name: the name in ``opera-paper table`` and of the file.
+        number: the number in the compiled paper.
+        what: the contents in a few words.
         model: the model that the paper trained.
-        retention: k of rows labelled just SP, by data set; 0.25 elsewhere.
-        noisy: whether its runs train on documents judged below the relevant grade too.
-        steps: iterations of all rows, where they are not those of the data set's recipe.
-        by_steps: whether the table states the number of iterations, so that rows are matched at
-            that number.
+        retention: k of rows labelled just SP, by data set; 0.25 for all other data sets.
+        noisy: whether its runs also train on documents below the relevant grade.
+        steps: iterations of all rows, if they differ from those of the data set's recipe.
+        by_steps: whether the table states the number of iterations, so that rows must match it.
         notes: inconsistencies, and choices that the paper leaves open.
-        data_notes: those of single data sets, by data set; shown with its rows.
+        data_notes: notes for the rows of a data set, by data set.
     """
 
     name: str
@@ -69,10 +68,10 @@ class PaperRow:
 
     Attributes:
         data: a data set, or one of :data:`SUMMARIES`.
-        part: which test queries; empty for all of them.
-        method: the method, in the table's words.
-        steps: training iterations, where the table states them; 0 for the pretrained model.
-        values: by the paper's name of each measure; ``None`` where the paper states no value.
+        part: the part of the test queries; empty for all queries.
+        method: the table's name for the method.
+        steps: training iterations, if the table states them; 0 for the base model.
+        values: values by the paper's names of measures; ``None`` if the paper states no value.
     """
 
     data: str
@@ -92,22 +91,17 @@ TABLES = (
         retention=FIQA_HALF,
         data_notes={
             "HotpotQA": (
-                "B: HotpotQA, Recall@20: FT, InfoBatch and SP are Table 22's values at 16,000 "
-                "iterations, DP and all "
-                "of NDCG@10 those at 32,000; with all at 32,000, FT and InfoBatch would be above "
-                "DP."
+                "B: HotpotQA, Recall@20: FT, InfoBatch and SP are Table 22's values at 16,000 iterations. DP and all "
+                "of NDCG@10 are those at 32,000. With all values at 32,000, FT and InfoBatch would be above DP."
             ),
             "TripClick (head)": (
-                "K: TripClick (head), Recall@20: FT and SP are Table 19's values at 16,000 "
-                "iterations; at 32,000 it "
-                "has 0.243 and 0.220. No rank changes."
+                "K: TripClick (head), Recall@20: FT and SP are Table 19's values at 16,000 iterations. At 32,000 "
+                "iterations they are 0.243 and 0.220. No rank changes."
             ),
         },
         notes=(
-            "L: the average ranks are those of unrounded figures (Tables 15 to 22); no rule for "
-            "ties gives all of them "
-            "from the rounded ones above. A grid's ranks come from unrounded means; equal means "
-            "share a rank.",
+            "L: the average ranks come from unrounded figures (Tables 15 to 22). No rule for ties gives all of them "
+            "from the rounded figures above. Our ranks come from unrounded means; equal means share a rank.",
             "SP has k = 0.25; on FiQA, 0.5.",
         ),
     ),
@@ -127,15 +121,13 @@ TABLES = (
         "overhead",
         "Table 5",
         "speed and quality of DP by update interval, on FiQA",
-        notes=(
-            "Speed of a grid: from the median seconds per step. It is reliable if each run had the machine to itself.",
-        ),
+        notes=("Our speed: from the median seconds per step. It is reliable only if no other run used the machine.",),
     ),
     PaperTable(
         "overhead-fever",
         "Table 6",
         "cost of DP's updates, on FEVER",
-        notes=("Overhead of a grid: median seconds per step divided by FT's, minus one.",),
+        notes=("Our overhead: median seconds per step divided by FT's, minus one.",),
     ),
     PaperTable(
         "denoising",
@@ -143,21 +135,21 @@ TABLES = (
         "training on noisy labels, on ANTIQUE",
         noisy=True,
         notes=(
-            "A grid's runs train on the documents with the next lower grade too, as wrong "
-            "positives (opera-paper noise --kind grade).",
+            "Our runs also train on the documents with the next lower grade, as wrong positives (opera-paper noise "
+            "--kind grade).",
         ),
     ),
     PaperTable(
         "cbs",
         "Table 10",
         "SP by cosine and by CBS",
-        notes=("D: FiQA: SP is k = 0.25 here, where Table 2 has k = 0.5.",),
+        notes=("D: FiQA: SP has k = 0.25 here, but k = 0.5 in Table 2.",),
     ),
     PaperTable(
         "components",
         "Table 11",
-        "DP with one part taken out, on FEVER",
-        notes=("G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",),
+        "DP without one of its parts, on FEVER",
+        notes=("G: fixed strength: the paper does not state the α of its pool; our runs use α = 4.",),
     ),
     PaperTable(
         "bge-m3",
@@ -165,7 +157,7 @@ TABLES = (
         "three methods on FiQA with BGE-M3",
         BGE_M3,
         retention=FIQA_HALF,
-        notes=("H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",),
+        notes=("H: the paper does not state SP's k, the learning rate or the iterations; our runs use k = 0.5.",),
     ),
     PaperTable("reversed", "Table 13", "schedule of α forward and reversed, on NFCorpus"),
     PaperTable(
@@ -175,19 +167,17 @@ TABLES = (
         retention=FIQA_HALF,
         steps=4000,
         notes=(
-            "E: all queries: NDCG@10 is 5 to 6 points below Table 16's at 4,000 iterations, "
-            "which has 0.515 for FT, "
+            "E: all queries: NDCG@10 is 5 to 6 points below Table 16 at 4,000 iterations, which has 0.515 for FT, "
             "0.516 for SP50 and 0.518 for DP.",
-            "A grid's queries are split into thirds by its own pretrained model. The paper does "
-            "not state SP's k; "
-            "matched with k = 0.5.",
+            "Our queries are split into thirds by the base model of our runs. The paper does not state SP's k; our "
+            "runs use k = 0.5.",
         ),
     ),
     PaperTable(
         "retention",
         "Figure 4",
         "SP by retention rate k, on NFCorpus",
-        notes=("The paper plots these figures and states three of them; '–' marks the others.",),
+        notes=("The paper plots these figures and states three of them; '–' marks the figures that it only plots.",),
     ),
     PaperTable(
         "full",
@@ -206,14 +196,14 @@ TABLES = (
 
 
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
-"""Our names of the paper's measures; its NDCG is not trec_eval's (erratum 8)."""
+"""Our names for the paper's measures; the paper's NDCG is not trec_eval's (erratum 8)."""
 
 
 def find_table(name: str) -> PaperTable:
     """Return the table with this name.
 
     Raises:
-        opera.SettingError: if there is none.
+        opera.SettingError: for an unknown name.
     """
     known = {table.name: table for table in TABLES}
     if name not in known:
@@ -235,7 +225,7 @@ def _parse_row(line: dict[str, str]) -> PaperRow:
 
 
 def our_measure(name: str) -> str | None:
-    """Translate the paper's name of a measure; ``None`` if it is not a measure of rankings."""
+    """Translate the paper's name of a measure; ``None`` if it does not measure rankings."""
     family, sign, cutoff = name.partition("@")
     return f"{FAMILIES[family]}{sign}{cutoff}" if family in FAMILIES else None
 

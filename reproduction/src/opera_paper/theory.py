@@ -1,7 +1,7 @@
-"""Theorem 1 in closed form, and a simulation of it with the methods that OPERA ships.
+"""Theorem 1 in closed form, and a simulation with the methods of OPERA.
 
-The simulation draws documents on the unit sphere and noisy scores. ``opera-paper theory`` prints
-both.
+The simulation samples documents on the unit sphere and noisy scores. ``opera-paper theory`` prints
+both results.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from opera.methods import (
 
 
 def lemma_value(share: float, cosine: float) -> float:
-    """Lemma 1: f(k) = (k·u + (1 - k)·v)ᵀu / ‖k·u + (1 - k)·v‖, for unit vectors u, v with uᵀv =
-    ``cosine``.
+    """Lemma 1: f(k) = (k·u + (1 - k)·v)ᵀu / ‖k·u + (1 - k)·v‖ for unit vectors u and v.
 
     Args:
         share: k, from 0 to 1.
@@ -42,8 +41,9 @@ def lemma_value(share: float, cosine: float) -> float:
 
 
 def lemma_slope(share: float, cosine: float) -> float:
-    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³, positive for k below 1 and u ≠
-    ±v.
+    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³.
+
+    It is positive for k < 1 and u ≠ ±v.
     """
     return (1 - cosine**2) * (1 - share) / _length(share, cosine) ** 3
 
@@ -53,22 +53,22 @@ def _length(share: float, cosine: float) -> float:
 
 
 def finetuning_share(true: float, total: float) -> float:
-    """Equation 9: m⁺/m, the probability that FT draws a true document."""
+    """Equation 9: m⁺/m, the probability that FT samples a true document."""
     return true / total
 
 
 def static_share(precision: float) -> float:
-    """Equation 10, left: γ, the probability that SP draws a true document from the kept ones."""
+    """Equation 10, left: γ, the probability that SP samples a true document."""
     return precision
 
 
 def dynamic_share(precision: float, selected: float, strength: float, true: float, total: float) -> float:
-    """Equation 10, right: the probability that DP draws a true document.
+    """Equation 10, right: the probability that DP samples a true document.
 
     Args:
-        precision: ρ, share of the selected documents that are true.
+        precision: ρ, the fraction of the selected documents that are true.
         selected: s, number of selected documents.
-        strength: β, how many times likelier a selected document is to be drawn than another.
+        strength: β, the probability of a selected document divided by that of any other document.
         true: m⁺, number of true documents.
         total: m, number of documents.
 
@@ -79,8 +79,9 @@ def dynamic_share(precision: float, selected: float, strength: float, true: floa
 
 
 def pruning_beats_finetuning(precision: float, true_share: float) -> bool:
-    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m; likewise for DP with
-    ρ.
+    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m.
+
+    The same holds for DP with ρ.
     """
     return precision > true_share
 
@@ -89,7 +90,7 @@ def static_beats_dynamic(precision: float, true_share: float) -> bool:
     """Theorem 1, second part (Equation 8), with the condition that its proof needs (erratum 9).
 
     At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m. If the scores are worse than
-    chance, DP is better, because it follows them only in part.
+    chance, DP is better, because it follows the scores only partly.
     """
     return precision > true_share
 
@@ -98,30 +99,28 @@ def expected_similarity(share: float, cosine: float, length: float = 1.0) -> flo
     """Compute E, the expected cosine between the best query embedding and a true document.
 
     Args:
-        share: probability that a drawn positive is true.
+        share: probability that a sampled positive is true.
         cosine: μ₁ᵀμ₂.
-        length: norm of the mean true document; 1 if all equal μ₁ (see :func:`mean_length`).
+        length: norm of the mean true document; 1 if all of them equal μ₁ (:func:`mean_length`).
     """
     return length * lemma_value(share, cosine)
 
 
 def mean_length(concentration: float, dimension: int) -> float:
-    """Norm of the mean of a von Mises-Fisher distribution in ``dimension`` dimensions: I_{d/2}(κ) /
-    I_{d/2-1}(κ).
-    """
+    """Norm of the mean of a von Mises-Fisher distribution: I_{d/2}(κ) / I_{d/2-1}(κ)."""
     return float(ive(dimension / 2, concentration) / ive(dimension / 2 - 1, concentration))
 
 
 def selection_precision(true_share: float, auc: float, selected: float) -> float:
-    """Compute γ (or ρ), the share of true documents among the best-scored, for many documents.
+    """Compute γ (or ρ), the fraction of true documents among the best-scored, for large m.
 
-    Scores are N(δ, 1) for true documents and N(0, 1) for false ones, with δ such that a true
-    document outscores a false one with probability ``auc``.
+    Scores are N(δ, 1) for true documents and N(0, 1) for false documents. δ is such that a true
+    document outscores a false document with probability ``auc``.
 
     Args:
         true_share: m⁺/m.
-        auc: scoring quality between 0 and 1; 0.5 is chance, and lower scores mislead.
-        selected: share of the documents that are selected (k of SP, v of DP).
+        auc: scoring quality between 0 and 1; 0.5 is chance, and scores below mislead.
+        selected: fraction of the documents that are selected (k of SP, v of DP).
     """
     if selected >= 1:
         return true_share
@@ -143,14 +142,14 @@ AUCS = (0.3, 0.5, 0.7, 0.9)
 
 
 class SimulationSettings(Settings):
-    """One query of Theorem 1, simulated many times."""
+    """The settings of a simulation of one query of Theorem 1."""
 
     listing: ClassVar[str] = "opera-paper theory --help lists all"
 
-    noise: float = setting(0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
-    auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
-    k: float = setting(0.5, "share of the documents that SP keeps", "Equation 4", gt=0, le=1)
-    v: float = setting(0.5, "share of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1)
+    noise: float = setting(0.3, "fraction of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
+    auc: float = setting(0.8, "scoring quality: P(true document outscores a false one)", "OPERA", gt=0, lt=1)
+    k: float = setting(0.5, "fraction of the documents that SP keeps", "Equation 4", gt=0, le=1)
+    v: float = setting(0.5, "fraction of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1)
     beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1, le=1000)
     angle: float = setting(60.0, "degrees between μ₁ and μ₂", "OPERA", gt=0, lt=180)
     documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2, le=100_000)
@@ -179,13 +178,13 @@ class SimulationSettings(Settings):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one method in a simulation.
+    """The result of a method.
 
     Attributes:
-        precision: share of the selected documents that are true: m⁺/m, γ or ρ.
-        share: probability that a drawn document is true.
-        similarity: E, expected cosine between the best query embedding and a true document, without
-            variance.
+        precision: fraction of the selected documents that are true: m⁺/m, γ or ρ.
+        share: probability that a sampled document is true.
+        similarity: E, the expected cosine between the best query embedding and a true document,
+            without variance.
         error: standard error of ``similarity``; 0 in closed form.
     """
 
@@ -197,7 +196,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Point:
-    """One row of the table: each method's outcome in closed form and simulated."""
+    """A row of the table: the methods' outcomes in closed form and simulated."""
 
     settings: SimulationSettings
     closed_form: dict[str, Outcome]
@@ -205,14 +204,14 @@ class Point:
 
     @property
     def best(self) -> str:
-        """Method with the highest E in closed form; empty if two tie."""
+        """The method with the highest E in closed form; empty for a tie."""
         values = {name: outcome.similarity for name, outcome in self.closed_form.items()}
         *_, second, first = sorted(values, key=lambda name: values[name])
         return first if values[first] - values[second] > TIE else ""
 
 
 def examine(settings: SimulationSettings) -> Point:
-    """Compute the outcomes of one query in closed form and simulate them."""
+    """Compute the outcomes in closed form, and simulate them."""
     return Point(settings, predict(settings), simulate(settings))
 
 
@@ -225,7 +224,7 @@ def grid(settings: SimulationSettings, noises: Sequence[float] = NOISES, aucs: S
 
 
 def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Convert points to dictionaries for JSON: the settings, then the outcomes by method."""
+    """Convert points for JSON: the settings and the outcomes by method."""
     return [
         {
             **point.settings.model_dump(),
@@ -239,15 +238,15 @@ def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 
 def as_table(points: Sequence[Point]) -> Table:
-    """Show closed form and simulation next to each other, a row for each point."""
+    """Show closed form and simulation next to each other, with a row per point."""
     fixed = ("k", "v", "beta", "angle", "documents")
     values = ", ".join(f"{name} = {getattr(points[0].settings, name):g}" for name in fixed)
     error = max(outcome.error for point in points for outcome in point.simulated.values())
     table = Table(
         title="E, the expected cosine of the best query embedding with a true document; " + values,
-        caption="γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning "
-        "beats ft if it exceeds 1 - noise; then, at γ = ρ, sp also beats dp. If scores mislead "
-        "(AUC below 0.5), dp loses less than sp.\nsimulated: the shipped methods, without "
+        caption="γ, ρ: fraction of true documents among those that sp keeps and dp prefers. Pruning "
+        "beats ft if this fraction exceeds 1 - noise; then, at γ = ρ, sp also beats dp. If scores "
+        "mislead (AUC below 0.5), dp loses less than sp.\nsimulated: OPERA's methods, without "
         f"variance, as in the theorem; standard errors up to {error:.4f}.",
         title_justify="left",
         caption_justify="left",
@@ -275,13 +274,9 @@ def as_table(points: Sequence[Point]) -> Table:
 
 
 def predict(settings: SimulationSettings) -> dict[str, Outcome]:
-    """Compute the outcomes of ``ft``, ``sp`` and ``dp`` by Theorem 1, in closed form, for many
-    documents.
-    """
-    true_share, length = (
-        settings.true_share,
-        mean_length(settings.concentration, settings.dimension),
-    )
+    """Compute the outcomes of ``ft``, ``sp`` and ``dp`` by Theorem 1, in closed form for large m."""
+    true_share = settings.true_share
+    length = mean_length(settings.concentration, settings.dimension)
     gamma = selection_precision(true_share, settings.auc, settings.k)
     rho = selection_precision(true_share, settings.auc, settings.v)
     m, true = settings.documents, settings.true_documents
@@ -299,58 +294,54 @@ def predict(settings: SimulationSettings) -> dict[str, Outcome]:
 def simulate(settings: SimulationSettings) -> dict[str, Outcome]:
     """Simulate the outcomes of ``ft``, ``sp`` and ``dp`` with the methods of the registry.
 
-    Each repeat is one query with m⁺ documents around μ₁ and the others around μ₂. Their scores are
-    N(δ, 1) and N(0, 1). The method gives the probability of drawing each document. The best
-    embedding is the direction of the mean drawn document over all repeats, which removes the
-    variance as the theorem does. Its standard error is a jackknife over 20 groups of repeats.
+    A repeat is a query with m⁺ documents around μ₁ and m - m⁺ documents around μ₂. Their scores are
+    N(δ, 1) and N(0, 1). The method gives the sampling probabilities of the documents. The best
+    embedding is the direction of the mean sampled document over all repeats. This mean removes the
+    variance, as the theorem does. The standard error is a jackknife over 20 groups of repeats.
     """
     is_true = np.arange(settings.documents) < settings.true_documents
-    documents, scores = _draw_documents(settings, is_true), _draw_scores(settings, is_true)
+    documents, scores = _sample_documents(settings, is_true), _sample_scores(settings, is_true)
     true = documents[:, is_true].mean(axis=1)
     groups = np.arange(settings.repeats) * JACKKNIFE_GROUPS // settings.repeats
     outcomes = {}
     for name in METHOD_NAMES:
         probabilities, selected = _probabilities(settings, name, scores)
-        drawn = np.einsum("rm,rmd->rd", probabilities, documents)
-        left_out = [_cosine(drawn[groups != group], true[groups != group]) for group in range(JACKKNIFE_GROUPS)]
+        sampled = np.einsum("rm,rmd->rd", probabilities, documents)
+        left_out = [_cosine(sampled[groups != group], true[groups != group]) for group in range(JACKKNIFE_GROUPS)]
         outcomes[name] = Outcome(
             precision=float((selected & is_true).sum() / selected.sum()),
             share=float(probabilities[:, is_true].sum(axis=1).mean()),
-            similarity=_cosine(drawn, true),
+            similarity=_cosine(sampled, true),
             error=math.sqrt((JACKKNIFE_GROUPS - 1) * float(np.var(left_out))),
         )
     return outcomes
 
 
-def _draw_documents(settings: SimulationSettings, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Draw unit vectors ``[repeats, m, dimension]`` around μ₁ and μ₂."""
-    first, other = np.eye(settings.dimension)[:2]
-    second = settings.cosine * first + math.sqrt(1 - settings.cosine**2) * other
+def _sample_documents(settings: SimulationSettings, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Sample unit vectors ``[repeats, m, dimension]`` around μ₁ and μ₂."""
+    first, orthogonal = np.eye(settings.dimension)[:2]
+    second = settings.cosine * first + math.sqrt(1 - settings.cosine**2) * orthogonal
     documents = np.empty((settings.repeats, settings.documents, settings.dimension))
     for name, direction, members in (("true", first, is_true), ("false", second, ~is_true)):
         size = settings.repeats * int(members.sum())
         rng = generator(settings.seed, f"theory.{name}")
-        drawn = vonmises_fisher(direction, settings.concentration).rvs(size, random_state=rng)
-        documents[:, members] = drawn.reshape(settings.repeats, -1, settings.dimension)
+        vectors = vonmises_fisher(direction, settings.concentration).rvs(size, random_state=rng)
+        documents[:, members] = vectors.reshape(settings.repeats, -1, settings.dimension)
     return documents
 
 
-def _draw_scores(settings: SimulationSettings, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Draw a score for each document, float32 ``[repeats, m]``; it depends only on whether the
-    document is true.
-    """
+def _sample_scores(settings: SimulationSettings, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Sample the documents' scores, float32 ``[repeats, m]``; true documents have a higher mean."""
     shift = math.sqrt(2) * float(norm.ppf(settings.auc))
     rng = generator(settings.seed, "theory.scores")
-    drawn = rng.normal(size=(settings.repeats, settings.documents)) + shift * is_true
-    return drawn.astype(np.float32)
+    scores = rng.normal(size=(settings.repeats, settings.documents)) + shift * is_true
+    return scores.astype(np.float32)
 
 
 def _probabilities(
     settings: SimulationSettings, name: str, scores: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool
-    ``[repeats, m]``.
-    """
+    """Return a method's P(d|q), float64, and the documents it selects, bool: ``[repeats, m]``."""
     values: dict[str, dict[str, Any]] = {
         "ft": {},
         "sp": {"k": settings.k},
@@ -372,9 +363,7 @@ def _probabilities(
     return probabilities, probabilities >= probabilities.max(axis=1, keepdims=True) * (1 - 1e-9)
 
 
-def _cosine(drawn: NDArray[np.float64], true: NDArray[np.float64]) -> float:
-    """Return E from the mean drawn and the mean true document of each repeat, both ``[r,
-    dimension]``.
-    """
-    direction = drawn.mean(axis=0)
+def _cosine(sampled: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+    """Return E from the mean sampled and true documents of the repeats, both ``[r, dimension]``."""
+    direction = sampled.mean(axis=0)
     return float(direction @ true.mean(axis=0) / np.linalg.norm(direction))

@@ -39,11 +39,11 @@ from opera.core.registry import load_extensions
 from opera.core.terminal import one_line, printable, say, shortened
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
-"""What typer raises for wrong arguments; it exports only the class below this one."""
+"""The class of all errors about arguments. typer exports only its subclass."""
 
 
 def usage_message(error: Any) -> str:
-    """Say which argument is wrong, and where to look."""
+    """Say which argument is wrong, and which help text explains it."""
     is_unknown = hasattr(error, "possibilities") and hasattr(error, "option_name")
     name = error.option_name.lstrip("-").replace("-", "_") if is_unknown else ""
     if name in TrainSettings.model_fields:
@@ -66,7 +66,7 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
         quickstart: "--out quickstart",
     },
-    "Look": {
+    "Inspect and evaluate": {
         inspect: "my-beir-folder --model minilm",
         evaluate: "run",
         search: 'run "does garlic lower cholesterol" --top 5',
@@ -83,7 +83,7 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         push: "run your-name/your-model",
     },
 }
-"""The commands in the groups of ``opera --help``, each with an example."""
+"""The commands by group of ``opera --help``, each with an example."""
 
 
 def _print_version(requested: bool) -> None:
@@ -117,24 +117,22 @@ def main() -> NoReturn:
     """Run the command line; this is what ``opera`` calls."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a terminal that knows no λ must not end hours of training
+            # else a terminal that cannot show λ would end hours of training
+            stream.reconfigure(errors="backslashreplace")
     if not is_main_process():
-        sys.stdout = io.StringIO()  # all have the same results, and one prints them
+        sys.stdout = io.StringIO()  # all processes have the same results, and one prints them
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    os.environ["PYTHONSAFEPATH"] = (
-        "1"  # no process that a library starts imports what the current folder holds
-    )
+    # processes that libraries start must not import modules from the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         if not {"--help", "--version"} & set(sys.argv):
             load_extensions()
-        # process 1 of a container is sent SIGTERM in vain if it has no handler; of several
-        # processes, none may outlive the signal while it waits for the others
+        # Process 1 of a container ignores SIGTERM unless it has a handler. Several processes have
+        # none, since a process with a handler could survive the signal and wait for the rest.
         with nullcontext() if several_processes() else signals_as_interrupt():
             status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
-    except KeyboardInterrupt:  # outside of a command's work
+    except KeyboardInterrupt:  # while no command was working
         say("\nopera: interrupted", file=sys.stderr)
         sys.exit(130)
     except OperaError as error:
@@ -149,12 +147,9 @@ def main() -> NoReturn:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    """End with what no command foresees."""
+    """Report an error that no command handles, and exit."""
     if is_out_of_memory(error):
-        advice = (
-            "close other programs, raise a limit such as ulimit -v, or give the command less to "
-            "hold at once"
-        )
+        advice = "close other programs, raise a limit such as ulimit -v, or use less data"
         _fail(f"out of memory; {advice}", status=1)
     if isinstance(error, OSError):
         place = "" if error.filename is None else f"{error.filename}: "
@@ -162,13 +157,13 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
     if several_processes() and any(word in str(error) for word in LOST_PROCESS):
         ended = "another process ended; see its message"
         say(f"opera, process {os.environ['RANK']}: {ended}", file=sys.stderr)
-    else:  # what no code expected; Python would print a user's text in its message as it is
+    else:  # a bug; say() escapes control characters in the message, Python would not
         say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
     sys.exit(1)
 
 
 def _fail(*message: str, status: int) -> NoReturn:
-    """End with one message, given line by line."""
+    """Print an error message, given as lines, and exit."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
     lines = [shortened(one_line(_by_option(line)), LONGEST_LINE) for line in message]
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
@@ -176,19 +171,20 @@ def _fail(*message: str, status: int) -> NoReturn:
 
 
 def _by_option(line: str) -> str:
-    """Name the setting that a line starts with by its option, if that was given."""
+    """Replace a setting's name at the start of a line by its option, if the user passed that."""
     options = {word.partition("=")[0] for word in sys.argv}
     name = line[: len(line) - len(line.lstrip(string.ascii_letters + "_"))]
-    is_setting = FLAGS.get(name) in options and not line.startswith(f"{name}.")  # decisions.csv
+    is_file = line.startswith(f"{name}.")  # such as decisions.csv
+    is_setting = FLAGS.get(name) in options and not is_file
     return line.replace(name, FLAGS[name], 1) if is_setting else line
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
-"""What errors of torch.distributed say when another process has ended."""
+"""Texts of torch.distributed's errors after another process ended."""
 LONGEST_LINE = 3000
-"""Characters of a line of a message."""
+"""Most characters in a line of a message."""
 WRONG_USAGE = 2
-"""Exit status of arguments that a command does not take."""
+"""Exit status after wrong arguments."""
 
 
 def _leave_processes() -> None:
@@ -205,7 +201,7 @@ class _TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm.auto import tqdm
 
-        if isinstance(record.args, tuple):  # a value that holds a line break must not forge a line
+        if isinstance(record.args, tuple):  # a line break in a value must not forge a log line
             record.args = tuple(
                 one_line(value) if isinstance(value, str | Path) else value for value in record.args
             )

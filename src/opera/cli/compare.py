@@ -1,4 +1,4 @@
-"""``opera compare``, ``opera report`` on what it ran, and what grids print of their cells."""
+"""``opera compare`` and ``opera report``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from opera.cli.options import (
     SkipOption,
     TrainerOption,
     collect_values,
-    grid_exit_status,
-    how_to_continue,
     interruptible,
     listed,
     numbers,
@@ -38,18 +36,18 @@ from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
 from opera.core.intervals import few_queries
 from opera.core.paths import user_path
-from opera.core.terminal import json_text, place, say
+from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.plan import Cell
+    from opera.experiments.grid.plan import PlannedRun
     from opera.experiments.grid.run import Status
     from opera.experiments.report.tables import ReportTable
 
 
 BaselineOption = Annotated[
     str | None,
-    typer.Option("--baseline", help="the method to test against; default ft, else the first"),
+    typer.Option("--baseline", help="method to compare with; default: ft, or the first method"),
 ]
 
 
@@ -59,29 +57,29 @@ def compare(
         list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")
     ] = None,
     model: ModelOption,
-    out: Annotated[Path, path_option("--out", "folder of the grid")],
+    out: Annotated[Path, path_option("--out", "grid folder to write")],
     methods: Annotated[
         str | None,
         typer.Option(
             "--methods",
-            help="comma-separated, settings after colons: ft,sp:k=0.5,dp; default the recipe's, "
-            "else ft,denoise",
+            help="methods, separated by commas, with settings after colons: ft,sp:k=0.5,dp; "
+            "default: the recipe's, or ft,denoise",
         ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="comma-separated; default the recipe's, else 0,1,2"),
+        typer.Option("--seeds", help="seeds, separated by commas; default: the recipe's, or 0,1,2"),
     ] = None,
     steps: Annotated[
         str | None,
         typer.Option(
             "--steps",
-            help="numbers of optimizer steps, comma-separated; default the recipe's, else set "
-            "from the data",
+            help="numbers of optimizer steps, separated by commas; default: the recipe's, or "
+            "chosen from the data",
         ),
     ] = None,
     baseline: BaselineOption = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", help="how many runs to train at once")] = 1,
     epochs: Annotated[str | None, setting_option("epochs")] = None,
     learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
     matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
@@ -101,7 +99,7 @@ def compare(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print the cells, then exit")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print the planned runs, then exit")] = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,
     queries: QueriesOption = None,
@@ -110,9 +108,10 @@ def compare(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train methods x seeds x steps on one or more data sets and compare them.
+    """Train every combination of method, seed and number of steps on one or more data sets, and
+    compare the methods.
 
-    Finished cells are not repeated. Takes the settings of opera train, for all cells.
+    Finished runs are not repeated. The settings of opera train apply to all runs.
     """
     from opera.experiments.grid.compare import (
         analyse_grid,
@@ -159,17 +158,23 @@ def compare(
         show(as_json, status.plan, partial(print_plan, status=status))
         return
     if not status.waiting:
-        say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
-    stoppable = interruptible(lambda: how_to_continue(status))
-    with opened_grid(out, grid_record(out, model, shared, status.cells)), stoppable:
+        say(f"all {counted(len(status.runs), 'run')} are already done", file=sys.stderr)
+    stoppable = interruptible(
+        lambda: (
+            f"{len(status.done)} of {counted(len(status.runs), 'run')} done; the same command "
+            "continues where it stopped"
+        )
+    )
+    with opened_grid(out, grid_record(out, model, shared, status.runs)), stoppable:
         run_grid(status, model)
-    failed = grid_exit_status(status)
-    if not status.done:
-        raise typer.Exit(failed)
-    comparison = analyse_grid(status, out, baseline)
-    show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
-    if failed:
-        raise typer.Exit(failed)
+    if status.failed:
+        failed = counted(len(status.failed), "run")
+        say(f"{failed} failed, see above; the same command tries again", file=sys.stderr)
+    if status.done:
+        comparison = analyse_grid(status, out, baseline)
+        show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
+    if status.failed:
+        raise typer.Exit(1)
 
 
 def report(
@@ -182,7 +187,7 @@ def report(
         ),
     ],
     out: Annotated[
-        Path | None, path_option("--out", "file to write; default report.html in the folder")
+        Path | None, path_option("--out", "file to write; default: report.html in the folder")
     ] = None,
     overwrite: OverwriteOption = False,
     baseline: BaselineOption = None,
@@ -190,15 +195,17 @@ def report(
         list[Path] | None,
         path_option(
             "--decisions",
-            "decisions about test labels, which opera review RUN --split test makes: adds the "
-            "figures with the corrected labels; repeatable",
+            "decisions about test labels, from opera review RUN --split test: the report adds "
+            "the measures with corrected labels; repeatable",
         ),
     ] = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
+        bool, typer.Option("--json", help="print the analysis as JSON instead of writing a page")
     ] = False,
 ) -> None:
-    """Write one HTML page on a run or a grid: verdict, figures with tests, queries that changed."""
+    """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
+    that changed.
+    """
     from opera.experiments.analysis import analyse_runs, find_groups
     from opera.experiments.analysis.corrected import correct_test
     from opera.experiments.report import report as write_report
@@ -219,21 +226,21 @@ def report(
 
 def print_plan(screen: Screen, status: Status) -> None:
     """Print a row per data set, method and number of steps."""
-    kinds: dict[tuple[str, str, int | None], list[Cell]] = {}
-    for cell in status.cells:
-        kinds.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
+    runs_by_row: dict[tuple[str, str, int | None], list[PlannedRun]] = {}
+    for planned in status.runs:
+        runs_by_row.setdefault((planned.data, planned.label, planned.steps), []).append(planned)
     rows = []
-    for (_, label, steps), cells in kinds.items():
-        waiting = sum(cell.folder not in status.done for cell in cells)
-        seeds = ", ".join(str(cell.seed) for cell in cells)
-        many = "auto" if steps is None else f"{steps:,}"
-        rows.append((cells[0].data_name, label, many, seeds, str(waiting)))
+    for (_, label, steps), runs in runs_by_row.items():
+        waiting = sum(run.folder not in status.done for run in runs)
+        seeds = ", ".join(str(run.seed) for run in runs)
+        step_count = "auto" if steps is None else f"{steps:,}"
+        rows.append((runs[0].data_name, label, step_count, seeds, str(waiting)))
     screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
-    screen.lines(f"{len(status.done)} of {len(status.cells)} cells done")
+    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print the tables per data set and number of steps, convergence, ranks and the verdict."""
+    """Print tables by data set and number of steps, convergence, ranks and the verdict."""
     from opera.experiments.analysis import BASE, PRIMARY, format_settings
     from opera.experiments.analysis.verdict import verdict
     from opera.experiments.report.tables import ranks_table, tables_of
@@ -256,15 +263,15 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         screen.lines(f"- Model: {run.model_path}" if best != BASE else None)
         print_labels(screen, run, compared=True)
     if comparison.missing:
-        cells = f"{comparison.missing} of the grid's {comparison.planned} cells"
-        screen.heading(f"{cells} {'is' if comparison.missing == 1 else 'are'} not finished")
-    for reason, runs in comparison.left_out.items():
-        screen.lines(*(f"left out, {reason}: {run}" for run in runs))
+        runs = f"{comparison.missing} of the grid's {counted(comparison.planned, 'run')}"
+        screen.heading(f"{runs} {'is' if comparison.missing == 1 else 'are'} not finished")
+    for reason, folders in comparison.left_out.items():
+        screen.lines(*(f"left out, {reason}: {folder}" for folder in folders))
     print_next(screen, run, out)
 
 
 def _print_table(screen: Screen, table: ReportTable) -> None:
-    """Print a table without the lines that widen it."""
+    """Print a table that is narrow, since only its headings have a line."""
     from rich import box
 
     screen.lines(table.caption, style="dim")
@@ -278,20 +285,18 @@ def _print_table(screen: Screen, table: ReportTable) -> None:
 
 
 def _convergence(comparison: Comparison) -> list[str]:
-    """Say when each method first matches the baseline's best; the baseline's line comes first."""
+    """Say when each method first reaches the baseline's best measure."""
     from opera.experiments.analysis import PRIMARY
 
     lines = []
     for row in comparison.convergence:
-        text = (
-            "  {0.method}: never"
-            if row.steps is None
-            else ("  {0.method}: {0.steps:,} steps, {0.seconds_ratio:.2f} × the time")
-        )
         if row.method == comparison.baseline:
-            best = "{0.target:.3f}, at {0.baseline_steps:,} steps; matched by"
-            text = (
-                f"\n{comparison.final(row.data).name}: {{0.method}} has its best {PRIMARY}, {best}"
+            lines.append(
+                f"\n{comparison.final(row.data).name}: {row.method} has its best {PRIMARY}, "
+                f"{row.target:.3f}, at {row.baseline_steps:,} steps; matched by"
             )
-        lines.append(text.format(row))
+        elif row.steps is None:
+            lines.append(f"  {row.method}: never")
+        else:
+            lines.append(f"  {row.method}: {row.steps:,} steps, {row.seconds_ratio:.2f} × the time")
     return lines

@@ -1,4 +1,4 @@
-"""``opera export`` and ``opera push``: a trained model for others."""
+"""``opera export`` and ``opera push``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opera.cli.screen import Screen
 from opera.core.files import check_folder
 from opera.core.intervals import few_queries
 from opera.core.paths import expand_user
-from opera.core.terminal import say
+from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
     from opera.deployment.record import Export, Form
@@ -31,9 +31,7 @@ PublicOption = Annotated[
 ]
 LanguageOption = Annotated[
     str | None,
-    typer.Option(
-        "--language", help="languages of the texts for the model card, such as en,de; auto: none"
-    ),
+    typer.Option("--language", help="languages of the texts, for the model card, such as en,de"),
 ]
 
 
@@ -49,31 +47,33 @@ def export(
     out: Annotated[Path, path_option("--out", "folder to write")],
     onnx: Annotated[
         bool,
-        typer.Option("--onnx", help="an ONNX file, as sentence-transformers' backend reads it"),
+        typer.Option("--onnx", help="write an ONNX file for sentence-transformers' ONNX backend"),
     ] = False,
     int8: Annotated[
-        bool, typer.Option("--int8", help="an ONNX file with weights of 8 bits")
+        bool, typer.Option("--int8", help="write an ONNX file with 8-bit weights")
     ] = False,
     static: Annotated[
-        bool, typer.Option("--static", help="a static model: a vector per token, no transformer")
+        bool,
+        typer.Option("--static", help="write a static model: a vector per token, no transformer"),
     ] = False,
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
-            help="measure on this data set's test split; auto: the run's own data",
+            help="data set whose test split is used to measure; auto: the run's data",
             metavar="DATA",
             parser=parser_of(expand_user, "DATA"),
         ),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure/--no-measure", help="measure each form beside the model")
+        bool,
+        typer.Option("--measure/--no-measure", help="compare each form with the trained model"),
     ] = True,
     push: Annotated[
         str | None,
         typer.Option(
             "--push",
-            help="also upload it to the Hugging Face Hub, as opera push",
+            help="also upload the export to the Hugging Face Hub, as opera push does",
             metavar="OWNER/NAME",
         ),
     ] = None,
@@ -82,18 +82,18 @@ def export(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each
-    beside it.
+    """Export a trained model as ONNX, as 8-bit ONNX or as a static model, and compare each form
+    with it.
     """
-    check_folder(out, "--out")  # before torch is loaded, which ends where the folder is gone
+    check_folder(out, "--out")  # importing torch fails if the current folder was deleted
 
     from opera.deployment.export import export as export_model
 
-    chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
+    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
     exported = export_model(
         model,
         out=out,
-        forms=[form for form, wanted in chosen.items() if wanted],
+        forms=[form for form, chosen in is_chosen.items() if chosen],
         data=data,
         measure=measure,
         push=push,
@@ -105,18 +105,18 @@ def export(
 
 
 def _print_export(screen: Screen, exported: Export) -> None:
-    """Print what each form costs and gains beside the model as trained, then how to load it."""
+    """Print quality, speed and size of each form compared with the trained model."""
     from opera.deployment.record import HEADS, table_rows, verdict_sentence
 
     queries = exported.queries
     if queries:
-        on = f"{exported.model} on {exported.data}, {queries:,} test queries"
-        screen.heading(f"{on}; speed on {exported.processor}")
+        title = f"{exported.model} on {exported.data}, {counted(queries, 'test query')}"
+        screen.heading(f"{title}; speed on {exported.processor}")
     screen.table(HEADS, table_rows(exported), words=2)
     screen.lines(
         *(f"{form.form}: {verdict_sentence(form)}" for form in exported.forms),
         few_queries(queries) if queries else None,
-        f"\nwritten to {exported.folder}; what was measured is in its export.json",
+        f"\nwritten to {exported.folder}; its export.json holds all measurements",
     )
 
 
@@ -133,8 +133,8 @@ def push(
     public: PublicOption = False,
     language: LanguageOption = None,
 ) -> None:
-    """Upload a model and its card to the Hugging Face Hub, to a private repository unless --public
-    is given.
+    """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
+    --public is given.
     """
     from opera.retrieval.locate import locate_model
 

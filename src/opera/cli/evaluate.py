@@ -1,4 +1,4 @@
-"""``opera evaluate`` and ``opera search``: a model in use."""
+"""``opera evaluate`` and ``opera search``."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ def evaluate(
     *,
     data: RunOrData = None,
     model: OptionalModel = None,
-    split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
+    split: Annotated[str, typer.Option("--split", help="split to measure on")] = "test",
     measures: Annotated[
         str | None,
         typer.Option(
-            "--measures", help="comma-separated, as ir_measures names them: nDCG@10,R@100,AP"
+            "--measures",
+            help="names of ir_measures, separated by commas, such as nDCG@10,R@100,AP",
         ),
     ] = None,
     full: Annotated[
@@ -60,7 +61,7 @@ def evaluate(
         int | None,
         typer.Option(
             "--relevant-grade",
-            help="lowest grade that counts as relevant; auto: a run's own, or 1",
+            help="lowest grade that counts as relevant; auto: the run's, or 1",
             min=1,
         ),
     ] = None,
@@ -118,14 +119,20 @@ def evaluate(
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
-    facts = {"model": model, "data": loaded.source, "split": split, "queries": count}
 
     def text(screen: Screen) -> None:
         title = f"{model} on {loaded.title}, {split}: {counted(count, 'query')}"
         screen.measures(title, result.measures, intervals=intervals)
         screen.lines(few_queries(count, split))
 
-    record = {**facts, "measures": result.measures, "intervals": intervals}
+    record = {
+        "model": model,
+        "data": loaded.source,
+        "split": split,
+        "queries": count,
+        "measures": result.measures,
+        "intervals": intervals,
+    }
     show(as_json, lambda: record, text)
 
 
@@ -138,21 +145,22 @@ def search(
     interactive: Annotated[
         bool,
         typer.Option(
-            "--interactive", help="search for each line of standard input, until an empty one"
+            "--interactive",
+            help="read queries from standard input, one per line, until an empty line",
         ),
     ] = False,
     index: IndexOption = "exact",
     cutoff: Annotated[
         float | None,
         typer.Option(
-            "--cutoff", help="lowest score of a document that is good enough, such as 0.42"
+            "--cutoff", help="lowest score at which a document is good enough, such as 0.42"
         ),
     ] = None,
     precision: Annotated[
         float | None,
         typer.Option(
             "--precision",
-            help="use the run's cut-off for this share of relevant answers, such as 0.8",
+            help="use the run's cut-off for this precision, such as 0.8",
         ),
     ] = None,
     query_prompt: QueryPromptOption = None,
@@ -165,33 +173,34 @@ def search(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a corpus with a model; a run knows both.
+    """Search a corpus with a model. A run has both.
 
-    With --interactive model and index stay loaded, so each further search is quick.
+    With --interactive, model and index stay loaded, so further searches are quick.
     """
     from opera.data import load_data
     from opera.retrieval.locate import data_and_model
     from opera.retrieval.search import CorpusSearch, checked_query
 
     if query is None and pairs and not interactive:
-        query, data = data, None  # beside --pairs no DATA
+        query, data = data, None  # with --pairs, the first argument is the query
     if query is None and not interactive:
         raise SettingError("missing argument 'QUERY'; see opera search --help")
     if query is not None and interactive:
-        raise SettingError("--interactive: reads the queries from standard input; leave QUERY out")
-    searched = [] if query is None else [checked_query(query)]
+        raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
+    argument = [] if query is None else [checked_query(query)]
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     source, model = data_and_model(tables, model)
     loaded = with_notes_logged(load_data(source))
     prompts = (query_prompt, document_prompt)
     corpus = CorpusSearch(loaded, model, index, *prompts, cutoff, precision)
-    for asked in _typed() if interactive else searched:
-        documents_found = corpus.find(asked, top)
-        title = f"“{asked}” in {corpus.data.title}"
-        text = partial(
-            _print_documents, title=title, documents=documents_found, cutoff=corpus.cutoff
+    for text in _queries_from_input() if interactive else argument:
+        results = corpus.find(text, top)
+        title = f"“{text}” in {corpus.data.title}"
+        show(
+            as_json,
+            partial(list, map(asdict, results)),
+            partial(_print_documents, title=title, documents=results, cutoff=corpus.cutoff),
         )
-        show(as_json, partial(list, map(asdict, documents_found)), text)
 
 
 def _print_documents(
@@ -199,15 +208,15 @@ def _print_documents(
 ) -> None:
     screen.heading(title)
     if not documents[0].good_enough:
-        screen.lines(f"no document is good enough: none scores {cutoff:.3f} or more; the best are")
+        screen.lines(f"no document is good enough (none scores {cutoff:.3f} or more); the best:")
     for document in documents:
         head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
         screen.document(head, document.text)
 
 
-def _typed() -> Iterator[str]:
-    """Yield the lines of standard input up to an empty one."""
-    say("search for (an empty line ends):", file=sys.stderr)
+def _queries_from_input() -> Iterator[str]:
+    """Yield the lines of standard input up to an empty line."""
+    say("one query per line (an empty line ends):", file=sys.stderr)
     try:
         for line in sys.stdin or ():
             if not line.strip():

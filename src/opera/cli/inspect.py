@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from opera.diagnostics.duplicates import Duplicates
     from opera.diagnostics.inspect import Inspection
 
-MUCH = 0.6
-"""From this share of hard pairs on the model is a likelier reason than the labels."""
-SEEN = (
+WEAK_MODEL = 0.6
+"""If more of the pairs are hard, a weak model is a likelier reason than wrong labels."""
+NOVELTY = (
     (0.9, "fine-tuning is mostly safe"),
     (0.5, "some are new, and fine-tuning may not carry over to them"),
     (0.25, "most are new, and fine-tuning may not carry over to them"),
     (1e-9, "most are new, and fine-tuning can make retrieval worse"),
     (0.0, "all are new, and fine-tuning can make retrieval worse"),
 )
-"""What follows for a split, from which share on of its documents that are in train."""
+"""The least fraction of a split's documents that are in train, and what follows from it."""
 
 
 def inspect(
@@ -58,7 +58,7 @@ def inspect(
     train: Annotated[
         Path | None,
         path_option(
-            "--train", "train, hand over nothing, and list the pairs that look wrong: .csv"
+            "--train", "train a model, discard it, and list the pairs that look wrong in this .csv"
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -75,14 +75,14 @@ def inspect(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a data set before training: what is wrong, what to do, the pairs to look at."""
+    """Check a data set before training: problems, next steps, and the pairs to look at."""
     loaded = load_training_data(
         one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows), model
     )
 
     from opera.diagnostics.inspect import inspect as inspect_data
 
-    seen = inspect_data(
+    inspection = inspect_data(
         loaded,
         model=model,
         show=shown,
@@ -94,12 +94,12 @@ def inspect(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    text = partial(print_inspection, inspection=seen, listed=train)
-    show(as_json, seen.as_dict, text)
+    text = partial(print_inspection, inspection=inspection, pair_list=train)
+    show(as_json, inspection.as_dict, text)
 
 
-def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None = None) -> None:
-    """Print one page: what is wrong, what to do, the pairs to look at."""
+def print_inspection(screen: Screen, inspection: Inspection, pair_list: Path | None = None) -> None:
+    """Print a page: problems, next steps, the pairs to look at."""
     from opera.data.names import source_title
 
     screen.heading(f"{source_title(inspection.source)} with {inspection.model}")
@@ -107,26 +107,24 @@ def print_inspection(screen: Screen, inspection: Inspection, listed: Path | None
         inspection.size,
         *(f"note: {note}" for note in inspection.notes),
     )
-    screen.heading("\nWhat stands out")
+    screen.heading("\nFindings")
     screen.lines(*(f"- {finding}" for finding in _findings(inspection)))
-    screen.heading("\nWhat to do")
-    screen.lines(*(f"- {step}" for step in _steps(inspection, listed)))
+    screen.heading("\nNext steps")
+    screen.lines(*(f"- {step}" for step in _steps(inspection, pair_list)))
     if inspection.suspicious:
         screen.heading(
             "\nHardest for this model: random documents that are closer, query, document"
         )
     for pair in inspection.suspicious:
-        share = f"{pair.closer_random_share:.0%}".rjust(4)
-        screen.cut(f"{share}  {flat(pair.query_id)}: {flat(pair.query)}")
+        closer = f"{pair.closer_random_share:.0%}".rjust(4)
+        screen.cut(f"{closer}  {flat(pair.query_id)}: {flat(pair.query)}")
         screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
     if inspection.noisy_labels is not None:
         screen.heading("\nAfter training")
-        screen.lines(labels_sentence(inspection.noisy_labels, str(listed)))
-    elif listed is not None:
-        screen.lines("\nAfter training: too few pairs to say which look wrong; nothing is listed")
-    screen.lines(
-        "\n--json: also counts, similarities, duplicates and rows left out, with their texts"
-    )
+        screen.lines(labels_sentence(inspection.noisy_labels, str(pair_list)))
+    elif pair_list is not None:
+        screen.lines("\nAfter training: too few pairs to say which look wrong")
+    screen.lines("\n--json adds counts, similarities, duplicates and skipped rows, with texts")
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -140,43 +138,43 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     for split, leak in inspection.leaks.items():
         if leak.leaked_queries:
             yield (
-                f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries are almost repeats "
-                f"of train's; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share the document"
+                f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries almost repeat a "
+                f"train query; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share its document"
             )
     for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
         if duplicates.near_duplicates or duplicates.copies:
             yield f"{name}: {_duplicates_in_words(duplicates)}"
     yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
     if not inspection.leaks:
-        yield "The data has only train; opera train will draw test and dev (--expected-documents)."
+        yield "The data has only train; opera train splits off test and dev (--expected-documents)."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
         yield few.removeprefix("warning: ")
 
 
-def _steps(inspection: Inspection, listed: Path | None) -> Iterator[str]:
+def _steps(inspection: Inspection, pair_list: Path | None) -> Iterator[str]:
     """Say what to do next."""
     noise = inspection.quality.noise
-    if noise is not None and noise > MUCH:
+    if noise is not None and noise > WEAK_MODEL:
         yield (
             "So many labels are rarely wrong: look at the pairs below, or inspect with a better "
             "model."
         )
-    if listed is None:
+    if pair_list is None:
         yield (
-            "--train FILE.csv trains a model that is not kept and lists the pairs that look wrong "
-            "to it: what is hard for a base model is often right."
+            "--train FILE.csv trains a model and lists the pairs that look wrong to it; pairs that "
+            "are hard for a base model are often correct."
         )
-    yield "opera train draws pairs less that look wrong, and lists them too."
+    yield "opera train samples pairs that look wrong less often, and lists them too."
 
 
 def seen_sentence(split: str, seen: float) -> str:
-    """Say how many of a split's documents are in train, a share, and what that means."""
-    known, *_ = (words for least, words in SEEN if seen >= least)
-    return f"{split}: {seen:.0%} of its documents are in train; {known}"
+    """Say what fraction of a split's documents is in train, and what that means."""
+    meaning = next(words for least, words in NOVELTY if seen >= least)
+    return f"{split}: {seen:.0%} of its documents are in train; {meaning}"
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:
-    sample = " (at random)" if duplicates.checked < duplicates.total else ""
+    sample = " (a random sample)" if duplicates.checked < duplicates.total else ""
     return (
         f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a near-duplicate, "
         f"{duplicates.copies:,} of {duplicates.total:,} an exact copy"

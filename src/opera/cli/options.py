@@ -1,4 +1,4 @@
-"""Options that several commands share, how they are read, and how commands stop."""
+"""Options that several commands share, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from opera.core.terminal import json_text, say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
-    from opera.experiments.grid.run import Status
 
 
 log = logging.getLogger("opera")
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
-    """Print the result of a command: with ``--json`` its record, else its text."""
+    """Print the result of a command: its record with ``--json``, else its text."""
     if as_json:
         say(json_text(record()))
     else:
@@ -53,7 +52,7 @@ def source_option(name: str, help: str) -> Any:
 
 
 def setting_option(name: str) -> Any:
-    """Declare the option of a setting. Numbers are read as YAML; the settings check them."""
+    """Declare the option of a setting. It reads numbers as YAML; the settings check them."""
     field = TrainSettings.model_fields[name]
     kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
     help = f"{field.description} ({name})"
@@ -73,24 +72,23 @@ DataArgument = Annotated[str | None, typer.Argument(help=_DATA, metavar="DATA")]
 RunOrData = Annotated[
     str | None,
     typer.Argument(
-        help=f"an OPERA run alone, which knows its data and its model; or with --model a {_DATA}",
+        help=f"an OPERA run, with its data and model; or, with --model, a {_DATA}",
         metavar="RUN|DATA",
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
-OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's own")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
+OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's model")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace an existing output")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
     int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)
 ]
-SeedOption = Annotated[
-    int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)
-]
+SeedOption = Annotated[int, typer.Option("--seed", help="random seed", min=0, max=MOST_SEED)]
 IndexOption = Annotated[
     str,
     typer.Option(
-        "--index", help="how to search: exact, or approximately by FAISS (extra faiss): hnsw, ivf"
+        "--index",
+        help="exact search, or an approximate index of FAISS (extra faiss): hnsw or ivf",
     ),
 ]
 SetOption = Annotated[
@@ -111,7 +109,7 @@ SkipOption = Annotated[
     bool,
     typer.Option(
         "--skip-bad-rows",
-        help="leave out and list the rows of tables that break a rule",
+        help="skip the rows of tables that break a rule, and list them",
         rich_help_panel=DATA,
     ),
 ]
@@ -157,28 +155,30 @@ ColumnsOption = Annotated[
 QueryPromptOption = Annotated[
     str | None,
     typer.Option(
-        "--query-prompt", help="text before each query, empty for none; auto: the data's or model's"
+        "--query-prompt",
+        help="prompt before each query; empty for none; auto: the data's or the model's prompt",
     ),
 ]
 DocumentPromptOption = Annotated[
     str | None,
     typer.Option(
         "--document-prompt",
-        help="text before each document, empty for none; auto: the data's or model's",
+        help="prompt before each document; empty for none; auto: the data's or the model's prompt",
     ),
 ]
 TrainerOption = Annotated[
     list[str] | None,
     typer.Option(
         "--trainer",
-        help="another field of the trainer's arguments, as key=value; repeatable",
+        help="a field of sentence-transformers' training arguments, as key=value; repeatable",
         rich_help_panel=SETTINGS,
     ),
 ]
 ConfigOption = Annotated[
     list[str] | None,
     source_option(
-        "--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"
+        "--config",
+        "YAML recipe: a file, or the name of a recipe of OPERA; repeatable, later recipes win",
     ),
 ]
 
@@ -192,7 +192,7 @@ def one_source(
     encoding: str | None,
     skip_bad_rows: bool,
 ) -> str:
-    """Return one string for a data set, or for the tables that are given instead."""
+    """Return the source string of a data set, or of the tables passed instead."""
     from opera.data.loading import data_source
     from opera.data.names import TABLES
 
@@ -209,8 +209,8 @@ def one_source(
     )
 
 
-def other_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:
-    """Return one string for a further data set; the options of tables hold for each table."""
+def additional_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:
+    """Return the source string of a further data set. The options of tables apply to all tables."""
     from opera.data.loading import table_source
     from opera.data.sources import kind_of_files
 
@@ -228,8 +228,8 @@ def collect_values(
     """Merge the settings of a command: recipes in their order, then ``--set``, then options.
 
     Raises:
-        SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its
-            own option.
+        SettingError: for a recipe that cannot be read, or a setting passed by ``--set`` and by its
+            option.
     """
     from opera.config.recipe import (
         ADAPT_ARGUMENTS,
@@ -240,17 +240,15 @@ def collect_values(
     )
     from opera.methods import AUTO
 
-    chosen = {name: value for name, value in options.items() if value is not None}
+    by_option = {name: value for name, value in options.items() if value is not None}
     if trainer:
-        chosen["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
-    assigned = with_full_names(parse_assignments(assignments or []))
-    if others := [name for name in assigned if name in ADAPT_ARGUMENTS]:
-        raise SettingError(*(unknown_name(name, ()) for name in others))
-    if twice := chosen.keys() & assigned.keys():
-        raise SettingError(
-            f"given twice, by its own option and by --set: {', '.join(sorted(twice))}"
-        )
-    values = {**assigned, **chosen}
+        by_option["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
+    by_set = with_full_names(parse_assignments(assignments or []))
+    if arguments := [name for name in by_set if name in ADAPT_ARGUMENTS]:
+        raise SettingError(*(unknown_name(name, ()) for name in arguments))
+    if twice := by_option.keys() & by_set.keys():
+        raise SettingError(f"given twice, by option and by --set: {', '.join(sorted(twice))}")
+    values = {**by_set, **by_option}
     method = str(values.get("method") or recipe(*config or []).get("method", AUTO))
     methods = [label.partition(":")[0] for label in listed(method)]
     return override(recipe(*config or [], methods=methods), values)
@@ -265,7 +263,7 @@ def numbers(name: str, text: str | None, example: str = "0,1,2") -> list[int] | 
     """Read whole numbers separated by commas; ``None`` stays.
 
     Raises:
-        SettingError: naming the option ``--name``, with an example.
+        SettingError: with the option ``--name`` and an example.
     """
     if text is None:
         return None
@@ -279,7 +277,7 @@ def numbers(name: str, text: str | None, example: str = "0,1,2") -> list[int] | 
 
 
 def load_training_data(source: str, *models: str) -> RetrievalData:
-    """Load data and locate the models before torch is loaded, which takes seconds."""
+    """Load data and locate the models. So mistakes are reported before torch loads for seconds."""
     from opera.data import load_data
     from opera.retrieval.locate import locate_model
 
@@ -291,42 +289,28 @@ def load_training_data(source: str, *models: str) -> RetrievalData:
 
 
 def with_notes_logged(data: RetrievalData) -> RetrievalData:
-    """Log what reading data merged, dropped or drew, and return the data."""
+    """Log what reading the data merged, dropped or split, and return the data."""
     for note in data.notes:
         log.info("note: %s", note)
     return data
 
 
 def several_processes() -> bool:
-    """Whether torchrun started this process beside others."""
+    """Whether torchrun started several processes."""
     size = os.environ.get("WORLD_SIZE", "1")
     return size.isdecimal() and int(size) > 1
 
 
 def is_main_process() -> bool:
-    """Whether this process prints results: the only one, or torchrun's first."""
+    """Whether this process prints results: it is the only one, or torchrun's first."""
     return not several_processes() or os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def interruptible(advice: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into a sentence on how to continue, and exit status 130."""
+    """Turn Ctrl-C into advice on how to continue, and exit status 130."""
     try:
         yield
     except KeyboardInterrupt:
         say(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-def how_to_continue(status: Status) -> str:
-    """Say after Ctrl-C how far a grid came."""
-    done = f"{len(status.done)} of {len(status.cells)} cells are done"
-    return f"{done}; the same command continues where it stopped"
-
-
-def grid_exit_status(status: Status) -> int:
-    """Say how many cells of a grid failed; return the exit status, 1 if any did."""
-    if count := len(status.failed):
-        cells = f"{count} cell{'s' * (count > 1)}"
-        say(f"{cells} failed, see above; the same command tries again", file=sys.stderr)
-    return int(bool(status.failed))

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
 
 SHOWN = 3
-"""Documents of a search."""
+"""Documents shown per search."""
 
 
 def quickstart(
     out: Annotated[Path, path_option("--out", "folder to write")] = Path("quickstart"),
-    method: Annotated[str, typer.Option("--method", help="as for opera train")] = "auto",
+    method: Annotated[str, typer.Option("--method", help="method, as for opera train")] = "auto",
     seed: SeedOption = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace an earlier quickstart")
     ] = False,
 ) -> None:
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 3 minutes on 2 cores."""
-    check_folder(out / "run", "--out")  # before torch is loaded, as in opera export
+    check_folder(out / "run", "--out")  # importing torch fails if the current folder was deleted
 
     from opera.run.quickstart import quickstart as run_quickstart
 
@@ -41,7 +41,7 @@ def quickstart(
 
 
 def print_quickstart(screen: Screen, run: Run) -> None:
-    """Print the verdict, one search of each kind before and after, and what to do next."""
+    """Print searches with the base and the final model, the verdict, and next steps."""
     source = run.record.data.source
     _print_searches(screen, run)
     screen.lines("")
@@ -58,8 +58,8 @@ def print_quickstart(screen: Screen, run: Run) -> None:
 
 
 def _print_searches(screen: Screen, run: Run) -> None:
-    """Count the test queries that gained, lost and stayed, and print a random one of each with its
-    best documents before and after.
+    """Count the test queries that gained, lost and stayed. Print a random query of each kind with
+    the best documents of both models.
     """
     from opera.core.rng import generator
     from opera.data import load_data
@@ -68,13 +68,13 @@ def _print_searches(screen: Screen, run: Run) -> None:
     base, final = (table[f"{when} {PRIMARY}"].to_numpy() for when in ("base", "final"))
     ranked = {when: table[f"{when} documents"].to_pylist() for when in ("base", "final")}
     kinds = {"gained": final > base, "lost": final < base, "unchanged": final == base}
-    counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, chosen in kinds.items())
+    counts = ", ".join(f"{is_kind.sum():,} {kind}" for kind, is_kind in kinds.items())
     screen.heading(f"\n{table.num_rows:,} held-out queries by {PRIMARY}: {counts}. One of each:")
     rng = generator(run.settings["seed"], "quickstart.shown")
-    for kind, chosen in kinds.items():
-        if not chosen.any():
+    for kind, is_kind in kinds.items():
+        if not is_kind.any():
             continue
-        row = int(rng.choice(np.flatnonzero(chosen)))
+        row = int(rng.choice(np.flatnonzero(is_kind)))
         query, relevant = (table[name][row].as_py() for name in ("query_id", "relevant"))
         text = data.queries.texts(data.queries.find_rows([query]))[0]
         change = f"{100 * base[row]:.1f} -> {100 * final[row]:.1f}"

@@ -1,4 +1,4 @@
-"""What ``opera train`` and ``opera quickstart`` print of a run."""
+"""The results of a run, as ``opera train`` and ``opera quickstart`` print them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
     from opera.runs.record import NoisyLabelsRecord
 
-MANY, TRY = 0.05, "; --method denoise trains less on such pairs"
-"""If the noise rate is surely higher than this, the method against wrong labels is advised."""
-TESTED = (
-    "If the test split has such labels too, the figures are too low: correct them with "
+NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
+"""OPERA recommends the method if the interval of the noise rate lies above this."""
+NOISY_TEST = (
+    "If the test split is as noisy, the reported scores are too low: correct its labels with "
     "opera review {} --split test."
 )
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
-    """Print the verdict, how the final model was chosen, what looks wrong with the labels, and the
-    measures on test before and after.
+    """Print the verdict, the final model's weights, how many labels look wrong, and the measures
+    on test.
 
-    The fine-tuned model is left out if it is the final one.
+    The table has no column for the fine-tuned model if that is the final model.
     """
     from opera.retrieval.measures import DEFAULT_MEASURES
     from opera.runs.changes import changes_on_test
@@ -42,19 +42,19 @@ def print_before_after(screen: Screen, run: Run) -> None:
         names = list(dict.fromkeys([*names, guard.measure]))
         screen.lines(*warnings_of(guard))
     print_labels(screen, run)
-    shown = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
+    models = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
     if measures["fine_tuned"] == measures["final"]:
-        del shown["fine_tuned"]
+        del models["fine_tuned"]
     changes = changes_on_test(per_query, names)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
     queries = counted(per_query.num_rows, "test query")
     screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}; {queries}")
     screen.table(
-        ("measure", *shown.values(), "points", "95% interval"),
+        ("measure", *models.values(), "points", "95% interval"),
         [
             (
                 name,
-                *(f"{measures[when][name]:.4f}" for when in shown),
+                *(f"{measures[model][name]:.4f}" for model in models),
                 points(measures["final"][name] - measures["base"][name]),
                 changes[name].interval_in_points() if name in changes else "",
             )
@@ -65,21 +65,23 @@ def print_before_after(screen: Screen, run: Run) -> None:
 
 
 def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
-    """Print how many training pairs look wrong, where they are listed, and what to try, if methods
-    are not ``compared`` already.
+    """Print how many training pairs look wrong, and which file lists them.
+
+    Recommend ``denoise`` if the labels are noisy, unless methods have been ``compared`` already.
     """
     from opera.runs.folder import SUSPICIOUS_FILE
 
     if (estimate := run.record.noisy_labels) is not None:
-        advised = compared or run.settings["method"] == "denoise" or estimate.low < MANY
-        advice = "" if advised else TRY
-        screen.lines(f"{labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))}{advice}.")
-        noisy = estimate.low >= MANY or run.settings["decisions"] is not None
-        screen.lines(TESTED.format(run.path) if noisy else None)
+        is_noisy = estimate.low >= NOISY
+        advises = is_noisy and not compared and run.settings["method"] != "denoise"
+        sentence = labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))
+        screen.lines(f"{sentence}{ADVICE if advises else ''}.")
+        if is_noisy or run.settings["decisions"] is not None:
+            screen.lines(NOISY_TEST.format(run.path))
 
 
 def print_cutoffs(screen: Screen, run: Run) -> None:
-    """Print the cut-off for the middle precision, if one reaches it."""
+    """Print the cut-off for the middle precision, if any score reaches that."""
     from opera.runs.cutoffs import PRECISIONS
 
     record = run.record.cutoffs
@@ -87,21 +89,19 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
         screen.lines(f"\n{cutoff.sentence}")
 
 
-def labels_sentence(estimate: NoisyLabelsRecord, listed: str) -> str:
+def labels_sentence(estimate: NoisyLabelsRecord, pair_list: str) -> str:
     """Say how many training pairs look wrong, and which file lists them."""
     sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
-    return f"{sentence}; {listed} lists {estimate.suspicious:,}, the worst first"
+    return f"{sentence}; {pair_list} lists {estimate.suspicious:,}, the worst first"
 
 
 def print_parts(screen: Screen, run: Run) -> None:
-    """Print the main measure at each number of first dimensions, and on each of several data
-    sets.
-    """
+    """Print the main measure by number of dimensions and by data set, if a run has several."""
     from opera.runs.record import mean_of_sets
 
     if sizes := run.record.matryoshka:
         by_size = {str(s.size): {"base": s.base, "final": s.final} for s in sizes}
-        screen.heading(f"\n{PRIMARY} of the first dimensions alone")
+        screen.heading(f"\n{PRIMARY} with the first dimensions only")
         screen.table(
             ("dimensions", "base", "final", "points"),
             [(size, *_change(test)) for size, test in {"all": run.measures, **by_size}.items()],
@@ -118,13 +118,13 @@ def print_parts(screen: Screen, run: Run) -> None:
             for part in sets
         ]
         rows.append(("mean of the sets", "", "", *_change(mean_of_sets(sets))))
-        heads = ("data set", "drawn", "test queries", "base", "final", "points")
+        heads = ("data set", "sampled", "test queries", "base", "final", "points")
         screen.heading(f"\n{PRIMARY} on the test queries of each data set")
         screen.table(heads, rows)
 
 
 def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, str]:
-    """Write the main measure before and after, and its change in points, as cells."""
+    """Return the main measure of both models, and the change in points, as cells of a table."""
     if test is None:
         return ("", "", "")
     base, final = test["base"][PRIMARY], test["final"][PRIMARY]
@@ -132,33 +132,33 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
 
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
-    """Print what to do with a finished run, or with the best run of a grid."""
+    """Print the commands that come next after a run, or for the best run of a grid."""
     steps = [
         ("opera review {run}", "decide which labels are wrong or missing, and train again"),
         ('opera search {run} "your question"', "try the final model"),
-        ("opera report {report}", "one page: verdict, figures, queries that changed"),
+        ("opera report {report}", "write a page: verdict, measures, queries that changed"),
     ]
     if run.settings["query_vectors"] is not None:
-        del steps[1]  # no model embeds a question
+        del steps[1]  # the run has no model to embed a question
     names = {"run": place(run.path), "report": place(grid or run.path)}
     commands = [command.format(**names) for command, _ in steps]
     width = max(map(len, commands))
     screen.heading("\nNext:")
-    for command, (_, what) in zip(commands, steps, strict=True):
-        screen.lines(f"  {command:{width}}  {what}")
+    for command, (_, purpose) in zip(commands, steps, strict=True):
+        screen.lines(f"  {command:{width}}  {purpose}")
 
 
 def how_to_use(run: Run) -> str:
-    """Return the lines of Python that load what a run handed over."""
+    """Return the lines of Python that load the final model."""
     if run.settings["query_vectors"] is not None:
         return (
             f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\n"
             "queries = adapter.queries(vectors)"
         )
-    stays = "\n# documents keep their embeddings: an index of them stays valid"
+    index_note = "\n# document embeddings are unchanged: an existing index stays valid"
     return (
         "from sentence_transformers import SentenceTransformer\n"
         f"model = SentenceTransformer({str(run.model_path)!r})\n"
         'embeddings = model.encode_query(["your question"])'
-        + (stays if run.settings["adapter"] == "query" else "")
+        + (index_note if run.settings["adapter"] == "query" else "")
     )

@@ -1,4 +1,4 @@
-"""``opera review``: a page to decide which labels are wrong, and which are missing."""
+"""``opera review``."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ def review(
         Path | None,
         path_option(
             "--out",
-            "file to write; .csv writes a table with an empty column decision, for another judge; "
-            "default review.html in the run",
+            "file to write: .html, or .csv for a table with an empty column decision; default: "
+            "review.html in the run",
         ),
     ] = None,
-    items: Annotated[int, typer.Option("--items", help="how many items at most")] = 200,
+    items: Annotated[int, typer.Option("--items", help="maximum number of items")] = 200,
     split: Annotated[
         str,
         typer.Option(
-            "--split", help="train, or test to correct the labels that the run was measured by"
+            "--split", help="train; or test, to correct the labels that the run was measured with"
         ),
     ] = "train",
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write a page to review labels that look wrong, labels that are missing, and test queries that
-    changed. It opens from disk and keeps your decisions.
+    """Write a page to review labels that look wrong, missing labels, and test queries that changed.
+    The page opens from disk and saves your decisions.
     """
     from opera.runs.review import review as write_review
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
     if file.suffix == ".csv":
-        name, todo = file.name, "fill the column decision with wrong or correct"
+        name, advice = file.name, "fill the column decision with wrong or correct"
     else:
         name = "test_decisions.csv" if split == "test" else "decisions.csv"
-        todo = "open it in a browser, decide, and save the decisions"
+        advice = "open it in a browser, decide, and save the decisions"
     command = f"opera report {place(run)}" if split == "test" else "train with"
-    say(f"{place(file)}: {todo}; then {command} --decisions {name}")
+    say(f"{place(file)}: {advice}; then {command} --decisions {name}")

@@ -1,4 +1,4 @@
-"""``opera score``, ``opera mine`` and ``opera pairs``: files to train on, and with."""
+"""``opera score``, ``opera mine`` and ``opera pairs``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def score(
     data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
     model: Annotated[
-        str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")
+        str | None, source_option("--model", f"{MODELS}; with --reranker it mines the negatives")
     ] = None,
     reranker: Annotated[
         str | None,
@@ -52,19 +52,19 @@ def score(
         str | None,
         typer.Option(
             "--negatives",
-            help="also score the negatives 'given' with the data, or N per query mined with "
-            "--model",
+            help="also score negatives: 'given' for those in the data, or N to mine N per query "
+            "with --model",
         ),
     ] = None,
     range_: Annotated[
-        str, typer.Option("--range", help="ranks LO:HI to mine them from")
+        str, typer.Option("--range", help="ranks LO:HI to mine negatives from")
     ] = "10:100",
     cbs: Annotated[
         bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")
     ] = False,
     cbs_pool: Annotated[
         int | None,
-        typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1),
+        typer.Option("--cbs-pool", help="how many random documents; default: 10,000", min=1),
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
@@ -72,7 +72,7 @@ def score(
     document_prompt: DocumentPromptOption = None,
     max_length: Annotated[
         int | None,
-        typer.Option("--max-length", help="tokens of a pair that the reranker reads", min=8),
+        typer.Option("--max-length", help="most tokens of a pair for the reranker", min=8),
     ] = None,
     overwrite: OverwriteOption = False,
     pairs: PairsOption = None,
@@ -82,13 +82,13 @@ def score(
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
 ) -> None:
-    """Write the untrained similarity and estimated loss of every training pair: what SP ranks by
-    and DP starts from.
+    """Write each training pair's similarity under the base model, and an estimate of its loss.
 
-    The loss is estimated by InfoNCE against random documents in place of a batch.
+    SP ranks by these scores, and DP starts from them. The estimate is InfoNCE with random documents
+    as negatives.
 
     With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for
-    --teacher of opera train; a .jsonl is a training file of FlagEmbedding with pos_scores and
+    opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
     from opera.methods.selection import CBS_POOL
     from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
@@ -97,8 +97,8 @@ def score(
     pool = (cbs_pool or CBS_POOL) if cbs else 0
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
-    asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
-    checked_output(out, SCORE_FORMATS, overwrite, source, asked.reads(source), "--out")
+    inputs = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
+    checked_output(out, SCORE_FORMATS, overwrite, source, inputs.reads(source), "--out")
     loaded = with_notes_logged(load_training_data(source))
 
     import numpy as np
@@ -109,8 +109,8 @@ def score(
         loaded,
         model=model,
         reranker=reranker,
-        negatives=asked.negatives,
-        range=asked.mining.range,
+        negatives=inputs.negatives,
+        range=inputs.mining.range,
         out=out,
         cbs_pool=pool,
         relevant_grade=relevant_grade,
@@ -120,12 +120,12 @@ def score(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    column, what = "similarity", "similarity of the training"
-    if asked.by_teacher:
-        column, what = "score", f"score of the {table.num_rows:,}"
+    column, title = "similarity", "similarity of the training"
+    if inputs.by_teacher:
+        column, title = "score", f"score of the {table.num_rows:,}"
     quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
-    Screen().measures(f"{what} pairs of {source}; all of them are in {out}", summary, "quantile")
+    Screen().measures(f"{title} pairs of {source}; {out} lists all", summary, "quantile")
 
 
 def mine(
@@ -143,22 +143,23 @@ def mine(
         float | None,
         typer.Option(
             "--relative-margin",
-            help="leave out what is above (1 - MARGIN) times the positive's similarity",
+            help="leave out documents above (1 - MARGIN) times the positive's similarity",
         ),
     ] = None,
     absolute_margin: Annotated[
         float | None,
         typer.Option(
-            "--absolute-margin", help="leave out what is above that similarity minus MARGIN"
+            "--absolute-margin",
+            help="leave out documents above the positive's similarity minus MARGIN",
         ),
     ] = None,
     max_score: Annotated[
-        float | None, typer.Option("--max-score", help="leave out what is above this similarity")
+        float | None, typer.Option("--max-score", help="leave out documents above this similarity")
     ] = None,
     reranker: Annotated[
         str | None,
         source_option(
-            "--reranker", "cross-encoder: leave out what it scores as high as a positive"
+            "--reranker", "cross-encoder: leave out documents that it scores as high as a positive"
         ),
     ] = None,
     index: IndexOption = "exact",
@@ -174,9 +175,7 @@ def mine(
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
 ) -> None:
-    """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the
-    .jsonl.
-    """
+    """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
     from opera.retrieval.locate import inputs_of, locate_model
     from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
     from opera.training_set.mining import check_range
@@ -235,13 +234,17 @@ def pairs(
     skip_bad_rows: SkipOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Make weak training pairs of a corpus without labels, of titles, headings, questions and
-    docstrings with the texts below them.
+    """Generate weak training pairs from a corpus without labels: titles, headings, questions and
+    docstrings, each with the text below it.
     """
     from opera.training_set.corpus_pairs import pairs as make_pairs
 
-    how: dict[str, Any] = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    origins = make_pairs(corpus, out=out, overwrite=overwrite, **how)["origin"]
+    reading: dict[str, Any] = {
+        "columns": columns,
+        "encoding": encoding,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    origins = make_pairs(corpus, out=out, overwrite=overwrite, **reading)["origin"]
     counts = [
         f"{origin['counts']:,} {origin['values']}" for origin in origins.value_counts().to_pylist()
     ]

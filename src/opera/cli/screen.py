@@ -1,4 +1,4 @@
-"""Results on standard output, or in a file: lines and tables. Text is text, never markup."""
+"""Print lines and tables to standard output or a file. Markup in a text is printed literally."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, TextIO
 from opera.core.terminal import printable, printing_to
 
 MINUS = re.compile(r"(?<!\w)-(?=\d)")
-"""Before a number, where a table has the sign of :func:`opera.core.intervals.signed`."""
+"""The hyphen before a number; tables print the minus sign of :func:`opera.core.intervals.signed`
+instead."""
 
 
 class Screen:
-    """Prints results; every text is escaped, and styles come from the caller alone.
+    """Prints results. It escapes every text, so only the caller sets styles.
 
     Args:
-        file: where to; standard output, unless given.
-        width: of a line; the terminal's, or at least 120 where there is none.
+        file: standard output by default.
+        width: characters of a line; by default the terminal's width, or at least 120 without one.
     """
 
     def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
@@ -30,19 +31,19 @@ class Screen:
             width = max(120, shutil.get_terminal_size().columns)
         self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
-    def lines(self, *lines: str | None, style: str = "", **how: Any) -> None:
+    def lines(self, *lines: str | None, style: str = "", **options: Any) -> None:
         """Print lines, leaving out those that are ``None``."""
         with printing_to(self._file):
             for line in lines:
                 if line is not None:
-                    self._console.print(printable(line), style=style, **how)
+                    self._console.print(printable(line), style=style, **options)
 
     def heading(self, text: str) -> None:
         """Print a line in bold."""
         self.lines(text, style="bold")
 
     def cut(self, *lines: str, style: str = "") -> None:
-        """Print lines that end where the screen does."""
+        """Print lines, cut at the width of the screen."""
         self.lines(*lines, style=style, overflow="ellipsis", no_wrap=True)
 
     def document(self, head: str, text: str) -> None:
@@ -55,17 +56,15 @@ class Screen:
         columns: Sequence[str],
         rows: Iterable[Sequence[str] | None],
         words: int = 1,
-        least: Sequence[int] = (),
         **look: Any,
     ) -> None:
         """Print a table.
 
         Args:
-            columns: their headings.
-            rows: cells by column; ``None`` for a rule.
-            words: how many columns hold words; numbers stand to the right.
-            least: widths of the first columns, at least.
-            look: rich's settings of a table.
+            columns: the headings.
+            rows: the cells of each row; ``None`` for a rule.
+            words: how many of the first columns hold text; the numbers after them align right.
+            look: arguments of rich's ``Table``.
         """
         from rich.table import Table
         from rich.text import Text
@@ -76,7 +75,6 @@ class Screen:
                 Text(printable(column)),
                 justify="left" if number < words else "right",
                 overflow="fold",
-                min_width=least[number] if number < len(least) else None,
             )
         for row in rows:
             if row is None:
@@ -94,7 +92,7 @@ class Screen:
         head: str = "measure",
         intervals: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
-        """Print named values with their intervals, if there are any."""
+        """Print named values, with their intervals if there are any."""
         ends = {name: f"{low:.4f} to {high:.4f}" for name, (low, high) in (intervals or {}).items()}
         columns = (head, "value", *(["95% interval"] if ends else []))
         self.heading(title)
@@ -108,5 +106,5 @@ class Screen:
 
 
 def flat(text: str) -> str:
-    """Put corpus text on one line, its control characters left out."""
+    """Put corpus text on one line, without its control characters."""
     return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())

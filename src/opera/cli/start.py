@@ -1,14 +1,14 @@
-"""What the command line does before it imports anything else: nothing is imported from the current
-folder, and threads share the cores.
+"""The command line runs this module before it imports anything else.
 
-Neither happens to a program that imports ``opera``.
+It keeps Python from importing modules of the current folder, and limits threads to the usable
+cores. A program that imports ``opera`` does not run it.
 """
 
 import os
 import sys
 
 if "" in os.environ.get("PYTHONPATH", "-").split(os.pathsep):
-    # An empty item is the current folder. This must not import pathlib, which that folder may hold.
+    # An empty item is the current folder, which may hold a pathlib.py: so pathlib is not used.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, os.environ["PYTHONPATH"].split(os.pathsep))
     )

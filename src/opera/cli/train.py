@@ -26,10 +26,10 @@ from opera.cli.options import (
     SetOption,
     SkipOption,
     TrainerOption,
+    additional_source,
     collect_values,
     interruptible,
     one_source,
-    other_source,
     path_option,
     setting_option,
     show,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
 
 NO_GAIN = 3
-"""Exit status of ``--require-gain`` where the model is not better for certain."""
+"""Exit status of ``--require-gain`` unless the verdict is ``better``."""
 WIDEST = 100
-"""Characters of a line of the list of settings."""
+"""Most characters in a line of the list of settings."""
 
 
 def _print_settings(requested: bool) -> None:
@@ -66,17 +66,19 @@ def _print_settings(requested: bool) -> None:
 
 
 def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
-    """List settings by group, for any width of the terminal: name, default and values on a line;
-    what it does and whence the default comes below.
+    """List settings by group, folded to the terminal's width.
+
+    The first line of a setting has its name, default and values. Its help and the source of the
+    default follow.
     """
     width = min(shutil.get_terminal_size().columns, WIDEST)
     fold = partial(textwrap.fill, width=width, subsequent_indent=" " * 6, break_on_hyphens=False)
-    lines = ["--set NAME=VALUE, or NAME: VALUE in a recipe (--config); auto: chosen for you"]
+    lines = ["--set NAME=VALUE, or NAME: VALUE in a recipe (--config); auto: OPERA chooses"]
     for group, docs in groups.items():
         lines.append(f"\n{group}")
         for doc in docs:
-            about = f"{doc.name} = {doc.default}   ({doc.kind})"
-            lines.append(fold(about, initial_indent="  "))
+            first_line = f"{doc.name} = {doc.default}   ({doc.kind})"
+            lines.append(fold(first_line, initial_indent="  "))
             lines.append(fold(f"{doc.help} [{doc.source}]", initial_indent=" " * 6))
     return "\n".join(lines)
 
@@ -85,13 +87,15 @@ def train(
     *,
     data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "run folder to write")],
-    model: Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")] = None,
+    model: Annotated[
+        str | None, source_option("--model", f"{MODELS}; any name with --query-vectors")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
             "--method",
-            help="denoise (the default), ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you "
-            "registered",
+            help="denoise (the default), ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, or a method "
+            "that you registered",
         ),
     ] = None,
     epochs: Annotated[str | None, setting_option("epochs")] = None,
@@ -123,7 +127,7 @@ def train(
         bool,
         typer.Option(
             "--require-gain",
-            help="end with exit status 3 unless the verdict is 'better', on dev and on test",
+            help="exit with status 3 unless the model is better on dev and on test",
         ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
@@ -134,13 +138,13 @@ def train(
         bool,
         typer.Option(
             "--help-settings",
-            help="list all settings, and exit",
+            help="list all settings, then exit",
             is_eager=True,
             callback=_print_settings,
         ),
     ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="print what it will take, then exit; writes nothing")
+        bool, typer.Option("--plan", help="estimate time and memory, then exit; writes nothing")
     ] = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,
@@ -150,7 +154,7 @@ def train(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Adapt a model to a data set, and measure it before and after on the test split."""
+    """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.run.adapt import adapt, foresee
     from opera.runs.housekeeping import check_reads_survive
@@ -179,7 +183,7 @@ def train(
         mix=mix,
         expected_documents=expected_documents,
     )
-    _refuse_label(method)
+    _reject_label(method)
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
@@ -187,8 +191,8 @@ def train(
     if overwrite:
         check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
-        raise SettingError("--plan: is for a run that begins; leave --resume out")
-    sources = [source, *(other_source(name, encoding, skip_bad_rows) for name in also or [])]
+        raise SettingError("--plan: estimates a new run; leave --resume out")
+    sources = [source, *(additional_source(name, encoding, skip_bad_rows) for name in also or [])]
     call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
     if plan:
         with interruptible(lambda: "nothing was written"):
@@ -212,8 +216,8 @@ def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
     return f"the same command with --resume{without} continues from the last checkpoint"
 
 
-def _refuse_label(method: str | None) -> None:
-    """Refuse a method with settings after colons, which opera compare takes."""
+def _reject_label(method: str | None) -> None:
+    """Reject a method with settings after colons, which only opera compare takes."""
     name, *assignments = re.split(r":(?=[A-Za-z_]\w*=)", method or "")
     if assignments:
         alone = " ".join(["--method", name, *(f"--set {assignment}" for assignment in assignments)])
@@ -228,7 +232,7 @@ def _print_run(screen: Screen, run: Run) -> None:
     print_parts(screen, run)
     print_cutoffs(screen, run)
     if run.record.guard is None and measures["final"][PRIMARY] < measures["base"][PRIMARY]:
-        advice = "leave guard=false out, or try fewer --steps or a lower --lr"
+        advice = "drop guard=false, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")
     screen.lines(f"\n{how_to_use(run)}")
     print_next(screen, run)
@@ -238,7 +242,7 @@ def _as_dict(run: Run) -> dict[str, Any]:
     from opera.runs.changes import changes_on_test
     from opera.runs.verdict import verdict_words
 
-    guard, false, measures = run.record.guard, run.record.noisy_labels, run.measures
+    guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures
     cutoffs = run.record.cutoffs
     changes = changes_on_test(run.per_query(), measures["final"])
     parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
@@ -246,7 +250,7 @@ def _as_dict(run: Run) -> dict[str, Any]:
         "run": str(run.path),
         "guard": None if guard is None else guard.model_dump(),
         "verdict": None if guard is None else verdict_words(guard),
-        "noisy_labels": None if false is None else false.model_dump(),
+        "noisy_labels": None if noisy is None else noisy.model_dump(),
         "measures": measures,
         "changes": {name: vars(change) for name, change in changes.items()},
         "cutoffs": None if cutoffs is None else cutoffs.model_dump(),

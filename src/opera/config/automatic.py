@@ -1,8 +1,8 @@
-"""Automatic values of the loss and the optimizer, from the size of the data, the kind of model and
+"""Automatic values of the loss and the optimizer, by the size of the data, the kind of model and
 the device.
 
-A setting that is ``None`` is automatic. :func:`resolve` turns it into a number before anything else
-reads it; explicit values stay. docs/training.md has the study that chose the numbers.
+A setting that is ``None`` is automatic. :func:`resolve` replaces it by a number before any other
+code reads it. Explicit values stay. docs/training.md has the study behind the numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ModelKind = Literal["adapter", "static", "small", "large"]
 or a larger one.
 """
 TRANSFORMERS: tuple[ModelKind, ...] = ("small", "large")
-"""The kinds whose every encoding costs a forward pass."""
+"""The kinds that need a forward pass to encode a text."""
 
 KINDS: dict[ModelKind, str] = {
     "adapter": "an adapter",
@@ -36,19 +36,19 @@ AUTOMATIC = (
     "per_device_train_batch_size",
     "precision",
 )
-"""The settings that :func:`resolve` fills in."""
+"""The settings that :func:`resolve` sets."""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What automatic values depend on.
+    """The facts that automatic values depend on.
 
     Attributes:
-        queries: training queries.
+        queries: the number of training queries.
         model: the kind of model.
         device: ``cuda``, ``mps`` or ``cpu``.
-        processes: how many processes train together.
-        lora: whether LoRA's matrices train in place of the weights.
+        processes: the number of processes that train together.
+        lora: whether LoRA's matrices train instead of the weights.
     """
 
     queries: int
@@ -60,17 +60,16 @@ class Situation:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What one kind of model trains with.
+    """Automatic values for one kind of model.
 
     Attributes:
-        temperature: of the loss.
-        queries_per_batch: over all processes; fewer where there are fewer training queries.
-        learning_rate: its peak.
-        warmup_ratio: share of the steps spent warming up.
+        temperature: temperature of the loss.
+        queries_per_batch: queries in a batch of all processes; at most the training queries.
+        learning_rate: peak learning rate.
+        warmup_ratio: fraction of the steps for warm-up.
         epochs: passes over the training queries.
-        least_steps: the fewest steps, however small the data.
-        most_steps: the most steps, however large the data, by device; others have those of
-            ``cuda``.
+        least_steps: lower bound of the steps.
+        most_steps: upper bound of the steps, by device; other devices have that of ``cuda``.
     """
 
     temperature: float
@@ -83,7 +82,7 @@ class Defaults:
 
 
 LORA_RATE = 10
-"""How many times the learning rate of the weights LoRA's matrices have."""
+"""LoRA's matrices train with the learning rate of the weights, times this."""
 
 DEFAULTS: dict[ModelKind, Defaults] = {
     "adapter": Defaults(0.05, 256, 3e-3, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
@@ -94,18 +93,19 @@ DEFAULTS: dict[ModelKind, Defaults] = {
 
 
 def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
-    """Turn automatic values into numbers; what was given stays as it is.
+    """Replace automatic values by numbers. Explicit values stay.
 
-    An epoch is as many steps as it takes to draw every training query once. ``epochs`` of the
-    result says how many the run has, whatever decided it.
+    An epoch has as many steps as it takes to sample every training query once. ``epochs`` of the
+    result is always the number of epochs of the run.
 
     Raises:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
     defaults = DEFAULTS[situation.model]
-    queries_per_batch = min(defaults.queries_per_batch, situation.queries)  # no query twice
-    automatic = math.ceil(queries_per_batch / situation.processes)
-    per_device = settings.given_per_device(situation.processes) or automatic
+    # no batch has a query twice
+    queries_per_batch = min(defaults.queries_per_batch, situation.queries)
+    automatic_size = math.ceil(queries_per_batch / situation.processes)
+    per_device = settings.explicit_batch_size(situation.processes) or automatic_size
     queries_per_step = per_device * situation.processes * settings.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
     steps = settings.max_steps or _steps(settings.epochs, per_epoch, defaults, situation.device)
@@ -123,21 +123,21 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 
 
 def automatic_rate(situation: Situation) -> float:
-    """The learning rate that such a model trains with where none is given."""
+    """Return the automatic learning rate."""
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
 
 
-def reason_for_steps(asked: TrainSettings, situation: Situation) -> str:
+def reason_for_steps(settings: TrainSettings, situation: Situation) -> str:
     """Say why a run has its number of steps."""
-    if asked.max_steps is not None or asked.epochs is not None:
+    if settings.max_steps is not None or settings.epochs is not None:
         return "given"
-    usual = DEFAULTS[situation.model]
-    most = _most_steps(usual, situation.device)
-    return f"{usual.epochs:g} epochs, within {usual.least_steps} to {most} steps"
+    defaults = DEFAULTS[situation.model]
+    most = _most_steps(defaults, situation.device)
+    return f"{defaults.epochs:g} epochs, within {defaults.least_steps} to {most} steps"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:
-    """Steps of the epochs that were given, or of the default ones within their limits."""
+    """Return the steps of the explicit epochs, or of the default epochs within their bounds."""
     if epochs is not None:
         return math.ceil(epochs * per_epoch)
     steps = max(math.ceil(defaults.epochs * per_epoch), defaults.least_steps)

@@ -1,4 +1,4 @@
-"""Settings of how the model reads texts and how a search finds them."""
+"""Settings of encoding and search."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from opera.core.extras import require
 from opera.core.settings import Settings, setting
 from opera.core.terminal import shown
 
-MOST_OF_A_PROMPT = 10_000
+LONGEST_PROMPT = 10_000
 """Characters."""
 
 
 class EncodingSettings(Settings):
-    """How the model reads texts, in training and in encoding."""
+    """How the model reads texts, in training and when it encodes a corpus."""
 
     max_query_length: int = setting(
-        128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
+        128, "most tokens of a query, up to the model's limit", "Appendix C.2", ge=1, le=MOST
     )
     max_passage_length: int = setting(
         512,
-        "tokens of a document, at most the model's own limit",
+        "most tokens of a document, up to the model's limit",
         "Appendix C.2",
         ge=1,
         le=MOST,
     )
     query_prompt: str | None = setting(
         None,
-        "text before each query, kept as it is; empty for none; auto: the model's own",
+        "prompt before each query, used verbatim; empty for none; auto: the model's prompt",
         "docs/models.md",
-        max_length=MOST_OF_A_PROMPT,
+        max_length=LONGEST_PROMPT,
     )
     document_prompt: str | None = setting(
         None,
-        "text before each document, likewise",
+        "prompt before each document, used verbatim; empty for none; auto: the model's prompt",
         "docs/models.md",
-        max_length=MOST_OF_A_PROMPT,
+        max_length=LONGEST_PROMPT,
     )
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text",
-        "what of a document is encoded; the release encodes the text alone",
+        "the parts of a document that are encoded; the release encodes only the text",
         "erratum 11",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto",
-        "autocast in training and encoding; auto: bf16 where the device computes in it",
+        "autocast in training and encoding; auto: bf16 if the device supports it",
         "OPERA",
     )
     dropout: float | None = setting(
-        None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1
+        None, "dropout rate in training; auto: the model's rate", "OPERA", ge=0, lt=1
     )
 
 
@@ -59,10 +59,10 @@ SEARCH_INDEXES: tuple[SearchIndex, ...] = get_args(SearchIndex)
 
 
 def checked_index(index: Any) -> SearchIndex:
-    """Check the index that a function or a command was given.
+    """Check the index argument of a function or a command.
 
     Raises:
-        SettingError: if it is none.
+        SettingError: if there is no such index.
         MissingExtraError: if it needs FAISS, which is not installed.
     """
     if index not in SEARCH_INDEXES:

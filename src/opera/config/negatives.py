@@ -16,7 +16,7 @@ from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
 DEFAULT_RANGE = (10, 100)
-"""Ranks that hard negatives and hard false positives come from by default."""
+"""The default ranks of hard negatives and hard false positives."""
 
 _RANK = re.compile(r" *\d{1,10} *", re.ASCII)
 
@@ -55,22 +55,30 @@ class MiningSettings(Settings):
     range: RankRange = setting(DEFAULT_RANGE, "ranks LO:HI to take negatives from", "Table 9")
     relative_margin: float | None = setting(
         None,
-        "leave out what is more similar than p - margin * |p|, p the query's least similar "
-        "positive",
+        "leave out documents more similar to the query than p - margin * |p|, where p is the "
+        "query's least similar positive",
         "sentence-transformers",
         ge=0,
         le=2,
     )
     absolute_margin: float | None = setting(
-        None, "leave out what is more similar than p - margin", "sentence-transformers", ge=0, le=2
+        None,
+        "leave out documents more similar to the query than p - margin",
+        "sentence-transformers",
+        ge=0,
+        le=2,
     )
     max_score: float | None = setting(
-        None, "leave out what is more similar than this", "sentence-transformers", ge=-1, le=1
+        None,
+        "leave out documents more similar to the query than this",
+        "sentence-transformers",
+        ge=-1,
+        le=1,
     )
     reranker: str | None = setting(
-        None, "cross-encoder: leave out what it scores as high as a positive", "OPERA"
+        None, "cross-encoder: leave out documents that it scores as high as a positive", "OPERA"
     )
-    index: SearchIndex = setting("exact", "how the corpus is searched", "OPERA")
+    index: SearchIndex = setting("exact", "index of the corpus", "OPERA")
 
 
 class NegativeSettings(Settings):
@@ -78,58 +86,56 @@ class NegativeSettings(Settings):
 
     mask_known_positives: bool = setting(
         True,
-        "leave a query's known positives out of its negatives; the paper has no such mask",
+        "exclude a query's known positives from its negatives; the paper has no such mask",
         "OPERA",
     )
     negatives: NegativeKind | None = setting(
         None,
-        "explicit negatives: random from the corpus, hard (mined), given in the data, or those "
-        "that a teacher scored; "
-        "auto: given where the data has them, else random; with loss=distill teacher",
+        "explicit negatives: random (from the corpus), hard (mined), given (in the data) or "
+        "teacher (scored by a teacher); auto: given if the data has them, else random; with "
+        "loss=distill: teacher",
         "Table 9",
         flag="--negatives",
     )
     range: RankRange | None = setting(
         None,
-        "ranks LO:HI of the pretrained ranking that hard negatives come from, 1 for the best, both "
-        "ends included; the "
-        "release's 100-1100 is 101:1100; auto: 10:100",
+        "ranks LO:HI of the base model's ranking to mine hard negatives from; 1 is the best, both "
+        "ends are included; the release's 100-1100 is 101:1100; auto: 10:100",
         "Table 9; erratum 13",
         flag="--range",
     )
     mining_relative_margin: float | None = setting(
         None,
-        "leave out mined documents more similar to the query than p - margin * |p|, p its least "
-        "similar positive: they "
-        "may be relevant without a label; 0.05 is NV-Retriever's; auto: none",
+        "leave out mined documents more similar to the query than p - margin * |p|, where p is its "
+        "least similar positive: they may be relevant without a label; NV-Retriever uses 0.05; "
+        "auto: none",
         "sentence-transformers",
         ge=0,
         le=2,
     )
     prune_before_mining: bool = setting(
         False,
-        "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a "
-        "pruned positive may "
-        "become a negative of its query, and mask_known_positives does not leave it out; true as "
-        "in the release",
+        "prune (sp, sp+cbs, rp, sp+dp) before mining and forget the pruned positives: they may "
+        "become negatives of their queries, and mask_known_positives does not exclude them; the "
+        "release does so",
         "erratum 12",
     )
 
     @model_validator(mode="after")
-    def _belongs_to_hard_negatives(self) -> Self:
+    def _mining_needs_hard_negatives(self) -> Self:
         for name in ("range", "mining_relative_margin"):
             value = getattr(self, name)
             if value is not None and self.negatives != "hard":
-                written = ":".join(map(str, value)) if isinstance(value, tuple) else value
+                value_text = ":".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(
-                    f"{name}={written} needs negatives=hard, but negatives is "
+                    f"{name}={value_text} needs negatives=hard, but negatives is "
                     f"{self.negatives or 'auto'}"
                 )
         return self
 
     @property
     def mining(self) -> MiningSettings:
-        """How training mines hard negatives."""
+        """The settings with which training mines hard negatives."""
         return MiningSettings(
             range=self.range or DEFAULT_RANGE, relative_margin=self.mining_relative_margin
         )
@@ -144,56 +150,58 @@ def _paths(value: Any) -> Any:
 
 
 class LabelSettings(Settings):
-    """Which qrels count as relevant, and what was decided about them."""
+    """Which grades count as relevant, and decisions about labels."""
 
     relevant_grade: int = setting(
         1,
-        "lowest grade in the qrels that counts as relevant, in every split",
+        "lowest grade that counts as relevant, in every split",
         "BEIR",
         ge=1,
         le=MOST,
     )
     decisions: Annotated[tuple[str, ...], BeforeValidator(_paths)] | None = setting(
         None,
-        "tables of query_id, doc_id and decision (wrong, correct, missing), as opera review saves "
-        "them; without the last column, as in suspicious_pairs.csv, all are wrong",
+        "tables from opera review with query_id, doc_id and decision (wrong, correct, missing); "
+        "without the column decision, as in suspicious_pairs.csv, all pairs are wrong",
         "docs/noisy-labels.md",
         flag="--decisions",
     )
 
 
 class WeightSettings(Settings):
-    """What the weights that the data give their pairs are used for."""
+    """How training uses the weights that come with the data."""
 
     pair_weights: Literal["none", "loss", "scores"] = setting(
         "none",
-        "what weights in the data do: none; loss multiplies a pair's loss by its weight, divided "
-        "by the mean; scores "
-        "ranks pairs by weight where sp ranks, and dp starts, by the pretrained similarity",
+        "use of the weights in the data: none; loss multiplies a pair's loss by its weight, "
+        "divided by the mean weight; scores ranks pairs by weight in sp and at the start of dp, "
+        "instead of by the base model's similarity",
         "docs/data.md",
     )
 
 
 def _check_mix(value: str) -> str:
-    """Check the form of ``mix``; which names there are, only the data say."""
+    """Check the form of ``mix``. Only the data can tell whether its names exist."""
     if value not in ("proportional", "equal"):
         shares_by_name(value)
     return value
 
 
 def shares_by_name(mix: str) -> dict[str, float]:
-    """Read ``NAME=SHARE,NAME=SHARE``.
+    """Parse ``NAME=SHARE,NAME=SHARE``.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: if the text has another form.
     """
     assignments = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
     try:
         shares = {name: float(number) for name, number in assignments}
-        fit = len(shares) == mix.count(",") + 1 and all(0 < x < math.inf for x in shares.values())
+        is_valid = len(shares) == mix.count(",") + 1 and all(
+            0 < share < math.inf for share in shares.values()
+        )
     except ValueError:
-        fit = False
-    if not fit:
+        is_valid = False
+    if not is_valid:
         raise ValueError(
             "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as "
             "nfcorpus=2,scifact=1"
@@ -202,18 +210,17 @@ def shares_by_name(mix: str) -> dict[str, float]:
 
 
 class MixingSettings(Settings):
-    """How several data sets are drawn in one run."""
+    """How a run samples from several data sets."""
 
     mix: Annotated[str, AfterValidator(_check_mix)] = setting(
         "proportional",
-        "how often each of several data sets is drawn: proportional to its training pairs, equal, "
-        "or by shares, "
-        "NAME=2,NAME=1",
+        "how often a run samples each of several data sets: proportional to its training pairs, "
+        "equal, or by shares, NAME=2,NAME=1",
         "OPERA",
         flag="--mix",
     )
     one_set_per_step: bool = setting(
         False,
-        "draw all pairs of a step from one data set, so that in-batch negatives are its own",
+        "sample all pairs of a step from one data set, so that in-batch negatives come from it",
         "FlagEmbedding",
     )

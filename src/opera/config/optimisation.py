@@ -15,8 +15,8 @@ from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
-MOST_AT_ONCE = 100_000
-"""Upper bound that catches typing errors before they fill memory."""
+LARGEST_BATCH = 100_000
+"""An upper bound, so that a typing error does not fill the memory."""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
 """Values of ``loss``; :mod:`opera.engine.loss` and :mod:`opera.engine.distillation` define
@@ -26,13 +26,9 @@ them.
 
 def _parse_sizes(value: Any) -> Any:
     """Read ``256,128,64``, or one number, as numbers of dimensions, the largest first."""
-    parts = (
-        re.split(r"[,;]", value)
-        if isinstance(value, str)
-        else [value]
-        if type(value) is int
-        else value
-    )
+    parts = re.split(r"[,;]", value) if isinstance(value, str) else value
+    if type(parts) is int:
+        parts = [parts]
     if isinstance(parts, list | tuple) and all(
         re.fullmatch(r" *\d{1,6} *", str(part), re.ASCII) for part in parts
     ):
@@ -62,7 +58,7 @@ class OptimisationSettings(Settings):
     )
     max_steps: int | None = setting(
         None,
-        "optimizer steps; auto: those of the epochs, within limits",
+        "optimizer steps; auto: by the epochs, within limits",
         "docs/training.md",
         ge=1,
         le=MOST,
@@ -71,8 +67,7 @@ class OptimisationSettings(Settings):
     learning_rate: float | None = setting(
         None,
         "peak learning rate; auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
-        "transformer below "
-        "50M parameters, 2e-5 above, ten times as much with lora",
+        "transformer below 50M parameters, 2e-5 above; ten times as much with lora",
         "docs/training.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
         le=1,
@@ -80,7 +75,7 @@ class OptimisationSettings(Settings):
     )
     warmup_ratio: float | None = setting(
         None,
-        "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
+        "fraction of the steps for warm-up; auto: 0.1 for a transformer, else 0",
         "docs/training.md (the paper: 0)",
         ge=0,
         lt=1,
@@ -88,59 +83,52 @@ class OptimisationSettings(Settings):
     temperature: float | None = setting(
         None,
         "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, "
-        "0.05 for others",
+        "else 0.05",
         "docs/training.md (the paper: 0.02)",
         ge=0.0001,
         le=100,
     )
     loss: LossName = setting(
         "infonce",
-        "loss of a pair in its batch: infonce, distill (also from a teacher's scores), or one "
+        "loss of a pair in its batch: infonce, distill (InfoNCE and a teacher's scores), or a loss "
         "that you registered",
         "OPERA",
     )
     matryoshka: Sizes | None = setting(
         None,
-        "numbers of first dimensions, such as 256,128,64, to be used as embeddings on their own: "
-        "the loss is the "
-        "mean over them and the whole; auto: none",
+        "numbers of first dimensions, such as 256,128,64, that work as embeddings on their own: "
+        "the loss is the mean over these sizes and the full size; auto: none",
         "arXiv:2205.13147",
         flag="--matryoshka",
     )
-    seed: int = setting(
-        0, "seed of every random draw", "OPERA", ge=0, lt=MOST_SEED + 1, flag="--seed"
-    )
+    seed: int = setting(0, "random seed", "OPERA", ge=0, lt=MOST_SEED + 1, flag="--seed")
 
     teacher_scores: (
         Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None
     ) = setting(
         None,
-        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl; "
-        "auto: those that "
-        "came with the data, such as FlagEmbedding's pos_scores and neg_scores",
+        "file of teacher scores from opera score: .parquet, .tsv or .jsonl; auto: scores in the "
+        "data, such as FlagEmbedding's pos_scores and neg_scores",
         "OPERA",
         flag="--teacher",
     )
     distill_weight: float = setting(
         0.5,
-        "share of the divergence from the teacher in the loss, the rest is InfoNCE: 0.5 weighs "
-        "both as FlagEmbedding "
-        "does, 1 leaves InfoNCE out",
+        "weight of the divergence from the teacher in the loss; the rest is InfoNCE: 0.5 weighs "
+        "both as FlagEmbedding does, 1 drops InfoNCE",
         "FlagEmbedding",
         gt=0,
         le=1,
     )
     trainer: TrainerFields | None = setting(
         None,
-        "fields of sentence-transformers' training arguments by their own names, such as "
-        "weight_decay=0.01 "
-        "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the "
-        "settings); auto: none",
+        "fields of sentence-transformers' training arguments, such as weight_decay=0.01 "
+        "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them too); auto: none",
         "sentence-transformers",
     )
 
     def of_trainer(self, name: str) -> Any:
-        """The value of a field of the trainer that OPERA reads itself."""
+        """Return the value of a field of the trainer that OPERA reads itself."""
         return (self.trainer or {}).get(name, READ[name])
 
     @property
@@ -155,7 +143,7 @@ class OptimisationSettings(Settings):
 
     @property
     def encode_batch_size(self) -> int:
-        """Texts of 128 tokens per batch when encoding, or as many tokens."""
+        """Texts of 128 tokens per batch when encoding; other lengths fill as many tokens."""
         return int(self.of_trainer("per_device_eval_batch_size"))
 
     @property
@@ -166,13 +154,13 @@ class OptimisationSettings(Settings):
 
     @property
     def metric_for_best_model(self) -> str:
-        """The dev measure that chooses the guard's share, and the best model."""
+        """The dev measure by which the guard chooses λ, and training the best checkpoint."""
         return str(self.of_trainer("metric_for_best_model"))
 
     @property
     def steps_between_checkpoints(self) -> int:
-        """``save_steps``, or a tenth of the run; with ``load_best_model_at_end`` every
-        evaluation.
+        """``save_steps``, or a tenth of the run. With ``load_best_model_at_end`` every evaluation
+        saves a checkpoint.
         """
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is not None:
             return self.eval_steps
@@ -198,11 +186,11 @@ class OptimisationSettings(Settings):
 
 
 class BatchingSettings(OptimisationSettings):
-    """The size of a batch, and how it is loaded."""
+    """The size of a batch, and its parts."""
 
     global_batch_size: int | None = setting(
         None,
-        "queries per optimizer step, over all processes and accumulated batches, instead of the "
+        "queries per optimizer step, over all processes and accumulated batches; replaces the "
         "size per device",
         "Appendix C.2",
         ge=1,
@@ -210,24 +198,21 @@ class BatchingSettings(OptimisationSettings):
     )
     per_device_train_batch_size: int | None = setting(
         None,
-        "queries per batch and device; auto: the device's part of "
-        "global_batch_size; without one, 512 "
-        "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, "
-        "and no more than "
-        "there are training queries",
+        "queries per batch and device; auto: from global_batch_size; without it, over all "
+        "devices: 512 for a static model, 256 for an adapter, 64 for a transformer, but at most "
+        "the training queries",
         "docs/training.md (the paper: 8 on each of 8 devices)",
         ge=1,
-        le=MOST_AT_ONCE,
+        le=LARGEST_BATCH,
         flag="--batch-size",
     )
     gradient_cache: int | None = setting(
         None,
-        "texts per forward pass, to train large batches in the memory of small ones, at the cost "
-        "of a second forward "
-        "pass; auto: the whole batch at once",
+        "texts per forward pass: large batches train in the memory of small ones, at the cost of "
+        "a second forward pass; auto: the whole batch at once",
         "arXiv:2101.06983",
         ge=1,
-        le=MOST_AT_ONCE,
+        le=LARGEST_BATCH,
     )
     train_group_size: int = setting(
         2,
@@ -252,9 +237,8 @@ class BatchingSettings(OptimisationSettings):
         """Explicit negatives per query."""
         return self.train_group_size - 1
 
-    def given_per_device(self, processes: int) -> int | None:
-        """Queries per batch and device, where either batch size is given; ``None`` where it is
-        automatic.
+    def explicit_batch_size(self, processes: int) -> int | None:
+        """Return the queries per batch and device; ``None`` if no batch size is set.
 
         Raises:
             SettingError: if ``global_batch_size`` does not divide evenly; it says which numbers do.
@@ -262,29 +246,27 @@ class BatchingSettings(OptimisationSettings):
         global_size, accumulated = self.global_batch_size, self.gradient_accumulation_steps
         if global_size is None:
             return self.per_device_train_batch_size
-        parts = processes * accumulated
-        if global_size % parts == 0:
-            return global_size // parts
-        down = global_size - global_size % parts
-        fitting = f"{down} or {down + parts}" if down else f"{parts}"
+        batches = processes * accumulated
+        if global_size % batches == 0:
+            return global_size // batches
+        lower = global_size - global_size % batches
+        advice = f"{lower} or {lower + batches}" if lower else f"{batches}"
         raise SettingError(
             f"global_batch_size={global_size}: does not divide evenly over {processes} "
-            f"process{'es' * (processes > 1)} "
-            "with "
-            f"gradient_accumulation_steps={accumulated}, {parts} batch{'es' * (parts > 1)} per "
-            f"step; give {fitting}"
+            f"process{'es' * (processes > 1)} with gradient_accumulation_steps={accumulated}, "
+            f"{batches} batch{'es' * (batches > 1)} per step; give {advice}"
         )
 
     def queries_per_pass(self, processes: int) -> int:
-        """Queries in one forward pass of all processes: each sees the others' documents as in-batch
-        negatives.
+        """Return the queries in one forward pass of all processes, which share their documents as
+        in-batch negatives.
         """
         return resolved(self.per_device_train_batch_size) * processes
 
     def documents_per_pass(self, processes: int) -> int:
-        """Documents that each query is compared with in one forward pass of all processes."""
+        """Return how many documents a query is compared with in a forward pass of all processes."""
         return self.queries_per_pass(processes) * self.train_group_size
 
     def queries_per_step(self, processes: int) -> int:
-        """Queries per optimizer step, over all processes and accumulated batches."""
+        """Return the queries per optimizer step, over all processes and accumulated batches."""
         return self.queries_per_pass(processes) * self.gradient_accumulation_steps

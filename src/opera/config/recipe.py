@@ -1,5 +1,6 @@
-"""A recipe: everything that decides a run apart from its data and model, made of flat values or
-read from files.
+"""A recipe: everything that decides a run apart from its data and model.
+
+It is built from flat values, or read from files.
 """
 
 from __future__ import annotations
@@ -22,15 +23,13 @@ from opera.core.terminal import shortened
 from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, method_named
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
-"""Settings that say the same in two ways; a setting that is given replaces
-both of a recipe file.
-"""
+"""Settings that mean the same; an explicit setting replaces both of them in a recipe."""
 
 
 def without_replaced(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of ``values`` every setting that one of ``overrides`` says in another way."""
-    named = {name for name, value in overrides.items() if value is not None}
-    replaced = {name for same in ALTERNATIVES if same & named for name in same - named}
+    """Remove every setting that means the same as one of ``overrides``."""
+    explicit = {name for name, value in overrides.items() if value is not None}
+    replaced = {name for group in ALTERNATIVES if group & explicit for name in group - explicit}
     return {name: value for name, value in values.items() if name not in replaced}
 
 
@@ -45,7 +44,7 @@ ALIASES = {
     for name, flag in FLAGS.items()
     if flag[2:].replace("-", "_") != name
 }
-"""Short names of the command line's options; valid in Python and YAML too."""
+"""The short names of options, which are valid in Python and YAML too."""
 
 
 class Recipe(Settings):
@@ -53,8 +52,8 @@ class Recipe(Settings):
 
     Attributes:
         method: the method's name.
-        train: the settings that are not the method's.
-        method_settings: the method's own.
+        train: the settings of all methods.
+        method_settings: the settings of this method.
     """
 
     method: str
@@ -67,7 +66,7 @@ class Recipe(Settings):
         return METHODS[self.method]
 
     def flat(self) -> dict[str, Any]:
-        """All settings by their flat names, as written to ``run.json``."""
+        """Return all settings by name, as ``run.json`` holds them."""
         values = {"method": self.method, **self.train.flat(), **self.method_settings.model_dump()}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -75,20 +74,18 @@ class Recipe(Settings):
         }
 
     def identity(self) -> dict[str, Any]:
-        """The settings that change a result, likewise; runs that differ in others alone are the
-        same.
-        """
+        """Return the settings that change a result, by name. Runs are the same if these agree."""
         return TrainSettings.with_effect(self.flat())
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
-    """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any
-    of the method's.
+    """Build a recipe from flat values: ``method`` (default ``auto``), settings of training and of
+    the method.
 
     Raises:
-        SettingError: reporting every mistake at once: unknown names with the nearest known one,
-            values out of range, settings that contradict each other, settings of another method.
-        MissingExtraError: if LoRA needs a package that is absent.
+        SettingError: with every mistake: unknown names with the nearest known name, values out of
+            range, settings that contradict each other, settings of another method.
+        MissingExtraError: if the package for LoRA is not installed.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -115,20 +112,20 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the short names of settings by their full ones, and put fields of the trainer into
+    """Replace the short names of settings by the full names, and move fields of the trainer into
     ``trainer``.
 
     Raises:
-        SettingError: if a setting is given by both of its names, or ``trainer`` is no mapping.
+        SettingError: if a setting is given by both names, or ``trainer`` is not a mapping.
     """
     for short, full in ALIASES.items():
         if short in values and full in values:
             raise SettingError(f"given twice, as {short} and as {full}: leave one of them out")
-    named = {ALIASES.get(name, name): value for name, value in values.items()}
-    unknown = [name for name in named if name not in {*_owners(), *ADAPT_ARGUMENTS, "method"}]
-    if passed := {name: named.pop(name) for name in unknown if is_trainer_field(name)}:
-        named["trainer"] = {**_fields(named.get("trainer")), **passed}
-    return named
+    settings = {ALIASES.get(name, name): value for name, value in values.items()}
+    unknown = [name for name in settings if name not in {*_groups(), *ADAPT_ARGUMENTS, "method"}]
+    if fields := {name: settings.pop(name) for name in unknown if is_trainer_field(name)}:
+        settings["trainer"] = {**_fields(settings.get("trainer")), **fields}
+    return settings
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -138,17 +135,15 @@ def _fields(value: Any) -> dict[str, Any]:
         raise SettingError(f"trainer: {error}") from None
 
 
-def _owners() -> dict[str, type[Settings]]:
-    """Every setting, those of methods too, and the group that declares it."""
+def _groups() -> dict[str, type[Settings]]:
+    """Return the group that declares each setting of training or of a method."""
     groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
     groups.append(TrainSettings)
     return {name: group for group in groups for name in group.model_fields}
 
 
 def parse_value(name: str, value: Any) -> Any:
-    """Parse one training setting as a recipe stores it: ``range`` as (1, 50), however it was
-    written.
-    """
+    """Parse one training setting as a recipe stores it, such as ``range`` as (1, 50)."""
     field = TrainSettings.model_fields.get(ALIASES.get(name, name))
     if field is None:
         return value
@@ -157,7 +152,7 @@ def parse_value(name: str, value: Any) -> Any:
 
 
 def docs_by_group() -> dict[str, list[SettingDoc]]:
-    """Describe every setting once: those of training by group, then those of methods."""
+    """Describe the settings of training by group, then the settings of methods."""
     kinds = dict.fromkeys(method.settings_class for method in METHODS.values())
     groups = dict(GROUPS)
     for kind in kinds:
@@ -168,24 +163,24 @@ def docs_by_group() -> dict[str, list[SettingDoc]]:
 
 
 def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> str:
-    """Say why ``name`` is no setting of this run."""
-    owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
-    if not owners:
+    """Say why ``name`` is not a setting of this run."""
+    methods = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
+    if not methods:
         return unknown_name(name, known)
     return (
-        f"setting '{name}' applies only to {', '.join(owners)}; this run's method is {method.name}"
+        f"setting '{name}' applies only to {', '.join(methods)}; this run's method is {method.name}"
     )
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
-    """Say that ``name`` is no setting, and what to use instead."""
+    """Say that ``name`` is not a setting, and what to use instead."""
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 
 def recipes_by_name() -> dict[str, Path]:
-    """Find the recipes that have a name, such as ``models/bge-m3``, in order of their names."""
+    """Return the recipes that have a name, such as ``models/bge-m3``, in alphabetical order."""
     recipes = {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for folder in RECIPE_FOLDERS
@@ -198,19 +193,19 @@ def recipe_path(source: str | Path) -> Path:
     """Return the file of a recipe.
 
     Args:
-        source: a name of :func:`recipes_by_name`, or a file; a file whose name is also a recipe's
-            is given as ``./NAME``.
+        source: a name of :func:`recipes_by_name`, or a file. If a file has the name of a recipe,
+            ``./NAME`` means the file.
 
     Raises:
-        SettingError: if there is neither.
+        SettingError: if there is no such recipe or file.
     """
-    text, named = expand_user(source, "--config"), recipes_by_name()
-    if text in named:
-        return named[text]
+    text, recipes = expand_user(source, "--config"), recipes_by_name()
+    if text in recipes:
+        return recipes[text]
     if kind_of_place(Path(text)) is None:
         raise SettingError(
             f"--config {shortened(text)}: no such file, and no recipe has that name"
-            f"{nearest(text, named)}"
+            f"{nearest(text, recipes)}"
         )
     return Path(text)
 
@@ -224,15 +219,14 @@ def recipe(
 
     Args:
         sources: names of recipes, such as ``models/bge-m3``, YAML files, or settings.
-        methods: the methods that train: of recipes with a name, settings that only other methods
-            have are left out. ``None`` leaves out nothing.
+        methods: the methods that train. Recipes with a name lose the settings that only other
+            methods have; with ``None`` they keep all.
 
     Returns:
         Settings by their full names, as :func:`opera.adapt` and :func:`opera.compare` take them.
 
     Raises:
-        SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of
-            their bounds.
+        SettingError: if a recipe cannot be read, or its settings are unknown or out of bounds.
     """
     merged: dict[str, Any] = {}
     for source in sources:
@@ -253,14 +247,12 @@ def _for_methods(values: Mapping[str, Any], methods: Iterable[str]) -> dict[str,
     for name in methods:
         method = method_named(DEFAULT_METHOD if name.lower() == AUTO else name)
         classes.append(method.settings_class)
-    known = {"method"}.union(*(owner.model_fields for owner in classes))
+    known = {"method"}.union(*(group.model_fields for group in classes))
     return {name: value for name, value in values.items() if name in known}
 
 
 def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace settings by later ones, also by those that say the same in another way
-    (``epochs``).
-    """
+    """Replace settings by later settings with the same name or meaning."""
     merged = {**without_replaced(earlier, later), **later}
     if earlier.get("trainer") and later.get("trainer"):
         merged["trainer"] = {**_fields(earlier["trainer"]), **_fields(later["trainer"])}
@@ -268,27 +260,25 @@ def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, 
 
 
 def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Check each setting of a recipe by itself, because the merged ones no longer say where they
-    come from.
-    """
-    full, owners = with_full_names(values), _owners()
+    """Check each setting of a recipe, because merged settings do not say where they come from."""
+    settings, groups = with_full_names(values), _groups()
     mistakes = [
         f"{place}: {line}"
-        for name, value in full.items()
+        for name, value in settings.items()
         if name != "method"
-        for line in _mistakes(name, value, owners)
+        for line in _mistakes(name, value, groups)
     ]
     if mistakes:
         raise SettingError(*mistakes)
-    return full
+    return settings
 
 
-def _mistakes(name: str, value: Any, owners: Mapping[str, type[Settings]]) -> list[str]:
-    """List what is wrong with one setting, whatever the others are."""
-    if name not in owners:
-        return [unknown_name(name, owners)]
+def _mistakes(name: str, value: Any, groups: Mapping[str, type[Settings]]) -> list[str]:
+    """List the mistakes of one setting by itself."""
+    if name not in groups:
+        return [unknown_name(name, groups)]
     try:
-        owners[name].parse({name: value})
+        groups[name].parse({name: value})
     except SettingError as error:
         return [line for line in error.lines if line.startswith(f"{name}: ")]
     return []

@@ -1,6 +1,4 @@
-"""Fields of sentence-transformers' training arguments: what the trainer has is passed on under its
-own name.
-"""
+"""Fields of sentence-transformers' training arguments, which users pass by their names there."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from opera.core.settings import Settings, setting
 from opera.core.terminal import shortened, shown
 
 PRIMARY = "nDCG@10"
-"""The measure by which models are chosen and compared, unless ``metric_for_best_model`` names
-another.
-"""
+"""The measure that chooses and compares models, unless ``metric_for_best_model`` is set."""
 
 READ: Mapping[str, Any] = {
     "eval_steps": None,
@@ -37,7 +33,7 @@ READ: Mapping[str, Any] = {
     "save_steps": None,
     "save_total_limit": 2,
 }
-"""The fields that OPERA reads itself, with its defaults."""
+"""The fields that OPERA reads itself, with OPERA's defaults."""
 
 OURS = (
     "learning_rate", "max_steps", "per_device_train_batch_size", "seed", "warmup_ratio",
@@ -53,8 +49,7 @@ OURS = (
     "router_mapping", "save_only_model", "save_strategy", "train_sampling_strategy", "use_cpu",
     "use_liger", "warmup_steps",
 )  # fmt: skip
-"""How fields begin that are settings, that OPERA sets, or that would do nothing or harm in its
-runs."""
+"""Prefixes of fields that OPERA sets itself, or that would do nothing or harm in its runs."""
 
 WITHOUT_EFFECT = (
     "include_num",
@@ -66,14 +61,14 @@ WITHOUT_EFFECT = (
     "skip_memory",
     "trackio",
 )
-"""How fields begin that change no result, and so are no part of a run's identity."""
+"""Prefixes of fields that change no result, and so are not part of a run's identity."""
 
 
 COUNTS = (
     *("eval_steps", "gradient_accumulation_steps", "logging_steps"),
     *("per_device_eval_batch_size", "save_steps", "save_total_limit"),
 )
-"""Whole numbers above 0, which the trainer would also take as fractions."""
+"""Fields that must be whole numbers above 0; the trainer would accept fractions too."""
 BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "adam_beta1": {"ge": 0, "lt": 1},
     "adam_beta2": {"ge": 0, "lt": 1},
@@ -82,13 +77,13 @@ BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "weight_decay": {"ge": 0, "le": 100},
     **{name: {"ge": 1, "le": MOST} for name in COUNTS},
 }
-"""Outside these bounds torch refuses a field, or the optimizer spoils the weights."""
+"""Outside these bounds torch rejects a field, or the optimizer spoils the weights."""
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Read ``name=value,name=value`` or a mapping; a ``ValueError`` says what is wrong.
+    """Read ``name=value,name=value`` or a mapping. A ``ValueError`` says what is wrong.
 
-    This imports no library, so that a mistyped name is reported at once.
+    This imports no library, so a mistyped name is reported at once.
     """
     if isinstance(value, str):
         try:
@@ -115,7 +110,7 @@ def is_trainer_field(name: str) -> bool:
 
 
 def check_trainer_fields(values: Mapping[str, Any]) -> None:
-    """Check types and bounds of the fields, and report every mistake; this imports the library."""
+    """Check types and bounds of the fields, and report every mistake. This imports the library."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     kinds: dict[str, Any] = get_type_hints(SentenceTransformerTrainingArguments)
@@ -131,8 +126,7 @@ def check_trainer_fields(values: Mapping[str, Any]) -> None:
 
 @cache
 def _names() -> frozenset[str]:
-    """Read the names of the trainer's fields from the source: importing its library takes
-    seconds."""
+    """Read the names of the trainer's fields from its source, since importing it takes seconds."""
     names: list[str] = []
     for library in ("transformers", "sentence_transformers"):
         spec = find_spec(library)

@@ -1,4 +1,4 @@
-"""Every setting of a training run that is not its method's."""
+"""All settings of a training run, except those of its method."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
 
 
 class LoraOptions(Settings):
-    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r,
-    in]``.
+    """LoRA trains B ``[out, r]`` and A ``[r, in]`` of W + alpha/r · B A. The weights W stay.
 
     Attributes:
         r: rank.
         alpha: weight of the product, times r.
-        dropout: of what A reads.
-        target: names of the layers, with semicolons between them; ``all-linear`` for all linear
-            ones.
-        merge: whether the saved model holds W + alpha/r · B A; else it holds A and B, and names
-            the model that they belong to.
+        dropout: dropout rate of A's input.
+        target: names of layers, separated by semicolons; ``all-linear`` for all linear layers.
+        merge: whether the saved model holds W + alpha/r · B A. If not, it holds A, B and the name
+            of the base model.
     """
 
     listing = f"such as lora={EXAMPLE}"
@@ -46,7 +44,7 @@ class LoraOptions(Settings):
 
     @property
     def targets(self) -> str | list[str]:
-        """The layers, as peft takes them."""
+        """The layers, in peft's form."""
         return self.target if self.target == "all-linear" else self.target.split(";")
 
     @property
@@ -59,13 +57,13 @@ def lora_options(text: str) -> LoraOptions:
     """Read the text of the setting ``lora``.
 
     Raises:
-        SettingError: naming the option, the rule and the value.
+        SettingError: with the option, the rule and the value.
     """
     return LoraOptions.parse(parse_assignments(text.split(","), "lora", EXAMPLE))
 
 
 def _check_lora(value: Any) -> Any:
-    """Check the options, as a text or as a mapping; r may stand alone."""
+    """Check the options, as a text, as a mapping, or as the number r."""
     text = f"r={value}" if type(value) is int else value
     if isinstance(text, Mapping):
         text = ",".join(f"{name}={option}" for name, option in text.items())
@@ -82,15 +80,12 @@ LoraText = Annotated[str, BeforeValidator(_check_lora)]
 
 
 class AdapterSettings(Settings):
-    """What trains instead of the whole model: a residual projection over frozen vectors, or LoRA's
-    matrices.
-    """
+    """Train a residual projection over frozen vectors, or LoRA's matrices, instead of the model."""
 
     adapter: Literal["query", "both"] | None = setting(
         None,
-        "train a projection over frozen vectors instead of the model: of queries, so "
-        "that an index of "
-        "documents stays valid, or of both sides; auto: query with query_vectors, else none",
+        "train a projection over frozen vectors instead of the model: of queries, so that an index "
+        "of documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
         flag="--adapter",
     )
@@ -98,23 +93,24 @@ class AdapterSettings(Settings):
         Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
     ) = setting(
         None,
-        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded",
+        "file of the queries' vectors, .npy or .parquet, if the model cannot be loaded",
         "OPERA",
         flag="--query-vectors",
     )
     document_vectors: (
         Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None
     ) = setting(
-        None, "file of the documents' vectors, as for queries", "OPERA", flag="--document-vectors"
+        None,
+        "file of the documents' vectors, .npy or .parquet",
+        "OPERA",
+        flag="--document-vectors",
     )
 
     lora: LoraText | None = setting(
         None,
-        "train matrices of rank r beside the frozen weights of a transformer, such as r=16; more "
-        "options after commas: "
-        "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and "
-        "merge=false, which saves the "
-        "matrices by themselves; auto: none",
+        "train LoRA matrices of rank r on the frozen weights of a transformer, such as r=16; more "
+        "options after commas: alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: "
+        "all-linear), and merge=false, which saves only the matrices; auto: none",
         "arXiv:2106.09685",
         flag="--lora",
     )
@@ -133,12 +129,12 @@ class AdapterSettings(Settings):
 
     @property
     def adapter_kind(self) -> Literal["query", "both"] | None:
-        """Which side is projected; ``None`` where the whole model trains."""
+        """The side with a projection; ``None`` if the model itself trains."""
         return self.adapter or ("query" if self.query_vectors else None)
 
     @property
     def lora_options(self) -> LoraOptions | None:
-        """The options of LoRA; ``None`` where the weights themselves train."""
+        """The options of LoRA; ``None`` without LoRA."""
         return None if self.lora is None else lora_options(self.lora)
 
 
@@ -162,10 +158,9 @@ class GuardSettings(Settings):
     )
     refit: bool | None = setting(
         None,
-        "train again with the drawn dev split back in train, and with the λ that the first "
-        "training chose; "
-        "auto: if dev took more than 5% of the train queries or pairs, for static models, adapters "
-        "and trainings of at most 200 steps, and eval_steps is not set",
+        "train again with the dev split back in train, and with the λ of the first training; "
+        "auto: if dev was split off and has more than 5% of the train queries or pairs, for "
+        "static models, adapters and at most 200 steps, and eval_steps is not set",
         "docs/did-it-help.md",
     )
 
@@ -180,7 +175,7 @@ class TrainSettings(
     EncodingSettings,
     BatchingSettings,
 ):
-    """All settings of a run but its method's, one flat list of names."""
+    """All settings of a run except those of its method, as one flat list of names."""
 
     @classmethod
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,11 +187,11 @@ class TrainSettings(
         return {**values, "trainer": effective or None}
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
-        """Replace settings. The values are taken as they are, contradictions among them."""
+        """Replace settings, without checks of the values."""
         return self.model_copy(update=dict(values))
 
     def flat(self) -> dict[str, Any]:
-        """All settings by their names."""
+        """Return all settings by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     @property
@@ -215,7 +210,7 @@ FLAGS = {
     for name, field in TrainSettings.model_fields.items()
     if (flag := extra_of(field, "flag"))
 }
-"""The options of ``opera train``, by the settings that have one."""
+"""The options of ``opera train``, by setting."""
 GROUPS: dict[str, type[Settings]] = {
     "training": BatchingSettings,
     "encoding": EncodingSettings,
@@ -226,4 +221,4 @@ GROUPS: dict[str, type[Settings]] = {
     "several data sets": MixingSettings,
     "guard": GuardSettings,
 }
-"""The groups of ``opera train --help-settings``, in its order."""
+"""The groups of settings, in the order of ``opera train --help-settings``."""

@@ -1,4 +1,4 @@
-"""Values as users write them: YAML 1.2 in recipes, and ``key=value`` on the command line."""
+"""Parse values: YAML 1.2 in recipes, and ``key=value`` on the command line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from opera.core.reading import read_text
 from opera.core.terminal import shortened, shown
 
 VERBATIM = ("query_prompt", "document_prompt")
-"""Settings whose values are texts to be kept."""
+"""Settings whose values are not parsed."""
 
 
 def parse_scalar(text: str) -> Any:
-    """Read one YAML 1.2 value; text that is no YAML stays a string."""
+    """Read one YAML 1.2 value; text that is not YAML stays a string."""
     try:
         return _parse(text)
     except ValueError:
@@ -51,16 +51,16 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def parse_assignments(
     assignments: Sequence[str], option: str = "--set", example: str = "temperature=0.05"
 ) -> dict[str, Any]:
-    """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM`
-    are kept as they are.
+    """Read ``--set key=value`` arguments. Values are YAML scalars, except those of
+    :data:`VERBATIM`.
 
     Args:
-        assignments: as they were given.
-        option: what the messages start with.
-        example: of an assignment.
+        assignments: the arguments.
+        option: the option's name, for error messages.
+        example: an assignment, for error messages.
 
     Raises:
-        SettingError: if one is not ``key=value``, or a key is given twice.
+        SettingError: if an argument is not ``key=value``, or a key is given twice.
     """
     values = {}
     for assignment in assignments:
@@ -76,25 +76,23 @@ def parse_assignments(
 
 
 def _verbatim(text: str) -> Any:
-    """Keep a text as it is, with its colons and spaces; quotes around it are YAML's, and ``null``
-    is no value.
-    """
+    """Keep the colons and spaces of a text. YAML parses a quoted text, and ``null``."""
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     return parse_scalar(text) if quoted or text == "null" else text
 
 
 class _Constructor(SafeConstructor):
-    """Leaves dates as text: YAML 1.2's core schema has none, and names may look like dates."""
+    """Keeps dates as text: YAML 1.2's core schema has no dates, and a name may look like one."""
 
 
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
 def _parse(text: str) -> Any:
-    """Parse YAML 1.2; the loader makes plain values only, whatever tags the text has.
+    """Parse YAML 1.2. The loader returns only plain values, even if the text has tags.
 
     Raises:
-        ValueError: in words that can follow the name of the file.
+        ValueError: with a message that can follow the name of the file.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor

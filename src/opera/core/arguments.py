@@ -1,5 +1,5 @@
-"""Arguments of the Python functions, checked before any work; settings are checked in
-``core/settings.py``."""
+"""Check the arguments of the Python functions before any work. ``core/settings.py`` checks
+settings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from opera.core.errors import SettingError
 from opera.core.terminal import shown
 
 MOST = 1_000_000_000
-"""Bound of counts that have no smaller one; more is a typing mistake."""
+"""Upper bound of counts without a smaller bound; a larger number is a typing error."""
 MOST_SEED = 2**32 - 1
 
 
 def whole_number(value: Any, name: str, lowest: int, highest: int = MOST) -> int:
-    """Return a whole number between two bounds, both included; NumPy's are taken, ``True`` is not.
+    """Return a whole number between two bounds, both included. NumPy's integers pass, ``True``
+    does not.
 
     Raises:
-        SettingError: naming the argument, the rule and the value.
+        SettingError: with the argument, the rule and the value.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise SettingError(f"{name}: must be a whole number, got {shown(value)}")
@@ -36,7 +37,7 @@ def number(value: Any, name: str, lowest: float, highest: float) -> float:
     """Return a number between two bounds, both included.
 
     Raises:
-        SettingError: naming the argument, the rule and the value.
+        SettingError: with the argument, the rule and the value.
     """
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not lowest <= float(value) <= highest:
@@ -50,7 +51,7 @@ def text(value: Any, name: str) -> str:
     """Return a text.
 
     Raises:
-        SettingError: naming the argument and the value, if it is anything else.
+        SettingError: if the value is not text.
     """
     if not isinstance(value, str):
         raise SettingError(f"{name}: must be text, got {shown(value)}")
@@ -58,28 +59,27 @@ def text(value: Any, name: str) -> str:
 
 
 def texts(value: Any, name: str) -> tuple[str, ...]:
-    """Return the texts of a list, a tuple or anything else that gives them once.
+    """Return the texts of a list, a tuple or another iterable.
 
     Raises:
-        SettingError: naming the argument and the value that is no text.
+        SettingError: if a value is not text.
     """
     return tuple(text(item, name) for item in several(value, name, "texts"))
 
 
-def several(value: Any, name: str, what: str) -> tuple[Any, ...]:
-    """Return the values of a list, a tuple or anything else that gives them once, such as a
-    generator.
+def several(value: Any, name: str, plural: str) -> tuple[Any, ...]:
+    """Return the values of a list, a tuple or another iterable, such as a generator.
 
     Args:
         value: the argument.
-        name: its name, for the message.
-        what: what it holds, for the message.
+        name: the argument's name, for the message.
+        plural: the plural of its values, for the message.
 
     Raises:
-        SettingError: for what gives no values; for a text, whose letters nobody means; for bytes.
+        SettingError: if the argument is not iterable, or is text or bytes.
     """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise SettingError(f"{name}: must be a list of {what}, got {shown(value)}")
+        raise SettingError(f"{name}: must be a list of {plural}, got {shown(value)}")
     return tuple(value)
 
 
@@ -87,7 +87,7 @@ def flag(value: Any, name: str) -> bool:
     """Return ``True`` or ``False``; ``"no"`` is neither.
 
     Raises:
-        SettingError: naming the argument and the value.
+        SettingError: if the value is anything else.
     """
     if not isinstance(value, bool):
         raise SettingError(f"{name}: must be True or False, got {shown(value)}")

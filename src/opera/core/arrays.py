@@ -1,4 +1,4 @@
-"""Array types for arguments, of any width; rows brought to length 1."""
+"""Array types of any width for arguments, and rows scaled to length 1."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.floating]
 BoolArray = NDArray[np.bool_]
 SHORTEST = 1e-12
-"""Rows shorter than this are not brought to length 1."""
+"""Shorter rows are not scaled to length 1."""
 
 
 def normalise(rows: NDArray[np.float32]) -> IntArray:
-    """Bring rows to length 1 in place; a row of zeros, of a text without a token, stays.
+    """Scale rows to length 1 in place. A row of zeros (a text without tokens) stays.
 
     Returns:
-        The rows that have no length of 1, because float32 cannot hold the square of what they were.
+        The rows that cannot be scaled, because float32 cannot hold the square of their length.
     """
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)

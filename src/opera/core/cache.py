@@ -1,8 +1,9 @@
-"""The cache on disk. All of it can be deleted at any time.
+"""The cache on disk. Users may delete it at any time.
 
-An entry is a folder, ``KIND/KEY/``. It is written as ``KIND/.KEY.part`` by the process that holds
-``KIND/.KEY.lock``, and renamed once it is complete. The files of a large entry appear under their
-names only when they are complete, so that the next process goes on from what a killed one left.
+An entry is a folder, ``KIND/KEY/``. The process that holds ``KIND/.KEY.lock`` writes it as
+``KIND/.KEY.part`` and renames it when it is complete. The files of a large entry get their names
+only when they are complete. So the next process continues from the files that a killed process
+left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from opera.core.storage import writing
 log = logging.getLogger("opera")
 
 KEPT_SECONDS = 30 * 24 * 3600
-"""How long an unfinished entry waits for a process that completes it."""
+"""How long an unfinished entry is kept for a process that completes it."""
 WHERE = " (in the cache, which OPERA_CACHE can move)"
 
 
@@ -49,17 +50,17 @@ def entry(kind: str, key: str) -> Path | None:
 def cached(
     kind: str, key: str, write: Callable[[Path, list[str]], Any], names: Sequence[str] = ()
 ) -> Path:
-    """Return the folder of an entry. If it is absent, one process makes it and the others wait.
+    """Return the folder of an entry. If it is absent, one process writes it and the others wait.
 
     If the process is killed, or ``write`` raises, complete files of ``names`` stay, and the next
-    call goes on from there.
+    call continues from there.
 
     Args:
-        kind: what the entry holds, such as ``vectors``.
-        key: hex digest of everything that decides its contents.
-        write: gets a folder and which of ``names`` are missing there. Each of them must appear
-            under its name only when it is complete.
-        names: the entry's files, if they are known before.
+        kind: the kind of contents, such as ``vectors``.
+        key: hex digest of everything that decides the contents.
+        write: gets a folder and the missing files of ``names``. A file must get its name only when
+            it is complete.
+        names: the entry's files, if they are known in advance.
 
     Raises:
         StorageError: if the cache cannot be written, for example because the disk is full.
@@ -69,14 +70,16 @@ def cached(
         with writing(Path(folder.anchor), WHERE):
             _make_kind(folder.parent)
         lock = locked(folder.with_name(f".{key}.lock"))
-        with writing(folder.parent, WHERE), lock:  # wait for the process that makes it
+        with writing(folder.parent, WHERE), lock:  # wait for the process that writes it
             if not folder.is_dir():
-                _make(folder, names, write)
+                _write_entry(folder, names, write)
     return folder
 
 
-def _make(folder: Path, names: Sequence[str], write: Callable[[Path, list[str]], Any]) -> None:
-    """Make an entry; the caller holds its lock."""
+def _write_entry(
+    folder: Path, names: Sequence[str], write: Callable[[Path, list[str]], Any]
+) -> None:
+    """Write an entry. The caller holds its lock."""
     for leftover in folder.parent.glob(".*.part"):
         if time.time() - leftover.lstat().st_mtime > KEPT_SECONDS:
             remove(leftover)
@@ -88,8 +91,8 @@ def _make(folder: Path, names: Sequence[str], write: Callable[[Path, list[str]],
         if path.name in names and path.stat().st_size  # a power cut leaves empty files
     }
     if complete:
-        words = "note: %d of %d files are there from a run that was broken off: %s"
-        log.info(words, len(complete), len(names), folder)
+        note = "note: an interrupted run left %d of %d files, which are used: %s"
+        log.info(note, len(complete), len(names), folder)
     for path in temporary.iterdir():
         if path.name not in complete:
             remove(path)
@@ -106,7 +109,7 @@ def _make(folder: Path, names: Sequence[str], write: Callable[[Path, list[str]],
 
 
 def _make_kind(folder: Path) -> None:
-    """Make the folder of a kind of entries; users who may write to the cache may write there."""
+    """Make the folder of a kind of entries, with the permissions of the cache."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir()

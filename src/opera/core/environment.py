@@ -1,13 +1,12 @@
-"""Environment variables that NumPy, torch and their OpenMP read as they load: how threads wait, and
-which kernels.
+"""Environment variables that NumPy, torch and OpenMP read when they load: threads and kernels.
 
-GNU OpenMP's threads wait for each other by spinning. On cores of their own that saves a wake-up;
-beside other work the thread that spins uses up the time slice of the thread it waits for, at each
-of thousands of barriers per step (docs/benchmarks.md has the figures). And torch starts a thread
-per core of the host, also in a container that may use two of them.
+Threads of GNU OpenMP wait by spinning. On idle cores that saves a wake-up. On busy cores the
+spinning thread uses up the time slice of the thread that it waits for. A step has thousands of such
+barriers (docs/benchmarks.md has the figures). torch also starts a thread for every core of the
+host, even if its container may use only two.
 
-These libraries hold several versions of their kernels, choose by processor, and add numbers in
-another order in each. ``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all
+These libraries hold several versions of their kernels and choose by processor. Each version adds
+numbers in another order. ``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all
 processors since 2015 have (docs/benchmarks.md).
 """
 
@@ -26,7 +25,7 @@ VARIABLE = "OPERA_REPRODUCIBLE"
 KERNELS = {
     "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
     "ONEDNN_MAX_CPU_ISA": "AVX2",
-    # torch's matrix products; the one version that MKL has for every maker of processors
+    # torch's matrix products; MKL has this version for processors of every maker
     "MKL_CBWR": "COMPATIBLE",
     "OPENBLAS_CORETYPE": "Haswell",  # NumPy's and SciPy's
     "NPY_DISABLE_CPU_FEATURES": (
@@ -37,17 +36,16 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""Each decides how threads wait; one that the user has set is left alone, and so are the others."""
+"""Variables that decide how threads wait. If the user has set any, OPERA sets none."""
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""What the container's control group may use of the processors: microseconds, and in how many."""
+"""The processor quota of the container: microseconds of use, and per how many."""
 
 
 def share_cores() -> None:
-    """Let threads wait asleep, and start no more than a container may use; the command line calls
-    this.
+    """Let threads sleep while they wait, and limit them to the usable cores.
 
-    Child processes inherit it. Where torch was imported first, it has made its choice, and nothing
-    is set.
+    The command line calls this, and child processes inherit it. If torch was imported before, it
+    has read the variables, and nothing is set.
     """
     if "torch" in sys.modules:
         return
@@ -59,9 +57,7 @@ def share_cores() -> None:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use: those that its CPU set and its control group leave it,
-    as in a container or a cluster's job.
-    """
+    """Return how many cores the CPU set and the control group allow this process."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -72,21 +68,20 @@ def usable_cores() -> int:
 
 
 def threads_are_given() -> bool:
-    """Whether the user said how many threads a process starts."""
+    """Whether the user set the number of threads."""
     return os.environ.get(THREADS[0]) not in (None, _chosen.get(THREADS[0]))
 
 
 def is_reproducible() -> bool:
-    """Whether the user asked for arithmetic that machines agree on."""
+    """Whether the user asked for results that are identical across machines."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def fix_arithmetic() -> None:
-    """Set the variables if the user asked for it; ``import opera`` calls this, and child processes
-    inherit them.
+    """Set the variables if the user asked for it.
 
-    The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is
-    the same on both.
+    ``import opera`` calls this, and child processes inherit the variables. The number of threads is
+    1, or ``OMP_NUM_THREADS`` if that is set. Machines agree only with equal numbers of threads.
     """
     if not is_reproducible() or _problem():
         return
@@ -98,11 +93,11 @@ def fix_arithmetic() -> None:
 
 
 def check_arithmetic() -> None:
-    """Check that what the user asked for could be had; called before anything is computed.
+    """Check that :func:`fix_arithmetic` has worked, before anything is computed.
 
     Raises:
-        SettingError: if the processor has no AVX2, or NumPy or torch were imported before and have
-            made their choice.
+        SettingError: if the processor has no AVX2, or NumPy or torch was imported before and has
+            chosen its kernels.
     """
     was_set = all(os.environ.get(name) == value for name, value in KERNELS.items())
     if is_reproducible() and not was_set:
@@ -110,13 +105,13 @@ def check_arithmetic() -> None:
 
 
 _chosen: dict[str, str] = {}
-"""What :func:`share_cores` set."""
+"""The variables that :func:`share_cores` set."""
 
 
 def _problem() -> str:
     """Say why the kernels cannot be chosen; empty if they can."""
-    facts = Path("/proc/cpuinfo")
-    flags = facts.read_text(encoding="utf-8", errors="replace") if facts.is_file() else "avx2"
+    file = Path("/proc/cpuinfo")
+    flags = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else "avx2"
     if platform.machine().lower() not in ("x86_64", "amd64") or "avx2" not in flags:
         return f"needs an x86-64 processor with AVX2, this is {platform.machine()}; unset it"
     if {"numpy", "torch"} & sys.modules.keys():

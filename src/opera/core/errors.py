@@ -8,10 +8,10 @@
     │   ├── RunFolderError    the output folder is not free, or not a run
     │   │   └── OtherFormatError  another version of OPERA wrote the run
     │   └── MissingExtraError an optional package is not installed
-    ├── TrainingError         training cannot continue (for example, the loss is not a number)
+    ├── TrainingError         training cannot continue (for example, the loss is NaN)
     └── StorageError          a file or folder cannot be written (for example, the disk is full)
 
-Every message names the parameter, or the file and line, then the rule, the value and what to do.
+Every message starts with the parameter, or the file and line. Rule, value and advice follow.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ class OperaError(Exception):
     """Base class of all errors that OPERA raises on purpose.
 
     Args:
-        lines: what is wrong, a line for each mistake. A line break within one comes from a name or
-            a value, and is escaped like every other character that a terminal could mistake: no
-            value can forge a line.
+        lines: a line for each mistake. Line breaks and control characters within a line come from
+            names or values. They are escaped, so no value can forge a line.
     """
 
     exit_status = 1
@@ -84,19 +83,18 @@ class StorageError(OperaError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one behind it, means that memory ran out: Python's, torch's, or of
-    loading a library.
-    """
+    """Whether an error, or its cause, means that Python, torch or a library ran out of memory."""
     if isinstance(error, MemoryError):
         return True
-    says = isinstance(error, RuntimeError | ImportError | OSError | SystemError) and any(
-        words in str(error) for words in SAYINGS
-    )
-    behind = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return says or (behind is not None and is_out_of_memory(behind))
+    if isinstance(error, RuntimeError | ImportError | OSError | SystemError) and any(
+        text in str(error) for text in OUT_OF_MEMORY
+    ):
+        return True
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return cause is not None and is_out_of_memory(cause)
 
 
-SAYINGS = (
+OUT_OF_MEMORY = (
     "llocate memory",
     "out of memory",
     "ALLOC_FAILED",
@@ -108,6 +106,6 @@ SAYINGS = (
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``; or nothing."""
+    """Return ``"; did you mean 'x'?"`` with the nearest known name, or an empty text."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{matches[0]}'?" if matches else ""

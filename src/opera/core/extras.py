@@ -1,4 +1,4 @@
-"""Packages that only some of OPERA needs: which one is missing, and what installs it?"""
+"""Optional packages: check that they are installed, and say which command installs them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ EXTRAS = {
     "model2vec": ("model2vec", "static"),
     "skeletoken": ("skeletoken", "static"),
 }
-"""By module: what pip installs, and the extra of OPERA that holds it."""
+"""By module: the requirement for pip, and OPERA's extra that contains it."""
 
 
 def is_installed(module: str) -> bool:
-    """Whether Python finds a module; it is not imported."""
+    """Whether Python finds a module, without importing it."""
     return find_spec(module) is not None
 
 
 def require(module: str, use: str) -> None:
-    """Check that the package of an extra is installed, before any work; it is not imported.
+    """Check that an optional package is installed, before any work and without importing it.
 
     Args:
-        module: one of :data:`EXTRAS`.
-        use: what needs it, as the user wrote it: an option, a setting, a model.
+        module: a key of :data:`EXTRAS`.
+        use: the option, setting or model that needs the package, as the user wrote it.
 
     Raises:
-        MissingExtraError: with the command that installs it.
+        MissingExtraError: with the command that installs the package.
     """
     if not is_installed(module):
         raise missing(module, use)
@@ -43,8 +43,8 @@ def missing(module: str, use: str) -> MissingExtraError:
     """Return the error that :func:`require` raises."""
     requirement, extra = EXTRAS[module]
     package = requirement.strip("'").partition("[")[0]
-    together = " ".join(other for other, its in EXTRAS.values() if its == extra)
+    requirements = " ".join(name for name, its_extra in EXTRAS.values() if its_extra == extra)
     return MissingExtraError(
-        f"{use}: needs the package {package}, which is not installed: pip install {together} "
+        f"{use}: needs the package {package}, which is not installed: pip install {requirements} "
         f"(it is in OPERA's extra '{extra}')"
     )

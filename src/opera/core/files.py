@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all, and never over what must not be lost."""
+"""Write files and folders completely or not at all, and never over files that must stay."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a temporary file beside ``path``, then move it to ``path`` atomically.
+    """Write a temporary file next to ``path``, then move it to ``path`` atomically.
 
     Raises:
-        StorageError: if it cannot be written, for example because the disk is full.
+        StorageError: if the file cannot be written, for example because the disk is full.
     """
     with writing(path.parent, final=path), _temporary(path) as temporary:
         write(temporary)
@@ -35,19 +35,19 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
-    """Write a folder under a temporary name, then move it to the place of the old one.
+    """Write a folder under a temporary name, then replace the old folder by it.
 
     A link to a folder stays a link.
 
     Args:
         folder: the folder.
-        write: fills the empty folder that it gets. If it raises, ``folder`` stays as it was.
+        write: fills the empty folder that it gets. If it raises, ``folder`` does not change.
 
     Returns:
-        What ``write`` returned.
+        The result of ``write``.
 
     Raises:
-        StorageError: if it cannot be written, for example because the disk is full.
+        StorageError: if the folder cannot be written, for example because the disk is full.
     """
     folder = folder.resolve()
     with writing(folder.parent, final=folder), _temporary(folder) as temporary:
@@ -61,16 +61,18 @@ def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table to a Parquet file, whole or not at all."""
+    """Write a table to a Parquet file, completely or not at all."""
     import pyarrow.parquet as pq
 
-    # Arrow takes a relative path like run:1/x for a network address
+    # Arrow mistakes a relative path such as run:1/x for a network address
     replace_file(path, lambda temporary: pq.write_table(table, temporary.absolute()))
 
 
 def finish_folder(folder: Path) -> None:
-    """Bring a folder's files to the disk, and let those who may read the folder read them:
-    safetensors writes files for their owner alone."""
+    """Flush a folder's files to the disk, and give them the permissions of the folder.
+
+    safetensors writes files that only their owner may read.
+    """
     mode = folder.stat().st_mode & 0o666
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
@@ -79,36 +81,36 @@ def finish_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Bring a file to the disk, so that a power cut after it is renamed cannot empty it."""
+    """Flush a file to the disk, so that a power cut after renaming cannot empty it."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def unfinished(path: Path) -> Path:
-    """Where this process writes a file or folder first; a killed process may leave it there."""
+    """Return the temporary name of a file or folder, which a killed process may leave."""
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def leftovers(path: Path) -> list[Path]:
-    """What killed processes left of a file or folder."""
+    """Return the temporary files of a file or folder that killed processes left."""
     return list(path.parent.glob(f".{escape(path.name)}.*part"))
 
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a free name beside ``path``; remove leftovers before and after."""
+    """Yield a temporary name next to ``path``; remove leftovers before and after."""
     for leftover in leftovers(path):
         remove(leftover)
     try:
         yield unfinished(path)
     finally:
-        with suppress(OSError):  # the error of writing counts
+        with suppress(OSError):  # the error of writing matters more
             for leftover in leftovers(path):
                 remove(leftover)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder, or a link but not its target; do nothing if there is nothing."""
+    """Remove a file, a folder, or a link (but not its target), if there is one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -116,17 +118,17 @@ def remove(path: Path) -> None:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing."""
+    """Remove an empty folder."""
     with suppress(OSError):
         folder.rmdir()
 
 
-def strangers(folder: Path, names: Iterable[str]) -> list[Path]:
+def foreign_files(folder: Path, names: Iterable[str]) -> list[Path]:
     """Return the files in a folder whose paths match none of the names, and all links.
 
     Args:
-        folder: a folder; one that is absent has no files.
-        names: patterns of paths relative to the folder; ``*`` stands for folders too.
+        folder: a folder, which may be absent.
+        names: patterns of paths relative to the folder; ``*`` matches folders too.
     """
     return sorted(
         path
@@ -148,72 +150,72 @@ def check_output(
     reads: Iterable[Path] = (),
     ours: Callable[[Path], bool] = lambda _: False,
 ) -> None:
-    """Check, before any work, that an output file can be written and that nothing is lost by it.
+    """Check, before any work, that an output file can be written without losing another file.
 
     Args:
         path: the file to write.
-        name: of its option, for the message.
-        suffixes: the suffixes that name a format.
-        overwrite: whether a file there may be replaced.
-        reads: files and folders that the command reads, in which nothing is replaced.
-        ours: whether a file there was written by the same command and may be replaced without
+        name: the option's name, for the message.
+        suffixes: the suffixes of the file formats.
+        overwrite: whether an existing file may be replaced.
+        reads: files and folders that the command reads; no file in them may be replaced.
+        ours: whether the same command wrote the existing file, which then may be replaced without
             ``overwrite``.
 
     Raises:
-        SettingError: naming the rule and what to do.
+        SettingError: with the rule and advice.
     """
-    where = f"{name} {place(path)}"
+    subject = f"{name} {place(path)}"
     if path.suffix not in suffixes:
         raise SettingError(
-            f"{where}: must end in {' or '.join(suffixes)}; the suffix decides the format"
+            f"{subject}: must end in {' or '.join(suffixes)}; the suffix decides the format"
         )
     folder = path.parent
     if not folder.is_dir():
-        raise SettingError(f"{where}: its folder does not exist; create it first")
+        raise SettingError(f"{subject}: its folder does not exist; create it first")
     if not os.access(folder, os.W_OK):
-        raise SettingError(f"{where}: its folder cannot be written to")
+        raise SettingError(f"{subject}: its folder cannot be written to")
     kind = kind_of_place(path)
     if kind not in ("a file", None):
-        raise SettingError(f"{where}: is {kind}; pass a file")
+        raise SettingError(f"{subject}: is {kind}; pass a file")
     if not os.path.lexists(path) or ours(path):
         return
     target = folder.resolve() / path.name  # a link there is replaced, and its target stays
     if any(target.is_relative_to(read.resolve()) for read in reads):
-        raise SettingError(f"{where}: is read by this command; pass another file")
+        raise SettingError(f"{subject}: is read by this command; pass another file")
     if not overwrite:
-        raise SettingError(f"{where}: exists; pass --overwrite to replace it, or another file")
+        raise SettingError(f"{subject}: exists; pass --overwrite to replace it, or another file")
 
 
 def check_folder(path: Path, name: str) -> None:
     """Check, before any work, that a folder can be made or written to.
 
     Raises:
-        RunFolderError: naming what is there instead, or the obstacle.
+        RunFolderError: if the path is not a folder, or cannot be written to.
     """
-    where = f"{name} {place(path)}"
+    subject = f"{name} {place(path)}"
     kind = kind_of_place(path)
     if kind is None and path.is_symlink():
         kind = "a link to nothing"
     if kind not in ("a folder", None):
-        raise RunFolderError(f"{where}: is {kind}; pass a folder")
+        raise RunFolderError(f"{subject}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
+        raise RunFolderError(f"{subject}: {place(existing)} is not a folder that can be written to")
 
 
 def check_reads_stay(
     folder: Path, name: str, reads: Iterable[Path], removed: Iterable[Path]
 ) -> None:
-    """Check that a command reads nothing of what it removes from its output folder.
+    """Check that a command reads no file that it removes from its output folder.
 
     Args:
         folder: the output folder.
-        name: of its option, for the message.
+        name: the option's name, for the message.
         reads: files and folders that the command reads.
-        removed: files and folders in ``folder`` that it is about to remove.
+        removed: files and folders in ``folder`` that the command is about to remove.
 
     Raises:
-        RunFolderError: naming what is read.
+        RunFolderError: with the file that is read.
     """
     targets = [path.resolve() for path in removed]
     for read in reads:

@@ -1,5 +1,4 @@
-"""Paths as users give them, checked and expanded once: on the command line, in Python, and in
-recipes."""
+"""Check and expand the paths that users pass on the command line, in Python and in recipes."""
 
 from __future__ import annotations
 
@@ -20,15 +19,15 @@ KINDS = {
 
 
 def expand_user(value: str | os.PathLike[str], name: str) -> str:
-    """Expand ``~`` and check what every path must fulfil, also a source or a model that need not be
-    a path.
+    """Expand ``~``, and check that the system can look a path up. A source or a model may also be
+    a name.
 
     Args:
-        value: as the user gave it.
-        name: of the option or argument, for the message.
+        value: the user's value.
+        name: the option or argument, for the message.
 
     Raises:
-        SettingError: for what is no path, an empty path, and one that the system cannot look up.
+        SettingError: if the value is not a path, is empty, or cannot be looked up.
     """
     text = value.__fspath__() if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
@@ -36,11 +35,11 @@ def expand_user(value: str | os.PathLike[str], name: str) -> str:
     if not text.strip():
         raise SettingError(f"{name}: must not be empty")
     try:
-        text.encode("utf-8")  # run.json will hold it
+        text.encode("utf-8")  # since run.json will contain it
         text = str(Path(text).expanduser()) if text.startswith("~") else text
         Path(text).stat()
     except (FileNotFoundError, NotADirectoryError):
-        pass  # for whoever reads or writes it to judge
+        pass  # the caller decides whether the path must exist
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SettingError(f"{name} {place(text)}: {reason.lower()}") from None
@@ -48,22 +47,22 @@ def expand_user(value: str | os.PathLike[str], name: str) -> str:
 
 
 def user_path(value: str | os.PathLike[str], name: str) -> Path:
-    """Return the path that a user gave, ``~`` expanded. Arguments and errors as for
+    """Return a user's path with ``~`` expanded. Arguments and errors are those of
     :func:`expand_user`.
     """
     return Path(expand_user(value, name))
 
 
 def without_parents(path: Path) -> Path:
-    """Return a path without ``..``. Links are followed first: the folder above a link's target is
-    rarely the one above the link.
+    """Return a path without ``..``, with links resolved first: a link and its target usually have
+    different parent folders.
     """
     return path.resolve() if ".." in path.parts else path
 
 
 def kind_of_place(path: Path) -> str | None:
-    """Say what is at a path, links followed: ``"a file"``, ``"a folder"``, ``"a named pipe"``, ...;
-    ``None``: nothing.
+    """Return ``"a file"``, ``"a folder"``, ``"a named pipe"``, ... for a path with links followed,
+    or ``None`` if it does not exist.
     """
     try:
         return KINDS.get(stat.S_IFMT(path.stat().st_mode), "a file")

@@ -1,7 +1,6 @@
-"""What the processes that torchrun started do together; torch.distributed connects them.
+"""Work that the processes of torchrun share, connected by torch.distributed; and signals.
 
-Every process calls these functions, in the same order. With one process, each does its work alone.
-And what signals do to one process.
+Every process must call these functions in the same order. A single process does all the work.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ T = TypeVar("T")
 
 
 def process_count() -> int:
-    """How many processes there are."""
+    """Return the number of processes."""
     return _torch_distributed().get_world_size() if _joined() else 1
 
 
 def process_index() -> int:
-    """Which one this is: 0 for the main one."""
+    """Return the index of this process; the main process has 0."""
     return _torch_distributed().get_rank() if _joined() else 0
 
 
 def from_main(value: T) -> T:
-    """Return the main process's value in every process; it must be picklable."""
+    """Return the main process's value, which must be picklable, in every process."""
     values = [value]
     if process_count() > 1:
         _torch_distributed().broadcast_object_list(values)
@@ -41,10 +40,10 @@ def from_main(value: T) -> T:
 
 
 def everywhere(work: Callable[[], T]) -> list[T]:
-    """Do some work in every process, and return what each one's gave, which must be picklable, in
-    all of them.
+    """Do some work in every process, and return the results of all processes in each of them.
 
-    Where it raises an exception in one process, all raise: none waits for ever for the others.
+    The results must be picklable. If the work fails in one process, all processes raise an error,
+    so that none waits forever.
     """
     if process_count() == 1:
         return [work()]
@@ -55,19 +54,19 @@ def everywhere(work: Callable[[], T]) -> list[T]:
         error = raised
     results: list[Any] = [None] * process_count()
     _torch_distributed().all_gather_object(
-        results, (value, None if error is None else _told(error))
+        results, (value, None if error is None else _error_for_others(error))
     )
     if error is not None:
         raise error
-    for _, other in results:
-        if other is not None:
-            raise other
+    for _, error_elsewhere in results:
+        if error_elsewhere is not None:
+            raise error_elsewhere
     return [value for value, _ in results]
 
 
 def shares(count: int, unit: int) -> list[slice]:
-    """Cut rows into a range for each process: contiguous, of whole units but at the end, as even as
-    can be.
+    """Split rows evenly into a contiguous range for each process. All but the last range consist of
+    whole units.
     """
     processes, units = process_count(), -(-count // unit)
     bounds = [min(count, units * index // processes * unit) for index in range(processes + 1)]
@@ -85,22 +84,23 @@ def cached_by_all(
     write: Callable[[Path, list[str]], object],
     names: Sequence[str] = (),
 ) -> Path:
-    """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does; all processes
+    """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does. All processes
     write it together.
 
     Args:
-        kind: what the entry holds.
-        key: hex digest of everything that decides its contents; the main process's counts.
+        kind: the kind of contents.
+        key: hex digest of everything that decides the contents; the main process's key is used.
         write: called in every process with the same folder and its share of the missing names.
-        names: the entry's files, if they are known before.
+        names: the entry's files, if they are known in advance.
     """
-    asked: list[bool] = []
+    announced = False
 
     def write_share(folder: Path, missing: list[str]) -> None:
         everywhere(lambda: write(folder, missing[process_index() :: process_count()]))
 
     def lead(folder: Path, missing: list[str]) -> None:
-        asked.append(True)
+        nonlocal announced
+        announced = True
         from_main((folder, missing))
         write_share(folder, missing)
 
@@ -109,7 +109,7 @@ def cached_by_all(
             try:
                 return cached(kind, key, lead, names)
             finally:
-                if not asked:
+                if not announced:
                     from_main(None)
         if (task := from_main(None)) is not None:
             with writing(task[0].parent, WHERE):
@@ -119,20 +119,18 @@ def cached_by_all(
     return everywhere(work)[0]
 
 
-def _told(error: Exception) -> OperaError:
-    """The exception that other processes raise for one of this process."""
+def _error_for_others(error: Exception) -> OperaError:
+    """Return the error that the other processes raise after an error of this process."""
     if isinstance(error, OperaError):
         return error
-    kind, said = type(error).__name__, str(error).strip().splitlines()
+    kind, message = type(error).__name__, str(error).strip().splitlines()
     return OperaError(
-        f"process {process_index()} failed ({': '.join([kind, *said[:1]])}); see its message"
+        f"process {process_index()} failed ({': '.join([kind, *message[:1]])}); see its message"
     )
 
 
 def _joined() -> bool:
-    """Whether this process has joined others, which only torch can have done; it is not imported to
-    find out.
-    """
+    """Whether torch has connected this process to others. This does not import torch."""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and dist.is_initialized()
 
@@ -143,23 +141,26 @@ def _torch_distributed() -> Any:
 
 @contextmanager
 def signals_as_interrupt() -> Iterator[None]:
-    """Raise a single KeyboardInterrupt on SIGTERM or SIGHUP, as these are often sent twice.
+    """Raise a single KeyboardInterrupt on SIGTERM or SIGHUP, which are often sent twice.
 
-    One that is ignored already, as under nohup, stays so. Needs the main thread, else does nothing.
+    A signal that is already ignored, as under nohup, stays ignored. Outside the main thread, this
+    does nothing.
     """
-    main = threading.current_thread() is threading.main_thread()
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP) if main}
-    ours = {n: h for n, h in handlers.items() if h not in (signal.SIG_IGN, None)}
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                handlers[number] = handler
 
     def interrupt(number: int, frame: Any) -> None:
-        for other in ours:
-            signal.signal(other, signal.SIG_IGN)
+        for handled in handlers:
+            signal.signal(handled, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
-        for number in ours:
+        for number in handlers:
             signal.signal(number, interrupt)
         yield
     finally:
-        for number, handler in ours.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""How far along is it? A bar on a terminal, and elsewhere a line in the log every half minute."""
+"""Show progress: a bar on a terminal, else a line in the log every half minute."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tqdm import tqdm
 log = logging.getLogger("opera")
 
 SECONDS_BETWEEN = 30.0
-"""Between two lines in the log, and before the first."""
+"""Seconds between lines in the log, and before the first line."""
 LINE = "{desc}: {n_fmt} of {total_fmt}{unit}, {rate_fmt}{postfix}, {remaining} left"
 
 Item = TypeVar("Item")
 
 
 class _Log(io.StringIO):
-    """Where tqdm writes if nobody sees a bar."""
+    """The file that tqdm writes to if there is no terminal."""
 
     def write(self, text: str) -> int:
         """Log a line."""
-        if line := text.strip():  # else tqdm clears the bar
+        if line := text.strip():  # tqdm writes blanks to clear the bar
             log.info("%s", line)
         return len(text)
 
@@ -32,30 +32,30 @@ class _Log(io.StringIO):
 def progress(
     doing: str, total: int | None, unit: str, *, hidden: bool = False, initial: int = 0
 ) -> tqdm:
-    """Return a progress bar; close it at the end.
+    """Return a progress bar. The caller closes it.
 
     Args:
-        doing: what is done, such as ``encoding documents``.
-        total: how many there are; ``None`` if nobody knows.
-        unit: what is counted, in the plural; ``B`` for bytes.
-        hidden: show nothing, as in all processes but one.
-        initial: how many were done before.
+        doing: the work, such as ``encoding documents``.
+        total: the number of items; ``None`` if it is unknown.
+        unit: the plural of an item; ``B`` for bytes.
+        hidden: show nothing, as in all processes but the main process.
+        initial: items that were done before.
     """
-    how: dict[str, Any] = {"unit": f" {unit}"}
+    style: dict[str, Any] = {"unit": f" {unit}"}
     if unit == "B":
-        how = {"unit": "B", "unit_scale": True}
+        style = {"unit": "B", "unit_scale": True}
     if not sys.stderr.isatty():
         wait = {"mininterval": SECONDS_BETWEEN, "delay": SECONDS_BETWEEN}
-        how |= {"file": _Log(), "bar_format": LINE, **wait}
+        style |= {"file": _Log(), "bar_format": LINE, **wait}
     return tqdm(
-        desc=doing, total=total, initial=initial, leave=False, disable=hidden, miniters=1, **how
+        desc=doing, total=total, initial=initial, leave=False, disable=hidden, miniters=1, **style
     )
 
 
 def counted(
     items: Iterable[Item], doing: str, total: int | None, unit: str, *, hidden: bool = False
 ) -> Iterator[Item]:
-    """Yield the items and report how many there were so far; arguments as for :func:`progress`."""
+    """Yield the items and show the progress. Arguments are those of :func:`progress`."""
     with progress(doing, total, unit, hidden=hidden) as bar:
         for item in items:
             yield item
@@ -63,7 +63,7 @@ def counted(
 
 
 def duration(seconds: float) -> str:
-    """Write a duration to one unit: ``40 s``, ``2 min``, ``3.1 h``."""
+    """Write a duration in one unit: ``40 s``, ``2 min``, ``3.1 h``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""Read files that users name: regular files only, so that nothing keeps OPERA waiting."""
+"""Read a user's files. Only regular files are opened, because opening a pipe could wait forever."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Open a regular file, or a link to one, for reading bytes.
+    """Open a regular file, or a link to a regular file, to read bytes.
 
     Raises:
-        OSError: if it cannot be opened or is not a regular file; its ``strerror`` says why.
+        OSError: if the file cannot be opened or is not a regular file; ``strerror`` says why.
     """
-    if path.exists() and not path.is_file():  # opening a pipe would wait
+    if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, f"it is {kind_of_place(path)}", str(path))
     return path.open("rb")
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without its byte-order mark, if there is one.
+    """Return the text of a UTF-8 file, without a byte-order mark.
 
     Raises:
         OSError: as :func:`open_file`.
-        ValueError: if it is not UTF-8, naming the line.
+        ValueError: if the file is not UTF-8, with the line.
     """
     with open_file(path) as file:
         content = file.read()
@@ -44,11 +44,11 @@ def parse_json(text: str) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: for what is not JSON, in words that can follow the name of a file or line.
+        ValueError: if the text is not JSON, with a message that can follow the name of a file.
     """
     try:
         value = json.loads(text)
-        if "\\u" in text:  # an escape may stand for half of a character
+        if "\\u" in text:  # an escape may be half of a surrogate pair
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
@@ -68,6 +68,6 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: as :func:`open_file`.
-        ValueError: as :func:`parse_json`, and if it is not UTF-8.
+        ValueError: as :func:`parse_json`, and if the file is not UTF-8.
     """
     return parse_json(read_text(path))

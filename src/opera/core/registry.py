@@ -1,5 +1,4 @@
-"""Things that users choose by name: those that OPERA ships, and those that modules of users
-register."""
+"""Registries of methods, losses and the like, which users choose by name and can extend."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ GROUP = "opera.extensions"
 EXTENSIONS = "OPERA_EXTENSIONS"
 """Environment variable with the names of users' modules, separated by commas."""
 NUMBA_SETTINGS = Path(".numba_config.yaml")
-"""numba reads this file in the current folder; it can name the folder from which numba loads
-compiled code."""
+"""numba reads this file in the current folder. It can make numba load compiled code from another
+folder."""
 
 RECIPE_FOLDERS = [Path(__file__).parents[1] / "recipes"]
-"""Where recipes with a name are found: OPERA's own, then those of extensions."""
+"""Folders of recipes with a name: OPERA's folder, then folders of extensions."""
 
 T = TypeVar("T")
 
@@ -32,8 +31,8 @@ class Registry(dict[str, T]):
     """Things by name, in the order of registration.
 
     Args:
-        kind: what they are, for error messages, such as ``"method"``.
-        shipped: names that OPERA ships, valid before the module that defines the things is loaded.
+        kind: the kind of thing, for error messages, such as ``"method"``.
+        shipped: names that OPERA ships. They are valid before the defining module is loaded.
     """
 
     def __init__(self, kind: str, shipped: Iterable[str] = ()) -> None:
@@ -42,7 +41,7 @@ class Registry(dict[str, T]):
 
     @property
     def names(self) -> list[str]:
-        """All names, the shipped ones first."""
+        """All names, starting with the shipped names."""
         return list(dict.fromkeys([*self._shipped, *self]))
 
     def ship(self, **things: T) -> None:
@@ -50,11 +49,11 @@ class Registry(dict[str, T]):
         self.update(things)
 
     def register(self, name: str, thing: T) -> T:
-        """Register a user's thing and return it. The same one may be registered again, as when its
-        module is reloaded.
+        """Register a user's thing and return it. The same thing may be registered again, for
+        example when its module is reloaded.
 
         Raises:
-            ValueError: if the name belongs to another thing, in any case.
+            ValueError: if another thing has the name. Upper and lower case are equal.
         """
         taken = self.spelling(name)
         if taken is not None and (taken not in self or _origin(self[taken]) != _origin(thing)):
@@ -63,18 +62,18 @@ class Registry(dict[str, T]):
         return thing
 
     def registers(self, name: str) -> Callable[[T], T]:
-        """Return a class or function decorator that registers under ``name``."""
+        """Return a decorator that registers a class or function under ``name``."""
         return lambda thing: self.register(name, thing)
 
     def spelling(self, name: str) -> str | None:
-        """Return the registered spelling of a name given in any case, or ``None``."""
+        """Return the registered spelling of a name in upper or lower case, or ``None``."""
         return {known.casefold(): known for known in self.names}.get(name.casefold())
 
     def find(self, name: str) -> T:
-        """Look a thing up by name, in any case.
+        """Look a thing up by its name in upper or lower case.
 
         Raises:
-            SettingError: if there is none, with the nearest name.
+            SettingError: if there is no such thing, with the nearest name.
         """
         known = self.spelling(name)
         if known is None:
@@ -96,43 +95,42 @@ def _origin(thing: Any) -> tuple[str, str]:
 
 
 def check_surroundings() -> None:
-    """Check what numba would read before anything of OPERA's ran.
+    """Check that the current folder has no settings of numba, before numba is imported.
 
     Raises:
-        InputError: naming a file of the current folder that could make numba run code.
+        InputError: if there is such a file, because it could make numba run code.
     """
     if os.path.lexists(NUMBA_SETTINGS):
         raise InputError(
-            f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, "
-            "and these can make it run code; remove it and set its values as variables "
-            "NUMBA_..., or run the command elsewhere"
+            f"{NUMBA_SETTINGS}: numba would read its settings from this file of the current "
+            "folder, and they can make it run code; remove the file and set its values as "
+            "variables NUMBA_..., or run the command elsewhere"
         )
 
 
 @cache
 def installed_extensions() -> dict[str, str]:
-    """Find the modules that installed packages name, each with what names it, for messages."""
+    """Return the extension modules of installed packages, with the package for error messages."""
     return {point.module: f"the package {point.name}" for point in entry_points(group=GROUP)}
 
 
 def load_extensions() -> None:
-    """Import the modules that installed packages and ``OPERA_EXTENSIONS`` name.
+    """Import the extension modules of installed packages and of ``OPERA_EXTENSIONS``.
 
-    A package names its module as an entry point of the group ``opera.extensions``. Modules that
-    are already imported are left alone.
+    A package declares its module as an entry point of the group ``opera.extensions``.
 
     Raises:
-        InputError: naming the module that cannot be imported and what names it; or as
+        InputError: if a module cannot be imported, with its origin; or as
             :func:`check_surroundings`.
     """
     check_surroundings()
-    modules = installed_extensions()
-    named = filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(",")))
-    for name, namer in {**modules, **dict.fromkeys(named, EXTENSIONS)}.items():
+    from_variable = filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(",")))
+    origins = {**installed_extensions(), **dict.fromkeys(from_variable, EXTENSIONS)}
+    for name, origin in origins.items():
         try:
             import_module(name)
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(
-                f"{namer}: the module '{name}' cannot be imported: {reason}"
+                f"{origin}: the module '{name}' cannot be imported: {reason}"
             ) from error

@@ -1,4 +1,4 @@
-"""Random numbers: every draw comes from a generator named by (seed, name, step)."""
+"""Random numbers: every generator is named by (seed, name, step)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 
 def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
-    """Return the NumPy generator for one purpose at one step.
+    """Return the NumPy generator for a purpose at a step.
 
-    The same (seed, name, step) always gives the same stream, whatever was drawn elsewhere.
-    Different names or steps give independent streams.
+    The same (seed, name, step) always has the same stream, whatever other generators do. Different
+    names or steps have independent streams.
 
     Args:
-        seed: seed of the run, 0 or more.
-        name: purpose of the draws, such as ``"ft.queries"``.
-        step: the step, pass or refresh the draws belong to, 0 or more.
+        seed: the run's seed, 0 or more.
+        name: the purpose, such as ``"ft.queries"``.
+        step: the step, pass or refresh, 0 or more.
     """
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), step]))

@@ -1,5 +1,5 @@
-"""The base of all settings: frozen, typed, documented where they are declared, every mistake
-reported at once."""
+"""The base of all settings: frozen, typed, with help at the declaration, all mistakes reported at
+once."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ RULES = {
     "bool_type": "true or false",
     "finite_number": "a finite number",
 }
-"""The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
+"""Short rules for some of pydantic's error types, whose messages are long."""
 
 
 def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: Any) -> Any:
-    """Declare one setting: its default, what it does, where the default comes from, and its bounds.
+    """Declare a setting: its default, its help, the source of the default, and its bounds.
 
-    ``flag`` is its option on the command line, for those that have one; ``bounds`` are pydantic's
-    (``gt``, ``ge``, ``lt``, ``le``).
+    ``flag`` is its option on the command line, if it has one. ``bounds`` are pydantic's (``gt``,
+    ``ge``, ``lt``, ``le``).
     """
     extra: dict[str, Any] = {"source": source, "flag": flag}
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
@@ -59,9 +59,7 @@ T = TypeVar("T")
 
 
 def resolved(value: T | None) -> T:
-    """Return the value of an automatic setting, which :func:`opera.config.automatic.resolve` has
-    filled in.
-    """
+    """Return the value of an automatic setting, after :func:`opera.config.automatic.resolve`."""
     if value is None:
         raise RuntimeError(
             "a setting is still automatic: call opera.config.automatic.resolve first"
@@ -71,7 +69,7 @@ def resolved(value: T | None) -> T:
 
 @dataclass(frozen=True)
 class SettingDoc:
-    """One line of ``opera train --help-settings``."""
+    """One setting of ``opera train --help-settings``."""
 
     name: str
     kind: str
@@ -82,7 +80,7 @@ class SettingDoc:
 
 @dataclass(frozen=True, eq=False)
 class OneOf:
-    """Accepts names of a registry, which users may extend; for ``Annotated[str, OneOf(...)]``."""
+    """Accepts the names of a registry, as in ``Annotated[str, OneOf(...)]``."""
 
     registry: Registry[Any]
 
@@ -102,7 +100,7 @@ class OneOf:
 
 
 class Settings(BaseModel):
-    """A frozen group of settings. Unknown names are refused."""
+    """A frozen group of settings. It rejects unknown names."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
@@ -112,7 +110,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Return a path as text, and a number of NumPy as Python's."""
+        """Convert a path to text, and a NumPy number to a Python number."""
         if isinstance(value, os.PathLike):
             return os.fspath(value)
         return value.item() if isinstance(value, np.generic) else value
@@ -122,7 +120,7 @@ class Settings(BaseModel):
         """Build the group from a mapping.
 
         Raises:
-            SettingError: naming every unknown key and every value that breaks its rule.
+            SettingError: with every unknown key and every value that breaks a rule.
         """
         try:
             return cls(**values)
@@ -131,7 +129,7 @@ class Settings(BaseModel):
 
     @classmethod
     def docs(cls) -> list[SettingDoc]:
-        """Describe each setting of the group, in the order they are declared."""
+        """Describe the settings of the group, in the order of their declaration."""
         return [
             SettingDoc(
                 name=name,
@@ -150,7 +148,7 @@ class Settings(BaseModel):
 
 
 def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LISTING) -> list[str]:
-    """Turn a pydantic error into sentences for people, one per mistake."""
+    """Turn a pydantic error into sentences, one per mistake."""
     sentences = []
     for mistake in error.errors():
         name = ".".join(str(part) for part in mistake["loc"][:1])
@@ -160,21 +158,20 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
             broken = RULES.get(mistake["type"])
             message = mistake["msg"] if broken is None else f"must be {broken}"
             rule = re.sub("^(Input|String) should ", "must ", message.removeprefix("Value error, "))
-            says_value = (
-                mistake["type"] == "value_error" and ", got " in rule
-            )  # of a part of the value
-            got = "" if says_value else f", got {shown(mistake['input'])}"
+            # a validator may already show the part of the value that is wrong
+            shows_value = mistake["type"] == "value_error" and ", got " in rule
+            got = "" if shows_value else f", got {shown(mistake['input'])}"
             sentences.append(f"{name}: {rule}{got}" if name else rule)
     return list(dict.fromkeys(sentences))
 
 
 def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING) -> str:
-    """Report that ``name`` is no setting, with the nearest one."""
+    """Say that ``name`` is not a setting, and which setting has the nearest name."""
     return f"unknown setting '{shortened(name)}'{nearest(name, known)} ({listing})"
 
 
 def leaves(annotation: Any) -> set[Any]:
-    """Return the types that an annotation is a union of; of ``Literal["epoch"]`` its values."""
+    """Return the members of a union type, without ``Annotated``."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         return leaves(inner[0])
@@ -186,7 +183,7 @@ def leaves(annotation: Any) -> set[Any]:
 
 
 def kind_of(annotation: Any) -> str:
-    """Name a setting's type in a word or two: ``int``, ``float``, ``random | hard | given``."""
+    """Return a setting's type as text: ``int``, ``float``, ``random | hard | given``."""
     origin = get_origin(annotation)
     if choices := next(
         (part for part in get_args(annotation)[1:] if isinstance(part, OneOf)), None
@@ -199,5 +196,7 @@ def kind_of(annotation: Any) -> str:
     if origin is Annotated:
         return kind_of(get_args(annotation)[0])
     if origin is tuple:
-        return "N,N,..." if Ellipsis in get_args(annotation) else "LO:HI"
+        if Ellipsis not in get_args(annotation):
+            return "LO:HI"
+        return "N,N,..." if get_args(annotation)[0] is int else "list"
     return getattr(annotation, "__name__", str(annotation))

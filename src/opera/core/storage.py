@@ -1,4 +1,4 @@
-"""What goes wrong with a disk, in one sentence instead of a traceback."""
+"""Report errors of a disk in one sentence instead of a traceback."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ ADVICE = {
     errno.EDQUOT: "free some of your quota and run the command again",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f) and run the command again",
 }
-"""What to do if there is no room for a file."""
+"""Advice for errors about space."""
 
 
 def storage_error(place: Path, error: Exception, note: str = "") -> StorageError:
-    """Describe an error met while ``place`` was written; ``note`` says what the place is."""
-    where = getattr(error, "filename", None) or place
+    """Describe an error of writing ``place``; ``note`` says what the place is."""
+    path = getattr(error, "filename", None) or place
     reason = str(getattr(error, "strerror", None) or error).lower()
     advice = ADVICE.get(getattr(error, "errno", None) or 0)
     return StorageError(
-        f"{where}{note}: cannot be written: {reason}{f'; {advice}' if advice else ''}"
+        f"{path}{note}: cannot be written: {reason}{f'; {advice}' if advice else ''}"
     )
 
 
 @contextmanager
 def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
-    """Turn a failure to write ``place``, or something in it, into one sentence.
+    """Turn an error of writing ``place``, or a file in it, into one sentence.
 
-    An error that names a file elsewhere passes: the block was reading that file. The sentence
-    names ``final`` if it is given, since ``place`` may be a temporary name.
+    An error about a file elsewhere passes, because the block was reading that file. The sentence
+    has the name ``final`` if it is given, since ``place`` may be temporary.
 
     Raises:
-        StorageError: naming the place, the reason and what to do.
+        StorageError: with the place, the reason and advice.
     """
     try:
         yield

@@ -1,5 +1,4 @@
-"""Text from files and users made safe to print: nothing in it can move the cursor, hide or reorder
-what is shown."""
+"""Print text of files and users safely: it cannot move the cursor, hide or reorder other text."""
 
 from __future__ import annotations
 
@@ -11,20 +10,20 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 MAX_SHOWN = 100
-"""Characters of a value that an error message shows."""
+"""Most characters of a value in an error message."""
 
 _CONTROLS = (
     r"\x00-\x1f\x7f-\x9f"  # C0 and C1: U+009B alone starts a terminal command
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: what follows is shown in another order
-    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # lines, marks and tags unseen
-    r"\ud800-\udfff"  # half a character, which UTF-8 cannot hold
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: they reorder the text after them
+    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible lines, marks and tags
+    r"\ud800-\udfff"  # halves of surrogate pairs, which UTF-8 cannot encode
 )
 _UNSAFE_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
 
 
 def printable(text: object) -> str:
-    r"""Escape what a terminal or a reader could mistake, as Python does (``\x1b``, ``\u202e``);
-    newlines stay.
+    r"""Escape the characters that could deceive a terminal or a reader, as Python does (``\x1b``,
+    ``\u202e``). Newlines stay.
     """
     return _UNSAFE_IN_LINES.sub(
         lambda match: match[0].encode("unicode_escape").decode("ascii"), str(text)
@@ -32,8 +31,8 @@ def printable(text: object) -> str:
 
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:
-    """Print a line, on standard output unless another file is given. OPERA prints by this and by
-    its console only.
+    """Print a line, by default on standard output. OPERA prints only with this function and with
+    :class:`opera.cli.screen.Screen`.
     """
     with printing_to(file or sys.stdout):
         print(printable(text), file=file or sys.stdout, flush=True)
@@ -41,7 +40,7 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
 
 @contextmanager
 def printing_to(file: object) -> Iterator[None]:
-    """Name standard output in an error of writing to it, such as a full disk; Python does not."""
+    """Add the name "standard output" to an error of writing to it, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -51,9 +50,7 @@ def printing_to(file: object) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it: as Python writes it, on one line, long ones cut
-    in the middle.
-    """
+    """Return a value for an error message: Python's repr on one line, cut in the middle if long."""
     return printable(shortened(repr(value)))
 
 
@@ -65,9 +62,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def place(path: object) -> str:
-    """Return a path as an error message shows it: on one line, safe to print, a long one cut in the
-    middle.
-    """
+    """Return a path for an error message: on one line, safe to print, cut in the middle if long."""
     return one_line(shortened(str(path)))
 
 
@@ -77,8 +72,8 @@ def one_line(text: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error of a library, short and printable; its type where it says
-    nothing.
+    """Return the first line of a library's error, short and printable, or its type if it is
+    empty.
     """
     return shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
 
@@ -91,13 +86,13 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """The kind and the message of an error of a library, in one line."""
+    """Return the type and the message of a library's error in one line."""
     return shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
 
 
 def json_text(value: Any) -> str:
-    r"""Write a value as indented JSON that is safe to print: what :func:`printable` escapes stands
-    as ``\uXXXX``.
+    r"""Write a value as indented JSON that is safe to print: ``\uXXXX`` for the characters that
+    :func:`printable` escapes.
     """
     utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not utf8)

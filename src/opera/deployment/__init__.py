@@ -1,1 +1,1 @@
-"""A trained model in the forms that servers and search engines read, each measured again."""
+"""Export a trained model in forms for servers and search engines, measure them, and upload it."""

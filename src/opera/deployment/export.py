@@ -1,4 +1,4 @@
-"""``opera.export``: a trained model in other forms, each measured again."""
+"""``opera.export``: write a trained model in other forms, and measure each of them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from opera.core.extras import require
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    foreign_files,
     replace_folder,
-    strangers,
 )
 from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import place, shown
+from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
 from opera.data.texts import CorpusText
 from opera.deployment.onnx import (
@@ -81,67 +81,66 @@ def export(
     language: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Export:
-    """Write a model in other forms, and measure each beside the model as it is.
+    """Write a model in other forms, and compare each of them with the trained model.
 
-    ``onnx`` and ``int8`` make ``out`` a sentence-transformers folder with the files that its ONNX
-    backend reads in
-    ``onnx/``; ``static`` makes a sentence-transformers folder in ``out/static``.
+    For ``onnx`` and ``int8``, ``out`` becomes a sentence-transformers folder; ``out/onnx`` holds
+    the files of its ONNX backend. ``static`` writes a sentence-transformers folder ``out/static``.
 
     Args:
         model: an OPERA run, or anything else that :func:`opera.evaluate` takes.
         out: the folder to write.
-        forms: ``onnx``; ``int8``, ONNX with weights of 8 bits; ``static``, vectors of tokens
-            without a transformer.
-        data: what to measure on, its test split; the default is the run's own data.
-        measure: whether to measure at all.
-        push: ``OWNER/NAME`` on the Hugging Face Hub to upload the folder to, as :func:`opera.push`
-            does.
-        public: for ``push``.
-        language: for ``push``.
+        forms: ``onnx``; ``int8``, ONNX with 8-bit weights; ``static``, one vector per token and no
+            transformer.
+        data: the data whose test split measures the forms; the default is the run's data.
+        measure: whether to measure the forms.
+        push: the repository ``OWNER/NAME`` on the Hugging Face Hub that receives the folder, as for
+            :func:`opera.push`.
+        public: as for :func:`opera.push`.
+        language: as for :func:`opera.push`.
         overwrite: replace an export in ``out``.
 
     Returns:
-        What ``out/export.json`` holds.
+        The contents of ``out/export.json``.
 
     Raises:
         InputError: for invalid input, before anything is written.
         StorageError: if the folder cannot be written.
     """
-    wanted = _checked_forms(forms)
+    requested = _checked_forms(forms)
     name, folder = expand_user(model, "model"), user_path(out, "--out")
     _check_free(folder, flag(overwrite, "overwrite"))
     if push is not None:
-        _check_push(push, language, wanted)
-    for form in wanted:
+        _check_push(push, language, requested)
+    for form in requested:
         for package in PACKAGES[form]:
             require(package, f"--{form}")
-    located = Path(locate_model(name))
-    measured = _test_data(name, data) if flag(measure, "measure") else None
-    reads = [located]
-    if measured is not None:
-        check_stays_out(folder, "--out", measured)
-        reads += files_read(measured)
-    check_reads_stay(folder, "--out", reads, [folder] if folder.is_dir() else [])
+    model_folder = Path(locate_model(name))
+    test_data = _test_data(name, data) if flag(measure, "measure") else None
+    inputs = [model_folder]
+    if test_data is not None:
+        check_stays_out(folder, "--out", test_data)
+        inputs += files_read(test_data)
+    check_reads_stay(folder, "--out", inputs, [folder] if folder.is_dir() else [])
     trained = load_model(name, "cpu")
-    _check_forms(trained, wanted, name, located)
-    reference = None if measured is None else Reference.of(name, measured)
-    made = replace_folder(
-        folder, lambda new: _write(trained, located, reference, name, wanted, new)
+    _check_forms(trained, requested, name, model_folder)
+    reference = None if test_data is None else Reference.of(name, test_data)
+    exported = replace_folder(
+        folder, lambda new: _write(trained, model_folder, reference, name, requested, new)
     )
     if push is not None:
-        pushed = folder / STATIC_FOLDER if wanted == ("static",) else folder
+        pushed = folder / STATIC_FOLDER if requested == ("static",) else folder
         push_folder(pushed, push, public=public, language=language)
-    return replace(made, folder=folder)
+    return replace(exported, folder=folder)
 
 
 def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
-    wanted = texts(forms, "forms")
-    if unknown := [form for form in wanted if form not in FORMS]:
-        near = nearest(unknown[0], FORMS)
-        raise SettingError(f"forms: must be of {', '.join(FORMS)}, got {shown(unknown[0])}{near}")
-    if not wanted:
+    requested = texts(forms, "forms")
+    if unknown := [form for form in requested if form not in FORMS]:
+        known, near = ", ".join(FORMS), nearest(unknown[0], FORMS)
+        raise SettingError(f"forms: must be one or more of {known}, got {shown(unknown[0])}{near}")
+    if not requested:
         raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
-    return tuple(form for form in FORMS if form in wanted)
+    return tuple(form for form in FORMS if form in requested)
 
 
 def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> None:
@@ -149,87 +148,87 @@ def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> No
     checked_languages(language)
     if "static" in forms and len(forms) > 1:
         raise SettingError(
-            "--push: a static model is a model of its own; export and push it alone, under another "
+            "--push: a static model is a separate model; export and push it alone, under another "
             "name"
         )
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that holds anything but an export that may be replaced."""
+    """Refuse a folder that is not empty, unless it holds an export that may be replaced."""
     check_folder(folder, "--out")
-    where = f"--out {place(folder)}"
+    option = f"--out {place(folder)}"
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not (folder / EXPORT_FILE).is_file():
         raise RunFolderError(
-            f"{where}: is not empty and holds no export; pass an empty or a new folder"
+            f"{option}: is not empty and holds no export; pass an empty or new folder"
         )
     if not overwrite:
         raise RunFolderError(
-            f"{where}: holds an export; pass --overwrite to replace it, or another folder"
+            f"{option}: holds an export; pass --overwrite to replace it, or pass another folder"
         )
-    for file in strangers(folder, MODEL_FILES):
+    for file in foreign_files(folder, MODEL_FILES):
         raise RunFolderError(
-            f"{where}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
+            f"{option}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
             "away, or pass another folder"
         )
 
 
 def _test_data(model: str, data: str | Path | RetrievalData | None) -> RetrievalData:
-    """Load what to measure on: the run's data, with the run's splits, or those given."""
-    other = "pass --data DATA, or --no-measure"
+    """Load the data to measure on, by default the run's data, with the run's splits."""
+    advice = "pass --data DATA, or --no-measure"
     if data is not None:
         loaded = load_data(data)
     elif isinstance(locate_model(model), str):
-        raise ModelError(f"{model}: no such run or folder; with a model of the hub {other}")
+        raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")
     elif not holds_run(Path(model)):
-        raise SettingError(f"{model}: is no run, so its data are not known; {other}")
+        raise SettingError(f"{model}: is not a run, so its data are not known; {advice}")
     else:
-        loaded = run_data(model, other)
+        loaded = run_data(model, advice)
     prepared = with_run_splits(loaded, model)
     prepared.judged_qrels(SPLIT)
     return prepared
 
 
 def _check_forms(
-    model: SentenceTransformer, forms: Sequence[Form], name: str, located: Path
+    model: SentenceTransformer, forms: Sequence[Form], name: str, folder: Path
 ) -> None:
-    """Refuse what makes no sense for a model.
+    """Refuse forms that do not exist for this kind of model.
 
     Raises:
-        ModelError: naming the form and the model.
+        ModelError: with the form and the model.
     """
     kinds = [type(module).__name__ for module in model]
     if is_static(model) or not hasattr(model[0], "auto_model"):
         reason = (
             "is a static model, which looks vectors up and runs no transformer"
             if is_static(model)
-            else f"starts with {kinds[0]} and not with a transformer"
+            else f"starts with {kinds[0]}, not with a transformer"
         )
-        raise ModelError(f"{name} {reason}: nothing to export; serve {located} as it is")
+        raise ModelError(f"{name} {reason}: nothing to export; serve {folder} as it is")
     more = [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
     if "static" in forms and more:
         raise ModelError(
-            f"--static: {name} has a {more[0]} after its pooling, which model2vec leaves out"
+            f"--static: {name} has a {more[0]} after its pooling, which model2vec would drop"
         )
 
 
 def _write(
     model: SentenceTransformer,
-    located: Path,
+    model_folder: Path,
     reference: Reference | None,
     name: str,
     forms: Sequence[Form],
     folder: Path,
 ) -> Export:
-    """Write the forms into an empty folder, and measure each as it is loaded from there."""
+    """Write the forms into an empty folder, load them from there, and measure them."""
     kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
     if forms != ("static",):
         log.info("exporting to ONNX")
         save_portable(model, folder)
         onnx.parent.mkdir()
         write_onnx(model, onnx)
-    made = []
+    exported_forms = []
     for form in forms:
         file = {"onnx": onnx, "int8": onnx.with_name(int8_name(kind))}.get(
             form, folder / STATIC_FOLDER
@@ -241,36 +240,35 @@ def _write(
             write_static(model, file)
         if reference is not None:
             log.info("measuring the %s form on %s", form, SPLIT)
-        made.append(_measured(form, folder, file, reference))
+        exported_forms.append(_measured(form, folder, file, reference))
     if "onnx" not in forms:
         for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
             file.unlink()
-    threads = torch.get_num_threads()
     packages = dict.fromkeys(package for form in forms for package in PACKAGES[form])
     exported = Export(
         folder=folder,
         model=name,
         data=None if reference is None else reference.data.source,
         queries=0 if reference is None else len(reference.evaluation.query_ids),
-        megabytes=megabytes(located, "*.safetensors"),
-        processor=f"{kind}, {threads} thread{'s' * (threads > 1)}",
-        forms=tuple(made),
+        megabytes=megabytes(model_folder, "*.safetensors"),
+        processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
+        forms=tuple(exported_forms),
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
     exported.write(folder)
-    for home, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
-        if described := tuple(form for form in made if form.form in of_it):
-            write_card(located, name, home, replace(exported, forms=described))
+    for subfolder, names in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
+        if described := tuple(form for form in exported_forms if form.form in names):
+            write_card(model_folder, name, subfolder, replace(exported, forms=described))
     return exported
 
 
 def _measured(form: Form, folder: Path, file: Path, reference: Reference | None) -> ExportedForm:
-    """Measure a form as it is loaded."""
-    alone = form == "static"
-    size = megabytes(file, "*.safetensors") if alone else megabytes(file.parent, f"{file.name}*")
+    """Measure a form after loading it as a user does."""
+    static = form == "static"
+    size = megabytes(file, "*.safetensors") if static else megabytes(file.parent, f"{file.name}*")
     figures = None
     if reference is not None:
-        figures = reference.figures(load_model(file, "cpu") if alone else load_onnx(folder, file))
+        figures = reference.figures(load_model(file, "cpu") if static else load_onnx(folder, file))
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
 
 
@@ -281,15 +279,15 @@ SPLIT = "test"
 
 @dataclass(frozen=True)
 class Reference:
-    """The model as trained, measured: what every form is compared with.
+    """The trained model and its results, with which every form is compared.
 
     Attributes:
         data: the data set, with the run's splits.
-        text: what of a document is read.
+        text: which text of a document the model reads.
         evaluation: on the test split, in fp32.
         encoder: the model on the CPU.
-        sample: documents that speed is measured on.
-        query_prompt: what the data put before each query; ``None`` for the model's own.
+        sample: documents for measuring speed.
+        query_prompt: the data's query prompt; ``None`` for the model's.
     """
 
     data: RetrievalData
@@ -305,34 +303,31 @@ class Reference:
         prompts, text = with_data_prompt({}, data, model), run_corpus_text(model)
         encoder = open_encoder(model, "fp32", **prompts)
         evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], text)
-        rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
-            np.int64
-        )
+        size = len(data.corpus)
+        rows = np.linspace(0, size - 1, min(TIMED_DOCUMENTS, size)).astype(np.int64)
         sample = data.corpus.texts(rows, text)
         on_cpu, prompt = _encoder(load_model(model, "cpu")), prompts.get("query_prompt")
         return cls(data, text, evaluation, on_cpu, sample, prompt)
 
     def figures(self, exported: SentenceTransformer) -> Figures:
-        """Measure a form, loaded as a user will load it; a static one reads no prompts."""
+        """Measure a form; a static model has no prompts."""
         if not is_static(exported):
             set_prompts(exported, self.query_prompt, None)
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
-        before, after = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
-        low, high = mean_interval(after - before, bounds=DIFFERENCE)
+        trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
+        low, high = mean_interval(form - trained, bounds=DIFFERENCE)
         return Figures(
-            before=float(before.mean()),
-            after=float(after.mean()),
-            difference=float((after - before).mean()),
+            before=float(trained.mean()),
+            after=float(form.mean()),
+            difference=float((form - trained).mean()),
             low=low,
             high=high,
             speed=self._speed(encoder),
         )
 
     def _speed(self, encoder: Encoder) -> float:
-        """Encode the sample with both in turn; the first round of each, which sets things up,
-        counts for nothing.
-        """
+        """Return the form's speed relative to the trained model, without the first, slow round."""
         ratios = []
         for _ in range(ROUNDS + 1):
             seconds = []
@@ -345,7 +340,7 @@ class Reference:
 
 
 def megabytes(folder: Path, pattern: str) -> float:
-    """Size of the files that match, in megabytes of 10⁶ bytes."""
+    """Size of the files that match a pattern, in 10⁶ bytes."""
     return round(sum(file.stat().st_size for file in folder.rglob(pattern)) / 1e6, 2)
 
 
@@ -354,17 +349,17 @@ def _encoder(model: SentenceTransformer) -> Encoder:
 
 
 DIMENSIONS = 256
-"""Of the distilled vectors, by a principal component analysis; fewer where the model has fewer."""
+"""Dimensions of the distilled vectors after a principal component analysis, at most."""
 POOLING = {"mean": "mean", "cls": "first", "lasttoken": "last"}
-"""sentence-transformers' kinds of pooling, in model2vec's words."""
+"""Names of pooling in sentence-transformers and in model2vec."""
 
 
 def write_static(model: SentenceTransformer, folder: Path) -> None:
-    """Distil a static model into a sentence-transformers folder: each token of the vocabulary is
-    embedded by itself, then the vectors are reduced.
+    """Distil a static model into a sentence-transformers folder.
 
-    Prompts are left behind: a text's vector is a mean over tokens, so a prompt would only shift all
-    of them.
+    model2vec embeds each token of the vocabulary separately, and reduces the dimension of the
+    vectors. The static model has no prompts: its vector of a text is a mean over tokens, so a
+    prompt would only shift all vectors.
 
     Raises:
         ModelError: if model2vec cannot distil this model.
@@ -375,10 +370,10 @@ def write_static(model: SentenceTransformer, folder: Path) -> None:
     if pooling not in POOLING:
         raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
     dimension = int(model[0].auto_model.config.hidden_size)
-    with tempfile.TemporaryDirectory() as home:
-        model[0].save(home)
+    with tempfile.TemporaryDirectory() as source:
+        model[0].save(source)
         embedding = StaticEmbedding.from_distillation(
-            home, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
+            source, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
         )
     static = SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
     static.model_card_data.local_files_only = True  # saving the model must not query the hub

@@ -1,12 +1,12 @@
-"""A transformer as an ONNX file, with weights of 32 or 8 bits: written, made portable, and in use.
+"""Write a transformer as an ONNX file with 32-bit or 8-bit weights, and load it again.
 
-sentence-transformers exports through optimum-onnx, which no release of it lets be installed beside
-transformers 5. So torch writes the file here, with the names of inputs and outputs that
-sentence-transformers' ONNX backend and text-embeddings-inference read.
+sentence-transformers exports through optimum-onnx, which does not support transformers 5. So torch
+writes the file here. The names of inputs and outputs are those that sentence-transformers' ONNX
+backend and text-embeddings-inference expect.
 
-sentence-transformers 6 names its modules and the pooling in a way that sentence-transformers 5, the
-newest that optimum-onnx can be installed with, and text-embeddings-inference do not know. All three
-read the names written here.
+sentence-transformers 6 uses new names for its modules and the pooling. sentence-transformers 5 (the
+newest that works with optimum-onnx) and text-embeddings-inference do not know them. All three read
+the names that this module writes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "last_hidden_state"
 OPSET = 18
 MOST_IN_ONE_FILE = 2_000_000_000
-"""Bytes: a protobuf holds no more than 2 GiB, and the graph needs some of them."""
-EXAMPLE = ("a text", "a longer text, so that the other one is padded")
+"""Bytes of weights: a protobuf holds at most 2 GiB, including the graph."""
+EXAMPLE = ("a text", "a longer text, so that the first one is padded")
 
 
 MODULES_FILE = "modules.json"
@@ -51,14 +51,14 @@ POOLING_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-"""Names of sentence-transformers' kinds of pooling, and the flags that say the same."""
+"""Kinds of pooling in sentence-transformers 6, and the equivalent flags of version 5."""
 NO_LIMIT = 1_000_000
-"""Tokenizers without a limit name one above this."""
+"""Tokenizers without a limit have a value above this."""
 KNOWN_EVERYWHERE = ("Transformer", "Pooling", "Normalize", "Dense")
 
 
 class _HiddenStates(torch.nn.Module):
-    """The transformer with the arguments and the result that an ONNX graph has."""
+    """A transformer with the inputs and the output of the ONNX graph."""
 
     def __init__(self, transformer: torch.nn.Module) -> None:
         super().__init__()
@@ -79,13 +79,12 @@ class _HiddenStates(torch.nn.Module):
 
 
 def write_onnx(model: SentenceTransformer, file: Path) -> None:
-    """Write the transformer of a model, on the CPU in fp32, as an ONNX file; batch and length are
-    free.
+    """Write the transformer of a model as an fp32 ONNX file with variable batch and length.
 
-    Weights of more than 2 GB stand beside it, in ``NAME.onnx_data``.
+    The model must be on the CPU. Weights of more than 2 GB go into ``NAME.onnx_data``.
 
     Raises:
-        ModelError: if torch cannot turn the transformer into a graph.
+        ModelError: if torch cannot convert the transformer to a graph.
     """
     import onnx
 
@@ -105,7 +104,7 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
                 verbose=False,
             )
             assert program is not None
-        except Exception as error:  # of many types: it does not know this transformer
+        except Exception as error:  # torch raises many types for an unsupported transformer
             kind = type(model[0].auto_model).__name__
             raise ModelError(
                 f"--onnx: torch cannot write a {kind} as an ONNX graph: {first_line(error)}"
@@ -116,7 +115,7 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
     graph = program.model_proto
     main = graph.graph
     for part in (graph, main, *main.node, *main.value_info, *main.initializer):
-        part.ClearField("metadata_props")  # torch notes lines of source, in files of this machine
+        part.ClearField("metadata_props")  # torch stores source lines and paths of this machine
         part.ClearField("doc_string")
     onnx.save_model(
         graph,
@@ -127,13 +126,12 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
 
 
 def write_int8(source: Path, file: Path, reduced: bool) -> None:
-    """Write an ONNX file with weights of 8 bits, a scale per channel; activations are quantised as
-    they come.
+    """Write an ONNX file with 8-bit weights, one scale per channel, and dynamic quantisation.
 
     Args:
-        source: the ONNX file with weights of 32 bits.
-        file: where to write.
-        reduced: whether weights take 7 bits, for processors whose 8-bit products overflow.
+        source: the ONNX file with 32-bit weights.
+        file: the file to write.
+        reduced: use only 7 bits, for processors whose 8-bit products overflow.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
 
@@ -149,38 +147,37 @@ def write_int8(source: Path, file: Path, reduced: bool) -> None:
 
 
 def processor_kind() -> str:
-    """The kind of this processor, in the names that sentence-transformers gives quantised files.
+    """The kind of this processor, as sentence-transformers names it in quantised files.
 
-    ``arm64``, ``avx512_vnni`` (multiplies 8 bits without overflow), or ``avx2`` for every other.
+    ``arm64``, ``avx512_vnni`` (8-bit products do not overflow), or ``avx2`` for all others.
     """
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "arm64"
-    facts = Path("/proc/cpuinfo")
-    flags = facts.read_text(errors="replace") if facts.is_file() else ""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
     return "avx512_vnni" if "avx512_vnni" in flags or "avx_vnni" in flags else "avx2"
 
 
 def int8_name(kind: str) -> str:
-    """Name the file of a processor's kind: ``model_qint8_avx512_vnni.onnx``."""
+    """The file name for a kind of processor: ``model_qint8_avx512_vnni.onnx``."""
     return f"model_qint8_{kind}.onnx"
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what the exporters say on the way; what they cannot do, they raise."""
-    before = logging.root.manager.disable
+    """Silence warnings and logs of the exporters; they raise real errors."""
+    disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         try:
             yield
         finally:
-            logging.disable(before)
+            logging.disable(disabled)
 
 
 class OnnxTransformer(torch.nn.Module):
-    """Stands where a SentenceTransformer has its transformer, and computes with onnxruntime on the
-    CPU.
+    """Replaces the transformer of a SentenceTransformer; computes with onnxruntime on the CPU.
 
     Args:
         file: the ONNX file.
@@ -192,8 +189,8 @@ class OnnxTransformer(torch.nn.Module):
 
         super().__init__()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()  # it is compared with torch
-        options.log_severity_level = 3  # errors
+        options.intra_op_num_threads = torch.get_num_threads()  # for a fair comparison with torch
+        options.log_severity_level = 3  # errors only
         self.config = config
         self.session = onnxruntime.InferenceSession(
             str(file), options, providers=["CPUExecutionProvider"]
@@ -203,22 +200,20 @@ class OnnxTransformer(torch.nn.Module):
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
         one_segment = {"token_type_ids": torch.zeros_like(features["input_ids"])}
-        inputs = {**one_segment, **features}  # a text of one segment may come without them
+        inputs = {**one_segment, **features}  # tokenizers may omit token_type_ids
         (states,) = self.session.run(None, {name: inputs[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 
 
 def load_onnx(folder: Path, file: Path) -> SentenceTransformer:
-    """Load an exported folder on the CPU, with one of its ONNX files in place of the
-    transformer.
-    """
+    """Load an exported folder on the CPU, with one of its ONNX files as the transformer."""
     model = load_model(folder, "cpu")
     model[0].model = OnnxTransformer(file, model[0].auto_model.config)
     return model
 
 
 def save_portable(model: SentenceTransformer, folder: Path) -> None:
-    """Save a model without a card, under the names that all readers know."""
+    """Save a model without a card, with names that all libraries read."""
     model.save_pretrained(str(folder), create_model_card=False)
     modules = read_json(folder / MODULES_FILE)
     for module in modules:
@@ -232,7 +227,7 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
         _rewrite(folder / TOKENIZER_FILE, _known_tokenizer)
     lengths = [length for length in lengths_of(model).values() if length is not None]
     longest = max(lengths) if len(lengths) == len(ROLES) else model.max_seq_length
-    if longest is not None and longest < NO_LIMIT:  # servers take it for queries and documents
+    if longest is not None and longest < NO_LIMIT:  # servers have one limit for all texts
         _rewrite(folder / TRANSFORMER_FILE, lambda values: {**values, "max_seq_length": longest})
 
 
@@ -241,7 +236,7 @@ def _rewrite(file: Path, change: Callable[[Any], Any]) -> None:
 
 
 def _pooling_flags(values: dict[str, Any]) -> dict[str, Any]:
-    """Say by flags which kinds of pooling there are."""
+    """Convert the names of pooling to flags."""
     modes = values["pooling_mode"]
     used = modes if isinstance(modes, list) else [modes]
     flags = {flag: mode in used for mode, flag in POOLING_FLAGS.items()}
@@ -250,8 +245,6 @@ def _pooling_flags(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
-    """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5
-    reads too.
-    """
+    """Use transformers 4's class name for a plain fast tokenizer; transformers 5 reads it too."""
     plain = values.get("tokenizer_class") == "TokenizersBackend"
     return {**values, "tokenizer_class": "PreTrainedTokenizerFast"} if plain else values

@@ -1,6 +1,4 @@
-"""``export.json`` and the README: what was exported, and what that changed in quality, speed and
-size.
-"""
+"""``export.json`` and the README: the exported forms with their quality, speed and size."""
 
 from __future__ import annotations
 
@@ -12,14 +10,13 @@ from typing import Any, Literal, get_args
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
 from opera.core.reading import read_text
+from opera.core.terminal import counted
 from opera.runs.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1
 NEGLIGIBLE = 0.0005
-"""An interval within so little of zero, less than a tenth of a point, is rounding: the model is the
-same.
-"""
+"""If both ends of the interval are closer to zero than this, the verdict is ``same``."""
 
 Form = Literal["onnx", "int8", "static"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -28,15 +25,15 @@ Verdict = Literal["same", "better", "worse", "not distinguishable", "not measure
 
 @dataclass(frozen=True)
 class Figures:
-    """What a form was measured at, beside the model that it was made of.
+    """The figures of a form compared with the trained model.
 
     Attributes:
-        before: mean of :data:`PRIMARY` on the test queries, of the model as trained.
-        after: the same of the form.
+        before: mean :data:`PRIMARY` of the trained model on the test queries.
+        after: mean :data:`PRIMARY` of the form on the test queries.
         difference: ``after`` minus ``before``.
         low: lower end of the difference's 95% interval over the queries.
         high: upper end of the interval.
-        speed: documents per second beside those of the model as trained, both on the CPU; the
+        speed: documents per second divided by those of the trained model, both on the CPU; the
             median of several rounds.
     """
 
@@ -55,8 +52,8 @@ class ExportedForm:
     Attributes:
         form: ``onnx``, ``int8`` or ``static``.
         file: the file or folder that holds it, relative to the folder of the export.
-        megabytes: of its weights.
-        figures: what it was measured at; ``None`` where nothing was measured.
+        megabytes: size of its weights.
+        figures: its measurements; ``None`` if it was not measured.
     """
 
     form: Form
@@ -66,7 +63,7 @@ class ExportedForm:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether quality changed, as far as the test queries can tell."""
+        """The change in quality, judged by the 95% interval."""
         if self.figures is None:
             return "not measured"
         if max(abs(self.figures.low), abs(self.figures.high)) < NEGLIGIBLE:
@@ -81,14 +78,14 @@ class Export:
     """An export.
 
     Attributes:
-        folder: where it was written.
-        model: what the user called the model.
-        data: what the data set is called; ``None`` where nothing was measured.
-        queries: how many test queries it was measured on.
-        megabytes: of the weights of the model as trained.
-        processor: kind of the processor, and the threads it was timed with.
-        forms: what was exported.
-        versions: of the libraries that decide the result.
+        folder: the folder of the export.
+        model: the model as the user named it.
+        data: the data set; ``None`` if nothing was measured.
+        queries: number of test queries; 0 if nothing was measured.
+        megabytes: size of the weights of the trained model.
+        processor: kind of the processor, and the number of threads.
+        forms: the exported forms.
+        versions: versions of the libraries that affect the result.
     """
 
     folder: Path
@@ -101,7 +98,7 @@ class Export:
     versions: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``export.json`` holds; the folder is where the file stands."""
+        """The contents of ``export.json``, which omits the folder."""
         forms = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
         values = {"format": FORMAT, "measure": PRIMARY, **asdict(self), "forms": forms}
         return {name: value for name, value in values.items() if name != "folder"}
@@ -113,9 +110,7 @@ class Export:
 
 
 def verdict_sentence(form: ExportedForm) -> str:
-    """Say plainly what a form changed: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to
-    −0.5)``.
-    """
+    """A form's verdict: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to −0.5)``."""
     if form.figures is None:
         return "not measured"
     difference = f"{PRIMARY} {points(form.figures.difference)} points"
@@ -127,20 +122,18 @@ def verdict_sentence(form: ExportedForm) -> str:
 
 
 HEADS = ("form", "file", PRIMARY, "points", "95% interval", "speed", "MB")
-"""Columns of the table of an export, on the terminal and in its README."""
+"""Columns of the table on the terminal and in the README."""
 
 
 def table_rows(exported: Export) -> list[tuple[str, ...]]:
-    """Write the model as trained and each form as rows under :data:`HEADS`, blank where nothing was
-    measured.
-    """
+    """The rows under :data:`HEADS`: the trained model, then each form; blank if not measured."""
 
     def row(name: str, file: str, size: float, figures: tuple[str, ...]) -> tuple[str, ...]:
         return (name, file, *(figures or ("",) * 4), f"{size:.1f}")
 
     measured = [form.figures for form in exported.forms if form.figures is not None]
-    before = tuple(f"{figures.before:.4f}" for figures in measured[:1])
-    rows = [row("as trained", "", exported.megabytes, before and (*before, "", "", "1.0×"))]
+    trained = tuple(f"{figures.before:.4f}" for figures in measured[:1])
+    rows = [row("as trained", "", exported.megabytes, trained and (*trained, "", "", "1.0×"))]
     return rows + [
         row(form.form, form.file, form.megabytes, _cells(form)) for form in exported.forms
     ]
@@ -168,23 +161,26 @@ USE = {
     "int8": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
     "static": "SentenceTransformer(folder)",
 }
-"""How each form is loaded."""
+"""Code that loads a form."""
 
 
 def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
     """Write the README of an exported folder.
 
     Args:
-        model: the folder of the model that was exported.
-        name: what to call it where it has no README.
+        model: the folder of the trained model.
+        name: its name, used if it has no README.
         folder: the exported folder.
-        exported: what was measured.
+        exported: the forms and their figures.
     """
     try:
         text = read_text(model / CARD_FILE)
     except (OSError, ValueError):
         text = PLAIN_CARD.format(name=Path(name).name)
-    how = f"On {exported.queries:,} test queries; speed on the CPU ({exported.processor})."
+    measured = (
+        f"Measured on {counted(exported.queries, 'test query')}; "
+        f"speed on the CPU ({exported.processor})."
+    )
     lines = [
         "## Exported by OPERA",
         "",
@@ -193,7 +189,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
             for cells in (HEADS, ["---"] * len(HEADS), *table_rows(exported))
         ),
         "",
-        how if exported.queries else "Nothing was measured.",
+        measured if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: {verdict_sentence(form)}" for form in exported.forms),
         *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),

@@ -38,7 +38,7 @@ from opera.diagnostics.quality import (
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
-from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.run.adapt import adapt
 from opera.runs.folder import SUSPICIOUS_FILE
 from opera.runs.record import NoisyLabelsRecord
@@ -185,7 +185,7 @@ def inspect(
         InputError: for invalid input, such as data without a training pair.
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
-    model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
     source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
     listed = None if train is None else user_path(train, "--train")
     if listed is not None:

@@ -21,7 +21,7 @@ from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.core.terminal import counted, shown
 from opera.retrieval.device import describe_device
-from opera.retrieval.encoder import Kept
+from opera.retrieval.encoder import EmbeddingParts
 from opera.runs.folder import TRIAL_FOLDER, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training_set.prepare import Prepared, is_cosines
@@ -62,7 +62,7 @@ class Session:
     resume: bool
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
-    embeddings: Kept | None = None
+    embeddings: EmbeddingParts | None = None
 
     @property
     def finished(self) -> bool:

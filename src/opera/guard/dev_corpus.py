@@ -21,7 +21,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.measures import parse_measures, per_query, ranking_depth
 from opera.retrieval.models import is_static
 from opera.retrieval.nearest import exact_search
-from opera.retrieval.search import search_corpus, without_own_documents
+from opera.retrieval.search import search_corpus, without_query_documents
 
 GUARD_DOCUMENTS = 10_000
 """Most documents that dev queries rank with a transformer."""
@@ -139,8 +139,8 @@ def base_values(
     ranking = exact_search(
         queries, documents, dev.data.corpus, depth + 1, encoder.device, encoder.similarity
     )
-    own_documents = documents_that_are_queries(dev.data, qrels)
-    ranking = without_own_documents(ranking, own_documents, depth)
+    query_documents = documents_that_are_queries(dev.data, qrels)
+    ranking = without_query_documents(ranking, query_documents, depth)
     return per_query(ranking, qrels, parsed)[measure]
 
 

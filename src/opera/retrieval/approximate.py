@@ -1,8 +1,8 @@
-"""Approximate search by FAISS: which documents are found is approximate, their scores are exact.
+"""Approximate search by FAISS: it may miss documents, but the scores are exact.
 
-The index is built from the kept embeddings and lies beside them in the cache. Candidates are scored
-again by the embeddings, so a document that is found has the score and the place among the others
-that exact search gives it.
+The index is built from the embeddings in the cache and is cached next to them. OPERA scores the
+candidates again by their embeddings. So a document that the index finds has the same score, and the
+same order relative to the other results, as in exact search.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
 from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
+from opera.core.terminal import counted as plural
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
@@ -32,32 +33,32 @@ from opera.retrieval.nearest import DISTANCES, NearestDocuments, exact_search
 log = logging.getLogger("opera")
 
 LAYOUT = "3"
-"""Goes up when the constants below change, or how indexes are built or searched."""
+"""Raise it if the constants below change, or how indexes are built or searched."""
 LINKS = 32
-"""HNSW: links of a document, twice as many in the lowest layer."""
+"""HNSW: links per document; the lowest layer has twice as many."""
 LEAST_WIDTH = 128
-"""HNSW: candidates that a search follows, at least; twice its depth if that is more."""
+"""HNSW: minimum number of candidates that a search follows; twice the depth if that is more."""
 LEAST_LISTS = 64
-"""IVF: lists that a search reads, at least; more if these hold fewer than four times its depth."""
+"""IVF: minimum number of lists that a search reads; more lists if they hold too few documents."""
 PER_LIST = 64
-"""IVF: documents per list that k-means reads, at most."""
+"""IVF: maximum number of documents per list that k-means reads."""
 RECALL_QUERIES, RECALL_DEPTH = 100, 10
-"""Queries that recall is measured on when an index is built, and documents for each to find."""
+"""Queries on which recall is measured when an index is built, and the cut-off of that recall."""
 QUERIES, DOCUMENTS = 1024, 16_384
-"""Queries that are searched at once, and documents that are added to an index at once."""
+"""Queries per search call, and documents per call that adds to an index."""
 SAMPLE_BYTES = 2**27
-"""Of the embeddings that k-means reads, at most."""
+"""Maximum size of the embeddings that k-means reads."""
 INDEX_FILE, RECALL_FILE = "index.faiss", "recall.json"
 
 
 class ApproximateIndex:
-    """An index of a corpus by FAISS; built, or opened in the cache. All processes make it together.
+    """A FAISS index of a corpus, built or read from the cache. All processes call it together.
 
     Args:
         kind: ``hnsw`` or ``ivf``.
-        encoder: encodes the corpus, and keeps its embeddings in the cache.
+        encoder: encodes the corpus and caches its embeddings.
         data: the texts.
-        corpus_text: what of a document is encoded.
+        corpus_text: which text of a document is encoded.
 
     Raises:
         ModelError: if the model ranks by a distance.
@@ -68,8 +69,8 @@ class ApproximateIndex:
     ) -> None:
         if encoder.similarity in DISTANCES:
             raise ModelError(
-                f"--index {kind}: ranks by products, and the model's similarity_fn_name is "
-                f"{encoder.similarity}; search exactly, without an index"
+                f"--index {kind}: ranks by dot products, but the model's similarity_fn_name is "
+                f"{encoder.similarity}; use exact search, without --index"
             )
         self.kind, self.encoder, self.data = kind, encoder, data
         self.documents = encoder.encode_corpus(data, corpus_text)
@@ -79,21 +80,23 @@ class ApproximateIndex:
         key = (data.fingerprint, corpus_text, kind, f"layout {LAYOUT}, faiss {faiss.__version__}")
 
         def write(folder: Path) -> None:
-            everywhere(lambda: self._make(folder, queries, depth) if process_index() == 0 else None)
+            everywhere(
+                lambda: self._write(folder, queries, depth) if process_index() == 0 else None
+            )
 
         faiss.omp_set_num_threads(torch.get_num_threads())
-        home = encoder.cached("faiss", *key, write=write, roles=["document"])
-        in_file = faiss.IO_FLAG_MMAP if kind == "ivf" else 0
-        self._index = faiss.read_index(str(home / INDEX_FILE), in_file)
-        recall = json.loads((home / RECALL_FILE).read_text())
+        folder = encoder.cached("faiss", *key, write=write, roles=["document"])
+        flags = faiss.IO_FLAG_MMAP if kind == "ivf" else 0
+        self._index = faiss.read_index(str(folder / INDEX_FILE), flags)
+        recall = json.loads((folder / RECALL_FILE).read_text())
         if process_index() == 0:
-            said = "note: recall@%d of the %s index is %.3f against exact search, on %d queries"
-            log.info(said, depth, kind, recall, count)
+            note = "note: recall@%d of the %s index is %.3f against exact search, on %s"
+            log.info(note, depth, kind, recall, plural(count, "query"))
 
     def search(self, query_embeddings: Vectors, depth: int) -> Ranking:
-        """Rank documents for each query, ``depth`` at most the corpus; this process alone.
+        """Rank documents for each query in this process alone; ``depth`` may not exceed the corpus.
 
-        A query for which the index finds too few documents is searched exactly, which is logged.
+        If the index finds too few documents for a query, exact search ranks it; a note says so.
         """
         nearest = NearestDocuments(query_embeddings[:], self.data.corpus, depth)
         parameters, starts = self._parameters(depth), range(0, len(query_embeddings), QUERIES)
@@ -104,18 +107,18 @@ class ApproximateIndex:
                 self._index.search(queries, depth, params=parameters)[1]
             ):
                 rows = np.unique(neighbours[neighbours >= 0])
-                nearest.add_some(start + number, rows, self.documents[rows])
+                nearest.add_rows(start + number, rows, self.documents[rows])
         ranking = nearest.ranking()
         few = np.flatnonzero(np.isneginf(ranking.scores).any(axis=1))
         if few.size:
-            found_little = "queries are searched exactly: the index found too little"
-            log.info("note: %d of %d %s", len(few), len(query_embeddings), found_little)
+            note = "note: exact search ranks %d of %s, as the index found too few documents"
+            log.info(note, len(few), plural(len(query_embeddings), "query"))
             exact = self._exact(query_embeddings[few], depth)
             ranking.doc_rows[few], ranking.scores[few] = exact.doc_rows, exact.scores
         return ranking
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
-        """Rank the corpus for some of the data's queries, each process a share."""
+        """Rank the corpus for some queries of the data; each process searches some of them."""
         queries = self.encoder.encode_queries(self.data, query_rows)
         parts = everywhere(lambda: self.search(queries[own_share(len(queries), QUERIES)], depth))
         rows, scores = [part.doc_rows for part in parts], [part.scores for part in parts]
@@ -124,12 +127,14 @@ class ApproximateIndex:
     def _exact(self, queries: Vectors, depth: int) -> Ranking:
         return exact_search(queries, self.documents, self.data.corpus, depth, self.encoder.device)
 
-    def _make(self, folder: Path, queries: Vectors, depth: int) -> None:
-        """Write the index, and which share of the best documents it finds; 0 without queries."""
+    def _write(self, folder: Path, queries: Vectors, depth: int) -> None:
+        """Write the index and its recall against exact search, which is 0 without queries."""
         self._index = _build(self.kind, self.documents)
-        approximate, exact = (way(queries, depth).doc_rows for way in (self.search, self._exact))
-        both = sum(len(np.intersect1d(*pair)) for pair in zip(exact, approximate, strict=True))
-        (folder / RECALL_FILE).write_text(json.dumps(both / max(1, exact.size)))
+        approximate, exact = (
+            search(queries, depth).doc_rows for search in (self.search, self._exact)
+        )
+        hits = sum(len(np.intersect1d(*pair)) for pair in zip(exact, approximate, strict=True))
+        (folder / RECALL_FILE).write_text(json.dumps(hits / max(1, exact.size)))
         faiss.write_index(self._index, str(folder / INDEX_FILE))
 
     def _parameters(self, depth: int) -> Any:
@@ -141,9 +146,9 @@ class ApproximateIndex:
 
 
 def _build(kind: SearchIndex, documents: Vectors) -> Any:
-    """Build an index of documents ``[n, dimension]`` in memory, vectors in fp16.
+    """Build an index of documents ``[n, dimension]`` in memory, with fp16 vectors.
 
-    A graph is built by one thread, so that it is always the same.
+    One thread builds an HNSW graph, so that the graph is always the same.
     """
     count, dimension = documents.shape
     fp16, product = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT

@@ -12,19 +12,20 @@ from accelerate import PartialState
 
 from opera.core.environment import VARIABLE, check_arithmetic, is_reproducible
 from opera.core.errors import SettingError
+from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 WAIT = timedelta(days=1)
-"""How long processes wait for each other: one may have all of the encoding to do."""
+"""How long processes wait for each other: one of them may encode for hours."""
 
 
 def join_processes() -> PartialState:
-    """Join the other processes that torchrun started, if any, and return which one this is.
+    """Join the other processes that torchrun started, if any, and return this process's state.
 
-    Whoever needs them first calls this, because the first call decides backend and timeout for
-    good. accelerate keeps one state per process, which every ``PartialState()`` reads.
+    Call this before any other use of ``PartialState()``: the first call fixes backend and timeout.
+    accelerate keeps one state per process.
     """
     has_gpu = torch.cuda.is_available()
     backend = {"backend": "gloo"} if _started_by_torchrun() and not has_gpu else {}
@@ -34,10 +35,10 @@ def join_processes() -> PartialState:
 
 
 def pick_device() -> str:
-    """Return the first available of ``cuda``, ``mps`` and ``cpu``; each process has its own GPU.
+    """Return the first available of ``cuda``, ``mps`` and ``cpu``; each process uses one GPU.
 
     Raises:
-        SettingError: if ``OPERA_REPRODUCIBLE`` asks for what this processor or process cannot do.
+        SettingError: if this processor or process cannot do what ``OPERA_REPRODUCIBLE`` asks for.
     """
     check_arithmetic()  # it also hides the GPUs
     if _started_by_torchrun():
@@ -55,8 +56,8 @@ def describe_device(device: str) -> str:
     """Describe the device, such as ``cuda (NVIDIA H100)`` or ``cpu (2 threads)``."""
     if device == "cuda":
         return f"cuda ({torch.cuda.get_device_name()})"
-    threads, agreed = torch.get_num_threads(), ", reproducible" if is_reproducible() else ""
-    return f"cpu ({threads} thread{'s' * (threads > 1)}{agreed})" if device == "cpu" else device
+    threads = counted(torch.get_num_threads(), "thread") + ", reproducible" * is_reproducible()
+    return f"cpu ({threads})" if device == "cpu" else device
 
 
 def resolve_precision(
@@ -64,22 +65,23 @@ def resolve_precision(
 ) -> Literal["fp32", "bf16", "fp16"]:
     """Resolve ``auto``: fp32 for a static model, bf16 for a transformer if the device supports it.
 
-    CUDA devices without bf16 get fp16, others fp32, and so do all with ``OPERA_REPRODUCIBLE``.
+    Without bf16, a CUDA device gets fp16 and any other device fp32. ``OPERA_REPRODUCIBLE`` always
+    means fp32.
 
     Raises:
-        SettingError: for fp16 without CUDA, where gradients cannot be scaled; for half precision
-            with ``OPERA_REPRODUCIBLE``, whose kernels differ by processor.
+        SettingError: for fp16 without CUDA, because gradients cannot be scaled there; for half
+            precision with ``OPERA_REPRODUCIBLE``, because its kernels differ by processor.
     """
     if is_reproducible():
         if precision not in ("auto", "fp32"):
             raise SettingError(
                 f"precision={precision}: {VARIABLE} computes in fp32; leave the setting out, or "
-                "unset it"
+                f"unset {VARIABLE}"
             )
         return "fp32"
     if precision == "fp16" and device != "cuda":
         raise SettingError(
-            f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16"
+            f"precision=fp16: needs CUDA, but this machine has {device}; use auto, fp32 or bf16"
         )
     if precision != "auto":
         return precision

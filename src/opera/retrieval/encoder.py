@@ -1,4 +1,4 @@
-"""Encode texts as float32 vectors, cached on disk and memory-mapped."""
+"""Encode texts as float32 vectors, which are cached on disk and memory-mapped."""
 
 from __future__ import annotations
 
@@ -57,33 +57,33 @@ from opera.retrieval.prompts import (
     warn_of_missing_prompts,
 )
 
-Kept: TypeAlias = dict[str, list[NDArray[np.float32]]]
+EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
+"""Embeddings of corpora in memory, part by part, by model and texts."""
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
-"""A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
+"""A batch holds ``batch_size`` texts of this length, or the same number of tokens."""
 CHUNK_BYTES = 2**26
-"""Of embeddings of pairs read at once: half are queries, half documents."""
-REFUSED_TEXTS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
-"""What models raise that cannot encode a text."""
+"""Size of the embeddings of pairs read at once: half are queries, half documents."""
+TEXT_ERRORS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
+"""Errors that models raise if they cannot encode a text."""
 
 
 class Encoder:
-    """A model with everything that decides the embedding of a text, and the score of a document.
+    """A model with everything that decides the embedding of a text and the score of a document.
 
-    If the similarity is the cosine, embeddings have length 1; for any other similarity they keep
-    the length that the model gives them.
+    If the similarity is the cosine, OPERA scales embeddings to length 1. For any other similarity
+    they keep the length that the model gives them.
 
-    Several processes share the encoding of a corpus or of queries, so all of them call for it. Each
-    encodes whole shards, so the bytes are those of one process.
+    Several processes share the encoding of a corpus or of queries, so all of them must make the
+    call. Each process encodes complete shards, so their number does not change the result.
 
     Attributes:
         model: the SentenceTransformer.
-        device: the device it computes on.
-        precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
-        use_cache: whether embeddings of a data set are kept on disk.
-        kept: without the disk, where embeddings of a corpus are kept and found again, by model and
-            texts; ``None`` for nowhere.
-        prompts: what goes before a text, by role; empty for nothing.
+        device: the device of the model.
+        precision: ``fp32``, ``bf16`` or ``fp16`` for computing; embeddings are always float32.
+        use_cache: whether embeddings of a data set are cached on disk.
+        memory: embeddings of corpora in memory, used without the disk cache; ``None`` for none.
+        prompts: the text before a query or document, by role; empty for none.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Encoder:
         batch_size: int = 128,
         use_cache: bool = True,
         show_progress: bool = True,
-        kept: Kept | None = None,
+        memory: EmbeddingParts | None = None,
     ) -> None:
         self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
-        self.kept = kept
+        self.memory = memory
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
@@ -119,7 +119,7 @@ class Encoder:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the model's folder stores beside the weights: similarity, lengths and prompts."""
+        """The model's similarity, lengths and prompts, which its folder stores."""
         lengths = {LENGTH_SETTINGS[role]: self._length(role) for role in ROLES}
         prompts = {f"{role}_prompt": self.prompts[role] for role in ROLES}
         return {"similarity": self.similarity, **lengths, **prompts}
@@ -135,39 +135,42 @@ class Encoder:
         return self._vectors(source, np.arange(len(texts)), self._tokens(source), lambda _: None)
 
     def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Vectors:
-        """Encode the corpus, or open it in the cache: float32 ``[documents, dimension]``."""
+        """Encode the corpus, or read it from the cache: float32 ``[documents, dimension]``."""
         return self._encode_rows(self._source(data, "document", corpus_text))
 
     def encode_queries(self, data: RetrievalData, rows: IntArray) -> Vectors:
-        """Encode rows of the query table, or open them in the cache: float32 ``[n, dimension]``."""
+        """Encode rows of the query table, or read the cache: float32 ``[n, dimension]``."""
         return self._encode_rows(self._source(data, "query"), rows)
 
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Encode this process's share of the corpus, but for what is kept: first rows and parts."""
+        """Yield this process's part of the corpus, from :attr:`memory` if it is there.
+
+        Each item is the number of a part's first row and its embeddings.
+        """
         source, shards = self._source(data, "document", corpus_text), Shards.of(len(data.corpus))
         share = own_share(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
-        if self.kept is None:
-            parts = self._parts(source, rows, self._tokens(source))
-            yield from zip([int(numbers[0]) for numbers in rows], parts, strict=True)
+        first_rows = [int(part[0]) for part in rows]
+        if self.memory is None:
+            yield from zip(first_rows, self._parts(source, rows, self._tokens(source)), strict=True)
             return
         key = self._key(corpus_text, source.digest, roles=["document"])
-        known, made = self.kept.get(key), []
-        parts = iter(known) if known else self._parts(source, rows, self._tokens(source))
-        for numbers, part in zip(rows, parts, strict=True):
-            made.append(part)
-            yield int(numbers[0]), part
-        self.kept[key] = made
+        stored, encoded = self.memory.get(key), []
+        parts = iter(stored) if stored else self._parts(source, rows, self._tokens(source))
+        for first_row, part in zip(first_rows, parts, strict=True):
+            encoded.append(part)
+            yield first_row, part
+        self.memory[key] = encoded
 
     def cached(
         self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
     ) -> Path:
-        """Return the folder of a cache entry that this model computed; ``write`` fills a new one.
+        """Return the folder of a cache entry of this model; ``write`` fills a new one.
 
-        The entry depends on the prompts and lengths of ``roles`` alone, so that another prompt of
-        queries encodes no document again. All processes call this, and ``write``.
+        The entry depends only on the prompts and lengths of ``roles``. So a new query prompt does
+        not encode the documents again. All processes must call this; all call ``write``.
         """
         return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
 
@@ -180,7 +183,7 @@ class Encoder:
         return hashlib.sha256("\0".join([*parts, *reading]).encode()).hexdigest()
 
     def _length(self, role: Role) -> int | None:
-        """Tokens of a text that the model reads; ``None`` for all of them."""
+        """The maximum number of tokens that the model reads; ``None`` for no limit."""
         length = getattr(self.model[0], f"{role}_length", None)
         return length if length is not None else getattr(self.model, "max_seq_length", None)
 
@@ -194,9 +197,9 @@ class Encoder:
         return TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
 
     def _tokens(self, source: TokenSource, *, keep: bool = False) -> Tokens | None:
-        """Return what gives the token ids of rows, ``None`` if ids do not say all of a text.
+        """Return a function from rows to token ids; ``None`` if the ids do not determine a text.
 
-        With ``keep``, which all processes pass together, all rows are tokenised and kept first.
+        With ``keep``, all rows are tokenised and stored first; all processes must pass it.
         """
         if not has_token_path(self.model, source.task, source.prompt):
             return None
@@ -204,7 +207,7 @@ class Encoder:
         return source.tokenise if store is None else store.rows
 
     def _encode_rows(self, source: TokenSource, rows: IntArray | None = None) -> Vectors:
-        """Encode rows of a table, default all, or open them in the cache."""
+        """Encode rows of a table, by default all, or read them from the cache."""
         numbers = np.arange(len(source.table)) if rows is None else np.asarray(rows)
         shards, role = Shards.of(len(numbers)), source.task
         if not len(numbers):
@@ -226,13 +229,13 @@ class Encoder:
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
         names = shards.names(SUFFIX)
-        home = cached_by_all("vectors", self._key(*key, roles=[role]), write, names)
-        return Embeddings(home, shards)
+        folder = cached_by_all("vectors", self._key(*key, roles=[role]), write, names)
+        return Embeddings(folder, shards)
 
     def _parts(
         self, source: TokenSource, parts: list[IntArray], tokens: Tokens | None
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the embeddings of some rows, part by part."""
+        """Yield the embeddings of rows, part by part."""
         hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
         total = sum(map(len, parts))
         with progress(f"encoding {unit}", total, unit, hidden=hidden) as bar:
@@ -240,7 +243,7 @@ class Encoder:
                 yield self._vectors(source, rows, tokens, bar.update)
 
     def _texts(self, source: TokenSource, rows: IntArray) -> list[str]:
-        """Look texts up; for a model that reads vectors, the numbers of their rows."""
+        """Return the texts of rows; for a model that reads vectors, the row numbers as texts."""
         if reads_vectors(self.model):
             return [str(row) for row in rows.tolist()]
         return source.table.texts(rows, source.corpus_text)
@@ -252,7 +255,7 @@ class Encoder:
         tokens: Tokens | None,
         done: Callable[[int], object],
     ) -> NDArray[np.float32]:
-        """Embed rows: float32 ``[len(rows), dimension]``; ``done`` counts them."""
+        """Embed rows: float32 ``[len(rows), dimension]``. ``done`` receives counts for progress."""
         role = source.task
         try:
             with autocast(self.precision, self.device):
@@ -262,23 +265,24 @@ class Encoder:
                 else:
                     raw = self._embed_ids(tokens(rows), role, done)
         except Exception as error:
-            # the type of tokenizers' own errors is Exception
-            if not isinstance(error, REFUSED_TEXTS) and type(error) is not Exception:
+            # tokenizers raises errors whose type is Exception itself
+            if not isinstance(error, TEXT_ERRORS) and type(error) is not Exception:
                 raise
             reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-            one = f"the {role} {shown(self._texts(source, rows[:1])[0])}"
-            which = one if len(rows) == 1 else f"one of {len(rows):,} {PLURALS[role]}"
+            texts = f"one of {len(rows):,} {PLURALS[role]}"
+            if len(rows) == 1:
+                texts = f"the {role} {shown(self._texts(source, rows)[0])}"
             raise ModelError(
-                f"the model cannot encode {which}: {reason}; its files may not belong together"
+                f"the model cannot encode {texts}: {reason}; its files may not belong together"
             ) from error
         bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
-        wrong = "holds values that are no numbers"
+        problem = "holds NaN or infinite values"
         if not bad.size and self.similarity == "cosine":
-            bad, wrong = normalise(raw), "is too long or too short to be brought to length 1"
+            bad, problem = normalise(raw), "is too long or too short to scale to length 1"
         if bad.size:
             text = self._texts(source, rows[bad[:1]])[0]
             raise ModelError(
-                f"the model's embedding of the {role} {text[:60]!r} {wrong} "
+                f"the model's embedding of the {role} {text[:60]!r} {problem} "
                 f"({bad.size:,} of {len(raw):,} texts; precision {self.precision}); use "
                 "precision=fp32, or another copy of the model"
             )
@@ -298,13 +302,13 @@ class Encoder:
             for batch in token_batches(lengths, most, padded):
                 texts = [ids[number] for number in batch.tolist()]
                 vectors = embed_tokens(self.model, texts, in_prompt, packed=not padded)
-                # the first dimensions, for truncate_dim
+                # a model with truncate_dim uses only the first dimensions
                 embeddings[batch] = vectors[:, : self.dimension].float().cpu().numpy()
                 done(len(batch))
         return embeddings
 
     def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
-        """Let sentence-transformers embed texts whose tokens do not say everything."""
+        """Let sentence-transformers embed texts that their token ids do not determine."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         options = {
             "batch_size": len(texts) if is_static(self.model) else self.batch_size,
@@ -324,9 +328,9 @@ def open_encoder(
     document_prompt: str | None = None,
     similarity: str | None = None,
 ) -> Encoder:
-    """Load a model with the lengths, prompts and similarity that are given, else its own.
+    """Load a model and set lengths, prompts and similarity; ``None`` keeps the model's setting.
 
-    Warns of the prompts that a well-known model lacks.
+    Warns if a well-known model lacks its prompts.
     """
     name, loaded = str(model), load_model(model, pick_device())
     lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
@@ -351,7 +355,7 @@ def _cut(rows: IntArray, size: int) -> list[IntArray]:
 def gather_rows(
     parts: Callable[[slice], Iterator[NDArray[np.float32]]], count: int, unit: int
 ) -> NDArray[np.float32]:
-    """Let each process compute a range of rows, of whole units; return all rows in each of them."""
+    """Let each process compute a range of complete units; return all rows in every process."""
     shares = everywhere(lambda: list(parts(own_share(count, unit))))
     return np.concatenate([part for share in shares for part in share])
 
@@ -367,7 +371,7 @@ def pair_similarities(
     Args:
         pairs: the N training pairs.
         query_embeddings: float32 ``[n, dimension]``; may be shards on disk.
-        document_embeddings: float32 ``[documents, dimension]``, in the same way.
+        document_embeddings: float32 ``[documents, dimension]``; may be shards on disk.
         have_length_1: whether all embeddings have length 1.
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)

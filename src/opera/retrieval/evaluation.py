@@ -33,7 +33,7 @@ from opera.retrieval.measures import (
     ranking_depth,
 )
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.search import rank_by_size, search_corpus, without_own_documents
+from opera.retrieval.search import rank_by_size, search_corpus, without_query_documents
 
 log = logging.getLogger("opera")
 
@@ -42,7 +42,7 @@ TOP_DOCUMENTS = 10
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of a model on a split.
+    """The results of a model on a split.
 
     Attributes:
         split: name of the split.
@@ -50,10 +50,9 @@ class Evaluation:
         per_query: float64 ``[n]`` by measure.
         ranking: the ranked documents of each query.
         top_documents: ids of the best 10 documents of each query.
-        by_size: mean of each measure over the queries, by the number of first dimensions that
-            documents are ranked by.
-        sets: where the data are several data sets, the same of each by its name; each ranks its
-            own documents alone.
+        by_size: mean of each measure, by the number of first dimensions used for the ranking.
+        sets: the results of each data set by its name, if there are several; a query ranks only
+            the documents of its data set.
     """
 
     split: str
@@ -102,15 +101,15 @@ def evaluate(
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         split: the split to evaluate on.
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
-            ir_measures and OPERA's own.
-        precision: what to compute in.
-        max_query_length: tokens per query; the default is the model's own limit.
-        max_passage_length: tokens per document, in the same way.
-        query_prompt: text before each query, empty for none; the default is the data's, or the
-            model's own.
-        document_prompt: text before each document, in the same way.
-        relevant_grade: lowest grade that counts as relevant; the default is the run's own if
-            ``model`` is a run on these data, else 1.
+            ir_measures and of OPERA.
+        precision: arithmetic of the model.
+        max_query_length: tokens per query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
+        query_prompt: text before each query, empty for none; the default is the data's prompt,
+            else the model's.
+        document_prompt: text before each document, empty for none; the default is the model's.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
 
     Returns:
         Per-query values and their means (``.measures``).
@@ -132,17 +131,16 @@ def evaluate(
     source, model = data_and_model(data, model)
     original = load_data(source)
     prepared = with_run_splits(original, model)
-    if relevant_grade is not None:  # the run's splits, but relevance from the original grades
+    if relevant_grade is not None:  # keep the run's splits, but use the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
     if split not in prepared.splits and prepared.splits:
-        others = " or ".join(f"--split {name}" for name in prepared.splits)
-        raise DataError(f"{prepared.title}: has no split '{split}'; pass {others}")
+        options = " or ".join(f"--split {name}" for name in prepared.splits)
+        raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
     prepared.judged_qrels(split)
     if split == "dev" and trained_on_dev(original, model):
-        optimistic = (
-            "was trained again with its dev split in train, so its dev scores are optimistic"
+        log.info(
+            "note: %s was also trained on its dev split, so its dev scores are too high", model
         )
-        log.info("note: %s %s", model, optimistic)
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
     return evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(model))
 
@@ -157,7 +155,7 @@ def evaluate_encoder(
 ) -> Evaluation:
     """Rank the corpus for the judged queries of a split and compute measures.
 
-    ``sizes`` are numbers of first dimensions to measure besides the whole embeddings.
+    ``sizes`` are numbers of first dimensions to measure in addition to the full embeddings.
 
     Raises:
         DataError: if the split is missing or has no relevant document.
@@ -171,8 +169,8 @@ def evaluate_encoder(
             for part in each_set(data, split)
         }
         return _joined(data, split, sets)
-    own_documents = documents_that_are_queries(data, qrels)
-    one_more = int((own_documents >= 0).any())
+    query_documents = documents_that_are_queries(data, qrels)
+    one_more = int((query_documents >= 0).any())
     if sizes:
         dimensions = [encoder.dimension, *sizes]
         by_size = rank_by_size(encoder, data, rows, depth + one_more, dimensions, corpus_text)
@@ -181,7 +179,7 @@ def evaluate_encoder(
         by_size = {encoder.dimension: ranking}
     if one_more:
         for size, ranking in by_size.items():
-            by_size[size] = without_own_documents(ranking, own_documents, depth)
+            by_size[size] = without_query_documents(ranking, query_documents, depth)
     ranking = by_size.pop(encoder.dimension)
     return Evaluation(
         split=split,
@@ -194,27 +192,27 @@ def evaluate_encoder(
 
 
 def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]:
-    """The ids of ranked documents ``[n, depth]``, without missing places."""
+    """The ids of ranked documents ``[n, depth]``, without the missing documents (-1)."""
     ids = iter(data.corpus.ids(doc_rows[doc_rows >= 0]))
     return [list(islice(ids, count)) for count in (doc_rows >= 0).sum(axis=1).tolist()]
 
 
 def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:
-    """Put the results of several data sets together; rankings are as deep as the shallowest."""
+    """Join the results of several data sets, with the depth of the shortest ranking."""
     first = dict(zip([part.name for part in data.sets], first_rows(data)[1], strict=False))
     rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
     rows = [ranking.doc_rows[:, :depth] + first[name] for name, ranking in rankings.items()]
     scores = [ranking.scores[:, :depth] for ranking in rankings.values()]
-    first_result, *_ = every = list(sets.values())
-    counts = [len(result.query_ids) for result in every]
+    first_result, *_ = results = list(sets.values())
+    counts = [len(result.query_ids) for result in results]
     return Evaluation(
         split=split,
         query_ids=[
             f"{name}/{query}" for name, result in sets.items() for query in result.query_ids
         ],
         per_query={
-            name: np.concatenate([result.per_query[name] for result in every])
+            name: np.concatenate([result.per_query[name] for result in results])
             for name in first_result.per_query
         },
         ranking=Ranking(np.concatenate(rows), np.concatenate(scores)),
@@ -226,7 +224,7 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
         by_size={
             size: {
                 name: float(
-                    np.average([result.by_size[size][name] for result in every], weights=counts)
+                    np.average([result.by_size[size][name] for result in results], weights=counts)
                 )
                 for name in values
             }
@@ -237,8 +235,7 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
 
 
 def relevant_columns(data: RetrievalData, split: str) -> dict[str, list[list[Any]]]:
-    """Return the ``relevant`` documents' ids of each judged query of a split, and their
-    ``grades``."""
+    """Return each judged query's ``relevant`` document ids and their ``grades``."""
     qrels = data.judged_qrels(split).relevant()
     ids, grades = data.corpus.ids(qrels.doc_rows), qrels.grades.tolist()
     parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
@@ -253,9 +250,9 @@ def query_difficulty(
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
     if data.sets:
-        every = each_set(data, split)
+        parts = each_set(data, split)
         return np.concatenate(
-            [query_difficulty(encoder, part, split, corpus_text) for part in every]
+            [query_difficulty(encoder, part, split, corpus_text) for part in parts]
         )
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()

@@ -1,4 +1,4 @@
-"""What a user calls a model: its folder, and what a run records about it. Needs no torch."""
+"""Find the folder of a model, and the settings and splits of a run. Needs no torch."""
 
 from __future__ import annotations
 
@@ -23,24 +23,18 @@ from opera.runs.reading import broken
 log = logging.getLogger("opera")
 
 MINILM = "minilm"
-SPLIT_SETTINGS = (
-    "seed",
-    "expected_documents",
-    "relevant_grade",
-    "guard",
-    "trainer",
-)
-"""What decides which splits a run draws."""
+SPLIT_SETTINGS = ("seed", "expected_documents", "relevant_grade", "guard", "trainer")
+"""The settings that decide how a run splits its data."""
 
 
 def locate_model(spec: str | Path) -> Path | str:
-    """Return a model's folder, or its id if it is on the hub; the hub is not queried.
+    """Return a model's folder, or its id for a model on the hub; does not query the hub.
 
     Args:
         spec: as for :func:`opera.retrieval.models.load_model`.
 
     Raises:
-        ModelError: if there is no such folder, or it holds no model.
+        ModelError: if the folder is missing or holds no model.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
     text = expand_user(spec, "model")
@@ -60,37 +54,37 @@ def _folder_in(path: Path, text: str) -> Path:
     folder = Run(path).model_path if holds_run(path) else path
     if folder != path and not folder.is_dir():
         raise ModelError(
-            f"{text}: this run is not finished and holds no model yet; run its command again with "
-            "--resume"
+            f"{text}: this run is not finished and holds no model yet; run its command again "
+            "with --resume"
         )
     check_readable(folder)
     if (folder / ADAPTER_FILE).is_file():
         raise ModelError(
-            f"{text}: holds an adapter of vectors from files, and no model that reads texts; its "
+            f"{text}: holds an adapter of vectors from files, not a model that reads texts; its "
             f"measures are in the run's measures.json; apply it to vectors with "
             f"{folder / 'adapter.py'} or opera.adapter.load"
         )
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        run_in(path)  # a run.json that cannot be read is why it is no run
+        run_in(path)  # if run.json is damaged, report that instead
         raise ModelError(
-            f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) "
-            "nor config.json (transformers)"
+            f"{text}: is not a model folder: it holds neither modules.json "
+            "(sentence-transformers) nor config.json (transformers)"
         )
     return folder
 
 
 def check_readable(path: Path) -> None:
-    """Check that a file or folder of a model may be read; libraries say that it is not there.
+    """Check that a file or folder of a model is readable; libraries would call it missing.
 
     Raises:
-        ModelError: naming it.
+        ModelError: with the path.
     """
     if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
         raise ModelError(f"{place(path)}: cannot be read (Permission denied)")
 
 
 def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]:
-    """Return the files of a data set and the folder of a model, which no output may replace.
+    """Return the files of a data set and the folder of a model, which outputs must not replace.
 
     Raises:
         ModelError, MissingExtraError: as for :func:`locate_model`.
@@ -111,22 +105,22 @@ def minilm_folder() -> Path:
     return Path(package.get_model_path())
 
 
-def run_data(run: str | Path, other: str) -> RetrievalData:
-    """Load the data that a run trained on; a note says so if they have changed since.
+def run_data(run: str | Path, advice: str) -> RetrievalData:
+    """Load the data that a run trained on; a note reports changes since then.
 
     Args:
         run: the folder of the run.
-        other: what to pass in place of its data, for the message.
+        advice: the end of an error message: what to pass instead of the run's data.
 
     Raises:
-        InputError: as :func:`opera.data.files_read.load_stored`, with ``other``.
+        InputError: as :func:`opera.data.files_read.load_stored`, with ``advice``.
     """
     record = Run.open(run).record
     sources = [part.source for part in record.sets or (record.data,)]
     try:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
-        raise type(error)(f"{error}; it is the run's data: {other}") from None
+        raise type(error)(f"{error}; the run trained on it; {advice}") from None
     if loaded.fingerprint != record.data.fingerprint:
         log.info("note: %s has changed since the run was trained on it", record.data.source)
     return loaded
@@ -135,23 +129,23 @@ def run_data(run: str | Path, other: str) -> RetrievalData:
 def data_and_model(
     data: str | Path | RetrievalData, model: str | Path | None
 ) -> tuple[str | Path | RetrievalData, str]:
-    """Return data and the name of a model. A run without a model is both: its data are loaded.
+    """Return data and the name of a model. Without a model, ``data`` must be a run's folder.
 
     Raises:
-        InputError: without a model, if there is no run; and as :func:`run_data`.
+        InputError: if there is neither a model nor a run; and as :func:`run_data`.
     """
     if model is not None:
         return data, expand_user(model, "model")
     name = "" if isinstance(data, RetrievalData) else expand_user(data, "data")
     if not name or run_in(Path(name)) is None:
         raise SettingError(
-            "--model: is missing; only the folder of a run, in place of the data, needs none"
+            "--model: is missing; pass --model MODEL, or the folder of a run instead of the data"
         )
     return run_data(name, f"pass DATA --model {name}"), name
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
-    """Apply the relevant grade and splits of a run on these data; else return them unchanged."""
+    """Apply the relevant grade and splits of a run on these data; other models change nothing."""
     run = _run_on(data, model)
     if run is None:
         return data
@@ -167,22 +161,22 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
 
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
-    """Whether a model is a run on these data that trained again with its drawn dev split."""
+    """Whether a model is a run on these data that trained again with dev added to train."""
     run = _run_on(data, model)
     return run is not None and run.record.guard is not None and run.record.guard.refit
 
 
 def run_corpus_text(model: str | Path) -> CorpusText:
-    """Return what of a document a run trained on; title and text for any other model."""
+    """Return which text of a document a run trained on; title and text for any other model."""
     run = _run(model)
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 
 
 def run_cutoff(model: str | Path, precision: float) -> float:
-    """Return the lowest score of an answer for a precision, which a run chose on its test queries.
+    """Return the cut-off that a run chose on its test queries for a precision.
 
     Raises:
-        SettingError: if the model is no finished run, or no cut-off reaches the precision.
+        SettingError: if the model is not a finished run, or no cut-off reaches the precision.
     """
     run = _run(model)
     record = None if run is None else run.record.cutoffs
@@ -194,16 +188,16 @@ def run_cutoff(model: str | Path, precision: float) -> float:
     if cutoff is None:
         raise SettingError(
             f"precision={precision:g}: no cut-off reaches it on the test queries of {model}; "
-            "its run.json has the curve"
+            "see the curve in its run.json"
         )
     return cutoff.score
 
 
 def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
-    """Check settings that a run's ``run.json`` holds.
+    """Check settings from a run's ``run.json``.
 
     Raises:
-        RunFolderError: naming the file, and each setting that breaks its rule.
+        RunFolderError: with the file and each setting that breaks its rule.
     """
     try:
         return TrainSettings.parse(values)
@@ -216,7 +210,7 @@ def _run(model: str | Path) -> Run | None:
 
 
 def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
-    """The run that a model is, if it is one on these data, alone or among several data sets."""
+    """The run of a model, if it trained on these data, alone or with other data sets."""
     run = _run(model)
     record = None if run is None else run.record
     parts = () if record is None else (record.data, *(record.sets or ()))

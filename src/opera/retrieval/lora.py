@@ -1,4 +1,4 @@
-"""LoRA through peft: matrices added to a model, merged with it, and saved by themselves."""
+"""LoRA through peft: add matrices to a model, merge them, or save them alone."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from opera.core.errors import ModelError, SettingError
 from opera.core.terminal import shortened
 
 TRAINED_FILE = "trained.safetensors"
-"""In a checkpoint: all that trains."""
+"""All trainable parameters, in a checkpoint."""
 NAME = "default"
-"""peft's name of the matrices."""
+"""peft's name for the matrices."""
 
 
 def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source: str) -> None:
-    """Freeze the transformer of a model, and add matrices that train; embeddings stay as they are.
+    """Freeze the transformer of a model and add trainable matrices, without a change of embeddings.
 
-    The seed is that of the matrices A; B starts as 0. ``source``, what the user called the model,
-    is written beside matrices that are saved by themselves.
+    The seed initialises the matrices A; B starts as 0. ``source`` is the model's name as the user
+    gave it; peft saves it with the matrices.
 
     Raises:
-        SettingError: if the model has no transformer, or no such layers.
+        SettingError: if the model has no transformer or lacks the target layers.
     """
     from peft import LoraConfig, TaskType
 
     if getattr(model[0], "auto_model", None) is None:
         raise SettingError(
-            "lora: adds matrices to the layers of a transformer, and "
-            f"{type(model[0]).__name__} has none; leave it out"
+            "lora: adds matrices to the layers of a transformer, but "
+            f"{type(model[0]).__name__} is not a transformer; leave the setting out"
         )
     config = LoraConfig(
         task_type=TaskType.FEATURE_EXTRACTION,
@@ -48,34 +48,34 @@ def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source
         target_modules=options.targets,
     )
     was_training = model.training
-    with torch.random.fork_rng():  # peft draws from the global stream
+    with torch.random.fork_rng():  # peft uses the global random state
         try:
             model.add_adapter(config, NAME)
         except ValueError as error:
             raise SettingError(f"lora: {shortened(' '.join(str(error).split()), 200)}") from None
     generator = torch.Generator().manual_seed(seed)
     for name, part in model.named_parameters():
-        if "lora_" in name and part.any():  # as peft draws them
-            drawn = nn.init.kaiming_uniform_(
+        if "lora_" in name and part.any():  # the distribution that peft uses
+            values = nn.init.kaiming_uniform_(
                 torch.empty(part.shape), a=math.sqrt(5), generator=generator
             )
-            part.data.copy_(drawn)
+            part.data.copy_(values)
     model.to(model.device).train(was_training)
 
 
 def has_lora(model: SentenceTransformer) -> bool:
-    """Whether matrices were added to a model."""
+    """Whether a model has LoRA matrices."""
     return bool(_layers(model))
 
 
 def lora_parameters(model: SentenceTransformer) -> int:
-    """Count the parameters of the matrices."""
+    """Count the parameters of the LoRA matrices."""
     return sum(part.numel() for name, part in model.named_parameters() if "lora_" in name)
 
 
 @contextmanager
 def merged(model: SentenceTransformer) -> Iterator[None]:
-    """Inside, the model is a plain one: W + alpha/r · B A takes the place of W and matrices."""
+    """Inside the block, the model is plain: W + alpha/r · B A replaces W and the matrices."""
     layers, transformer = _layers(model), model[0].auto_model
     weights = {name: layer.get_base_layer().weight.data for name, layer in layers.items()}
     configs = transformer.__dict__.pop("peft_config")
@@ -94,7 +94,7 @@ def merged(model: SentenceTransformer) -> Iterator[None]:
 
 
 def save_trained(model: SentenceTransformer, folder: Path) -> None:
-    """Write all that trains to a checkpoint."""
+    """Write all trainable parameters to a checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
         name: part.detach().contiguous()
@@ -105,15 +105,16 @@ def save_trained(model: SentenceTransformer, folder: Path) -> None:
 
 
 def load_trained(model: SentenceTransformer, folder: Path) -> None:
-    """Read what :func:`save_trained` wrote.
+    """Read the parameters that :func:`save_trained` wrote.
 
     Raises:
-        ModelError: if the file holds other parameters than those that train.
+        ModelError: if the file does not hold exactly the trainable parameters.
     """
     parameters = load_file(folder / TRAINED_FILE)
-    trained = {name for name, part in model.named_parameters() if part.requires_grad}
-    if parameters.keys() != trained:
-        raise ModelError(f"{folder / TRAINED_FILE}: holds other parameters than those that train")
+    trainable = {name for name, part in model.named_parameters() if part.requires_grad}
+    if parameters.keys() != trainable:
+        problem = "does not hold the trainable parameters of this model"
+        raise ModelError(f"{folder / TRAINED_FILE}: {problem}")
     model.load_state_dict(parameters, strict=False)
 
 

@@ -1,4 +1,4 @@
-"""Measures of a ranking against qrels: every measure of ir_measures, and OPERA's own.
+"""Measures of a ranking against qrels: those of ir_measures, and a few of OPERA.
 
 Register your own measure with one line::
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
-"""Retrieved documents that the paper's nDCG considers (erratum 8)."""
-WHOLE_RANKING_DEPTH = 1000
-"""How many documents a measure without a cutoff sees, as in TREC runs."""
+"""Number of retrieved documents that the paper's nDCG considers (erratum 8)."""
+NO_CUTOFF_DEPTH = 1000
+"""Number of documents that a measure without a cutoff considers, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
 
 DEFAULT_MEASURES = (PRIMARY, "R@20", "RR@10", "Success@10")
@@ -50,9 +50,9 @@ FULL_MEASURES = tuple(
 
 
 MAX_NAME, MAX_DIGITS = 100, 9
-"""Bounds of a measure's name, and of the numbers in it."""
+"""Maximum length of a measure's name, and of a number in it."""
 
-OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
+GainsMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
 """Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is
 at least the cutoff, unless the corpus is smaller."""
 
@@ -62,8 +62,8 @@ class Ranking:
     """The best documents of each judged query, best first.
 
     Attributes:
-        doc_rows: int32 ``[n, depth]``, corpus rows; -1 where an index found fewer documents.
-        scores: float32 ``[n, depth]``, non-increasing along a row; -inf where it found fewer.
+        doc_rows: int32 ``[n, depth]``, corpus rows; -1 if an index found fewer documents.
+        scores: float32 ``[n, depth]``, non-increasing along a row; -inf for -1 in ``doc_rows``.
     """
 
     doc_rows: NDArray[np.int32]
@@ -77,11 +77,11 @@ class Measure:
     Attributes:
         name: as the user wrote it.
         computed_by: a function of gains and cutoff, or a measure of ir_measures.
-        depth: how long a ranking it needs.
+        depth: number of ranked documents that it needs.
     """
 
     name: str
-    computed_by: OwnMeasure | ir_measures.Measure
+    computed_by: GainsMeasure | ir_measures.Measure
     depth: int
 
     @classmethod
@@ -89,36 +89,36 @@ class Measure:
         """Parse a name, such as ``nDCG@10``.
 
         Raises:
-            SettingError: if nothing installed computes it; with the nearest known name.
+            SettingError: if no installed package computes it; with the nearest known name.
         """
         if len(name) > MAX_NAME or re.search(rf"\d{{{MAX_DIGITS + 1},}}", name):
-            limits = f"of {MAX_NAME} characters at most, and numbers of {MAX_DIGITS} digits"
-            raise SettingError(f"unknown measure {shown(name)}: {limits}")
+            rule = f"must have at most {MAX_NAME} characters, and numbers of {MAX_DIGITS} digits"
+            raise SettingError(f"unknown measure {shown(name)}: {rule}")
         family, _, cutoff = name.partition("@")
-        if family not in OWN_MEASURES:
-            theirs = _parse(name)
-            return cls(name, theirs, theirs.params.get("cutoff", WHOLE_RANKING_DEPTH))
+        if family not in MEASURES:
+            measure = _parse(name)
+            return cls(name, measure, measure.params.get("cutoff", NO_CUTOFF_DEPTH))
         if not cutoff.isdecimal() or int(cutoff) < 1:
             raise SettingError(
                 f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10"
             )
         if family == RETRIEVED_IDEAL and int(cutoff) > RETRIEVED_DEPTH:
             raise SettingError(
-                f"{name}: considers the best {RETRIEVED_DEPTH} documents; pass a cutoff of "
+                f"{name}: considers only the best {RETRIEVED_DEPTH} documents; pass a cutoff of "
                 f"{RETRIEVED_DEPTH} or less"
             )
-        return cls(name, OWN_MEASURES[family], int(cutoff))
+        return cls(name, MEASURES[family], int(cutoff))
 
 
 def parse_measures(names: str | Sequence[str | Measure]) -> tuple[Measure, ...]:
-    """Parse the names of measures, a list or separated by commas; measures stay as they are.
+    """Parse names of measures, a list or separated by commas. :class:`Measure` objects pass.
 
     Raises:
-        SettingError: for an unknown name, a measure that nothing installed computes, or no name.
+        SettingError: for an unknown measure, one that no installed package computes, or no name.
     """
-    requested = (
-        split_names(names) if isinstance(names, str) else several(names, "measures", "texts")
-    )
+    if isinstance(names, str):  # commas inside parentheses do not separate
+        names = [name.strip() for name in re.split(r",(?![^(]*\))", names)]
+    requested = several(names, "measures", "texts")
     if not requested or not all(requested):
         raise SettingError("measures: name at least one, such as nDCG@10")
     return tuple(
@@ -128,37 +128,31 @@ def parse_measures(names: str | Sequence[str | Measure]) -> tuple[Measure, ...]:
 
 
 def ranking_depth(measures: Iterable[Measure]) -> int:
-    """How deep a ranking must be for some measures."""
+    """The number of ranked documents that the measures need."""
     return max(RETRIEVED_DEPTH, *(measure.depth for measure in measures))
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list of measures; commas inside parentheses do not separate."""
-    return tuple(name.strip() for name in re.split(r",(?![^(]*\))", text))
 
 
 def per_query(
     ranking: Ranking, qrels: Qrels, measures: Sequence[Measure]
 ) -> dict[str, NDArray[np.float64]]:
-    """Compute measures for each judged query: float64 ``[n]`` by name, in the order given.
+    """Compute measures for each judged query: float64 ``[n]`` by name.
 
     ``nDCG`` is trec_eval's (graded gains, the ideal over all judged documents). ``R`` divides by
-    the number of relevant documents, not by the cutoff. ``retrieved_ideal_nDCG`` is
-    :func:`retrieved_ideal_ndcg`. The rows of the ranking are those of ``qrels.query_rows``, and
-    each query must have a relevant document.
+    the number of relevant documents, not by the cutoff. The ranking has one row for each row of
+    ``qrels.query_rows``. Each query must have a relevant document.
     """
-    theirs = {
+    computed = {
         measure.computed_by: np.zeros(qrels.n_queries)
         for measure in measures
         if isinstance(measure.computed_by, ir_measures.Measure)
     }
-    if theirs:
+    if computed:
         inputs = _grades_by_id(qrels), _ranks_by_id(ranking)
-        for value in ir_measures.iter_calc(list(theirs), *inputs):
-            theirs[value.measure][int(value.query_id)] = value.value
+        for value in ir_measures.iter_calc(list(computed), *inputs):
+            computed[value.measure][int(value.query_id)] = value.value
     gains = _binary_gains(ranking, qrels)
     return {
-        measure.name: theirs[measure.computed_by]
+        measure.name: computed[measure.computed_by]
         if isinstance(measure.computed_by, ir_measures.Measure)
         else measure.computed_by(gains, measure.depth)
         for measure in measures
@@ -168,8 +162,8 @@ def per_query(
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
     """The paper's NDCG@k, whose ideal ranking holds relevant documents *among the 100 retrieved*.
 
-    It rewards lost recall and must never be reported as nDCG (erratum 8). Zero if nothing
-    relevant was retrieved.
+    It rewards a loss of recall and must never be reported as nDCG (erratum 8). It is 0 if no
+    relevant document was retrieved.
 
     Args:
         gains: float64 ``[n, depth]``, 1 if the document at that rank is relevant, else 0.
@@ -185,19 +179,19 @@ def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.
     return np.divide(gained, ideal, out=np.zeros(len(gained)), where=ideal > 0)
 
 
-OWN_MEASURES: Registry[OwnMeasure] = Registry("measure")
-"""Measures that ir_measures lacks, by name; requested as NAME@CUTOFF."""
+MEASURES: Registry[GainsMeasure] = Registry("measure")
+"""Measures that ir_measures lacks, by name; users request them as NAME@CUTOFF."""
 
-OWN_MEASURES[RETRIEVED_IDEAL] = retrieved_ideal_ndcg
+MEASURES[RETRIEVED_IDEAL] = retrieved_ideal_ndcg
 
 
-def register_measure(name: str) -> Callable[[OwnMeasure], OwnMeasure]:
+def register_measure(name: str) -> Callable[[GainsMeasure], GainsMeasure]:
     """Return a function decorator that makes ``name@CUTOFF`` a measure.
 
     Raises:
-        ValueError: if another measure of OPERA or a user has the name, in any case.
+        ValueError: if the name is taken; case does not matter.
     """
-    return OWN_MEASURES.registers(name)
+    return MEASURES.registers(name)
 
 
 def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
@@ -206,15 +200,15 @@ def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
 
 
 def _parse(name: str) -> ir_measures.Measure:
-    """Parse a measure of ir_measures; check its parameters, and that a provider is installed."""
+    """Parse a measure of ir_measures, and check its parameters and its provider."""
     unknown, family = f"unknown measure '{name}'", re.split(r"[@(]", name)[0]
     try:
         with warnings.catch_warnings():
-            # of numbers such as 1x, which the ValueError below reports
+            # ir_measures warns of numbers such as 1x; the error below reports them
             warnings.simplefilter("ignore", SyntaxWarning)
             measure = ir_measures.parse_measure(name)
     except (NameError, ValueError):
-        known = f"known: {', '.join(OWN_MEASURES)}, and those of {LISTING}"
+        known = f"known: {', '.join(MEASURES)}, and those of {LISTING}"
         form = "write NAME@CUTOFF or NAME(key=value)@CUTOFF"
         nearest = _nearest_measure(name, family)
         raise SettingError(f"{unknown}{nearest} ({known}; {form})") from None
@@ -225,7 +219,7 @@ def _parse(name: str) -> ir_measures.Measure:
     gains = measure.params.get("gains") or {}
     try:
         measure.validate_params()
-    except AssertionError as error:  # as ir_measures reports what it does not support
+    except AssertionError as error:  # ir_measures asserts that it supports the parameters
         raise SettingError(f"{unknown}: {error}") from None
     if not all(type(part) is int for pair in gains.items() for part in pair):
         raise SettingError(f"{unknown}: gains must map whole numbers to whole numbers")
@@ -240,8 +234,8 @@ def _parse(name: str) -> ir_measures.Measure:
 
 def _nearest_measure(name: str, family: str) -> str:
     """Suggest the known measure closest to a name, ignoring case, with its cutoff if it has one."""
-    families = [*ir_measures.measures.registry, *OWN_MEASURES]
-    # of two spellings, the first listed
+    families = [*ir_measures.measures.registry, *MEASURES]
+    # reversed, so that the first of two spellings wins
     known = {spelling.casefold(): spelling for spelling in reversed(families)}
     rest = name.removeprefix(family) if re.fullmatch(r"[^@]*@[1-9]\d*", name) else "@10"
     match = difflib.get_close_matches(family.casefold(), known, n=1, cutoff=0.5)
@@ -249,14 +243,14 @@ def _nearest_measure(name: str, family: str) -> str:
 
 
 def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """Return grade by document by query, as ir_measures takes qrels; row numbers serve as ids."""
+    """Return qrels as ir_measures reads them: grade by document by query, with rows as ids."""
     docs, grades = [str(row) for row in qrels.doc_rows.tolist()], qrels.grades.tolist()
     ranges = enumerate(pairwise(qrels.offsets.tolist()))
     return {str(query): dict(zip(docs[i:j], grades[i:j], strict=True)) for query, (i, j) in ranges}
 
 
 def _ranks_by_id(ranking: Ranking) -> dict[str, dict[str, float]]:
-    """Return score by document by query, as ir_measures takes runs: ranks, which have no ties."""
+    """Return a run as ir_measures reads it; scores are ranks, so that there are no ties."""
     depth = ranking.doc_rows.shape[1]
     return {
         str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
@@ -269,27 +263,27 @@ def _binary_gains(ranking: Ranking, qrels: Qrels) -> NDArray[np.float64]:
     parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
     relevant = [qrels.doc_rows[part][qrels.grades[part] > 0] for part in parts]
     rows = zip(ranking.doc_rows, relevant, strict=True)
-    return np.array([np.isin(documents, wanted) for documents, wanted in rows], dtype=np.float64)
+    return np.array([np.isin(ranked, correct) for ranked, correct in rows], dtype=np.float64)
 
 
 def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
-    """Check that TREC's format can hold the ids of a split's queries and of the documents.
+    """Check that the TREC format can hold the ids of a split's queries and of the documents.
 
     Raises:
         DataError: for an id with white space.
     """
-    # a run may bring a split of its own
+    # a run may have made the split, so check all queries
     rows = data.splits[split].query_rows if split in data.splits else None
     for identifier in (*data.queries.ids(rows), *data.corpus.ids()):
         if len(identifier.split()) != 1:
-            rule = f"a TREC run cannot hold the id {shown(identifier)}: it has white space"
+            rule = f"a TREC run cannot hold the id {shown(identifier)}, which has white space"
             raise DataError(f"{place(path)}: {rule}")
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag.
+    """Write a ranking in the TREC format: query, Q0, document, rank, score, tag.
 
-    Nine digits tell all scores apart that float32 does.
+    Nine digits distinguish all float32 scores.
     """
 
     def lines() -> Iterable[str]:

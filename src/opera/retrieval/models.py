@@ -1,4 +1,4 @@
-"""Load a SentenceTransformer, set it up, and fingerprint it."""
+"""Load a SentenceTransformer, configure it, and fingerprint it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from opera.retrieval.prompts import check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
 FEWEST_WORDS = 0.1
-"""Per row of the weights: without the tokenizer's file, libraries know special tokens alone."""
+"""Minimum vocabulary per row of the weights. Libraries replace a missing tokenizer file by one
+with special tokens only."""
 
-_ONE_AT_A_TIME = threading.RLock()
-"""While transformers loads a model, it changes torch's default type for all threads."""
+_LOADING = threading.RLock()
+"""Only one thread may load a model: transformers changes torch's default type for all threads."""
 
 
 @contextmanager
 def loading_model() -> Iterator[list[str]]:
-    """Load transformers in the block, one thread at a time; yields the weights that files lack."""
+    """Allow one thread to load transformers in the block; yields the missing weights' names."""
     names: list[str] = []
     load = PreTrainedModel.from_pretrained.__func__
 
@@ -44,7 +45,7 @@ def loading_model() -> Iterator[list[str]]:
         names.extend(sorted(info["missing_keys"]))
         return (model, info) if options.get("output_loading_info") else model
 
-    with _ONE_AT_A_TIME, torch.inference_mode(False):
+    with _LOADING, torch.inference_mode(False):
         PreTrainedModel.from_pretrained = classmethod(from_pretrained)
         try:
             yield names
@@ -53,28 +54,28 @@ def loading_model() -> Iterator[list[str]]:
 
 
 def check_model(model: SentenceTransformer, missing: list[str], place: str) -> None:
-    """Refuse a model whose files are not whole: libraries fill up what is missing.
+    """Refuse a model with incomplete files: libraries would fill the gaps with random values.
 
-    ``missing`` are names of weights that its files lack, ``place`` is what messages start with.
+    ``missing`` are names of weights that its files lack. ``place`` starts the messages.
 
     Raises:
-        ModelError: for weights or a tokenizer that are missing.
+        ModelError: if weights or the tokenizer are missing.
     """
     _check_vocabulary(model, place)
     unused = unused_parameters(model) if missing else []
-    needed = [name for name in missing if not any(other.endswith(f".{name}") for other in unused)]
-    if needed:  # such as a pooler's are not
+    needed = [name for name in missing if not any(full.endswith(f".{name}") for full in unused)]
+    if needed:
         raise ModelError(
             f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
-            f"for, such as {shown(needed[0])}; use a whole copy of it"
+            f"for, such as {shown(needed[0])}; use a complete copy of the model"
         )
 
 
 @torch.inference_mode(False)
 def unused_parameters(model: SentenceTransformer) -> list[str]:
-    """Return the names of the parameters that no embedding depends on, such as a pooler's."""
+    """Return the names of parameters that do not affect embeddings, such as a pooler's."""
     was_training = model.training
-    model.eval()  # dropout would advance the random state
+    model.eval()  # so that dropout does not change the random state
     total: Any = torch.zeros((), device=model.device)
     for role in ("query", "document"):
         features = model.preprocess(["0"], task=role)
@@ -91,7 +92,7 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
 
 
 def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
-    """Refuse a tokenizer of special tokens alone, as libraries make one without its file."""
+    """Refuse a tokenizer with special tokens only: libraries create it if its file is missing."""
     first = model[0]
     if type(first).__name__ == "StaticEmbedding":
         words, table = first.tokenizer.get_vocab_size(with_added_tokens=False), first.embedding
@@ -102,8 +103,8 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
     rows = len(getattr(table, "weight", ()))
     if words < FEWEST_WORDS * rows:
         raise ModelError(
-            f"{place}: its tokenizer knows {words:,} words, and its weights have rows for "
-            f"{rows:,}: a file of the tokenizer is missing; use a whole copy of it"
+            f"{place}: its tokenizer knows {words:,} words, but its weights have rows for "
+            f"{rows:,}: a file of the tokenizer is missing; use a complete copy of the model"
         )
 
 
@@ -112,22 +113,22 @@ KINDS = {
     "CrossEncoder": "reranker (a cross-encoder)",
 }
 LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}
-"""What sentence-transformers calls the lengths."""
+"""Names of the lengths in sentence-transformers."""
 SMALL_TRANSFORMER = 50_000_000
-"""Transformers with fewer parameters are small."""
+"""A transformer with fewer parameters is small."""
 IGNORED = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}.union(
     LENGTH_ATTRIBUTES.values()
 )
-"""Entries of configurations that do not change an embedding, or that callers hash by themselves."""
+"""Entries of configurations that do not affect embeddings, or that callers hash separately."""
 MODEL_ATTRIBUTES = ("max_seq_length", "truncate_dim", "similarity_fn_name")
 TOKENIZER_ATTRIBUTES = ("truncation_side", "split_special_tokens")
 
-_NOT_ABOUT_RESULTS = (
+_IRRELEVANT_LOGGERS = (
     "huggingface_hub",
     "transformers.trainer_utils",
     "transformers.utils.loading_report",
 )
-"""Who else warns: of the network, of file times, and of heads that embeddings do not use."""
+"""They warn about the network, file times, and heads that embeddings do not use."""
 
 
 def load_model(spec: str | Path, device: str) -> SentenceTransformer:
@@ -139,26 +140,26 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
         device: device to load it on.
 
     Raises:
-        ModelError: if there is no such model, or the folder holds none.
+        ModelError: if the model does not exist or the folder holds no model.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
-    model = load_safely(SentenceTransformer, spec, device, _check_whole)
+    model = load_safely(SentenceTransformer, spec, device, _check)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
 
 
-def _check_whole(model: SentenceTransformer, missing: list[str], place: str, folder: Path) -> None:
+def _check(model: SentenceTransformer, missing: list[str], place: str, folder: Path) -> None:
     check_model(model, missing, place)
     check_pooling(model, place, folder)
 
 
 def reads_vectors(model: SentenceTransformer) -> bool:
-    """Whether the model reads vectors by their row, as an adapter does, and no texts."""
+    """Whether the model reads vectors by row number instead of texts, as an adapter does."""
     return type(model[0]).__name__ == "VectorLookup"
 
 
 def is_static(model: SentenceTransformer) -> bool:
-    """Whether the model starts with a table, of tokens or vectors, and not with a transformer."""
+    """Whether the model starts with a table of tokens or vectors instead of a transformer."""
     return type(model[0]).__name__ == "StaticEmbedding" or reads_vectors(model)
 
 
@@ -168,7 +169,7 @@ def parameter_count(model: torch.nn.Module) -> int:
 
 
 def model_kind(model: SentenceTransformer) -> ModelKind:
-    """Which automatic settings the model trains with."""
+    """The kind of the model, which decides its automatic settings."""
     if reads_vectors(model):
         return "adapter"
     if is_static(model):
@@ -179,18 +180,18 @@ def model_kind(model: SentenceTransformer) -> ModelKind:
 def set_lengths(
     model: SentenceTransformer, lengths: Mapping[str, int | None], chosen: Collection[str] = ()
 ) -> dict[str, int | None]:
-    """Set the most tokens per query and document; they are saved with the model.
+    """Set the maximum number of tokens per query and document; they are saved with the model.
 
     Args:
         model: changed in place.
-        lengths: by the names of their settings, capped at the model's own limit; ``None`` for it.
+        lengths: by setting; capped at the model's limit, and ``None`` for that limit.
         chosen: names of the settings that the user set.
 
     Returns:
-        The lengths in effect, ``None`` for a model that reads whole texts.
+        The lengths in effect; ``None`` for a model that reads complete texts.
 
     Raises:
-        SettingError: if the user set a length and the model has no limit to set.
+        SettingError: if the user set a length but the model does not truncate texts.
     """
     if hasattr(model[0], "query_length"):
         for name, attribute in LENGTH_ATTRIBUTES.items():
@@ -199,21 +200,21 @@ def set_lengths(
             setattr(model[0], attribute, capped)
     elif refused := [name for name in LENGTH_ATTRIBUTES if name in chosen]:
         raise SettingError(
-            f"{refused[0]}: {type(model[0]).__name__} reads whole texts; leave the setting out, of "
-            "recipes too"
+            f"{refused[0]}: {type(model[0]).__name__} reads whole texts; remove the setting, also "
+            "from recipes"
         )
     return lengths_of(model)
 
 
 def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
-    """The lengths that a model holds, by their settings' names; ``None`` for its own limit."""
+    """The maximum lengths of a model by setting; ``None`` for the model's limit."""
     return {
         name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()
     }
 
 
 def with_separate_settings(model: SentenceTransformer) -> SentenceTransformer:
-    """Copy a model's prompts, lengths and similarity; the copy shares the weights."""
+    """Copy a model, sharing the weights but not the prompts, lengths and similarity."""
     copied = copy.copy(model)
     copied._modules = OrderedDict(model._modules)
     copied._modules[next(iter(model._modules))] = copy.copy(model[0])
@@ -236,27 +237,29 @@ def set_dropout(model: SentenceTransformer, dropout: float) -> None:
 
 
 def checkpoint_gradients(model: SentenceTransformer) -> None:
-    """Compute activations again in the backward pass, to save memory; not saved with the model.
+    """Recompute activations in the backward pass, to save memory; not saved with the model.
 
-    The trainer would go through a name that transformers has deprecated.
+    The trainer's option would call a deprecated method of transformers.
 
     Raises:
-        SettingError: if the model has no layers that can.
+        SettingError: if the model does not support it.
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or not transformer.supports_gradient_checkpointing:
         kind = type(transformer or model[0]).__name__
-        raise SettingError(f"gradient_checkpointing=true: {kind} cannot; leave the setting out")
-    # the second is its only name before transformers 5.21, and deprecated since
+        raise SettingError(
+            f"gradient_checkpointing=true: {kind} does not support it; leave the setting out"
+        )
+    # transformers 5.21 renamed the method and deprecated the old name
     name = "activation_checkpointing_enable"
     enable = getattr(transformer, name, None) or transformer.gradient_checkpointing_enable
     enable({"use_reentrant": False})
 
 
 def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
-    """Freeze the parameters that no embedding depends on, such as a pooler; return their names.
+    """Freeze the parameters that do not affect embeddings, such as a pooler's; return their names.
 
-    In distributed training, processes would otherwise wait for gradients that never come.
+    Otherwise distributed processes would wait forever for the gradients of these parameters.
     """
     unused = unused_parameters(model)
     for name, part in model.named_parameters():
@@ -266,7 +269,7 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
 
 
 def fingerprint(model: BaseModel) -> str:
-    """SHA-256 of all that decides what a model computes, but for prompts and lengths, in hex."""
+    """SHA-256 of everything that a model's results depend on, except prompts and lengths."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -275,29 +278,29 @@ def fingerprint(model: BaseModel) -> str:
     if (transformer := getattr(model[0], "auto_model", None)) is not None:
         parts.append(transformer.config.to_dict())
     kinds = [type(module).__name__ for module in model]
-    others = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
+    attributes = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
     configs = [[item for item in sorted(part.items()) if item[0] not in IGNORED] for part in parts]
-    total.update(repr([kinds, others, configs]).encode())
+    total.update(repr([kinds, attributes, configs]).encode())
     tokenizer: Any = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
-        known = json.loads(backend.to_str())
+        state = json.loads(backend.to_str())
         if backend is not tokenizer:
-            known.update(truncation=None, padding=None)  # those of the last call
+            state.update(truncation=None, padding=None)  # they depend on the last call
         sides = [getattr(tokenizer, name, None) for name in TOKENIZER_ATTRIBUTES]
-        total.update(json.dumps([known, sides]).encode())
+        total.update(json.dumps([state, sides]).encode())
     return total.hexdigest()
 
 
 def quiet_libraries() -> None:
-    """Silence progress bars and news of other libraries; warnings of results come through."""
+    """Silence progress bars and news of other libraries, but not warnings about results."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_warning()
-    transformers_logging.disable_default_handler()  # in its place, that of the program
+    transformers_logging.disable_default_handler()  # the program's handler prints its records
     transformers_logging.enable_propagation()
-    for name in _NOT_ABOUT_RESULTS:
+    for name in _IRRELEVANT_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
@@ -308,16 +311,16 @@ def load_safely(
     check: Callable[[Any, list[str], str, Path], None],
     **options: Any,
 ) -> Any:
-    """Load a model in float32, as autocast handles half precision; its files may run no code.
+    """Load a model in float32, without running code from its files; autocast lowers precision.
 
-    ``check`` gets the model, the weights that its files lack, its name in messages, and its folder.
+    ``check`` gets the model, the names of missing weights, its name in messages, and its folder.
 
     Raises:
         ModelError, MissingExtraError: as :func:`load_model`.
     """
     located, hint = locate_model(spec), ""
     if isinstance(located, str):
-        hint = f"; there is no such folder either ('{MINILM}' needs no network)"
+        hint = f"; it is not a folder either ('{MINILM}' needs no network)"
     try:
         organization = kind.default_huggingface_organization
         folder = download_model(located, organization) if isinstance(located, str) else located
@@ -331,11 +334,10 @@ def load_safely(
         check(model, missing, str(located), folder)
     except ModelError:
         raise
-    except Exception as error:  # of many types; all but one mean that the model is not usable
+    except Exception as error:  # libraries raise many types if a model is not usable
         if is_out_of_memory(error):
             raise
-        what = KINDS[kind.__name__]
         raise ModelError(
-            f"{located}: cannot be loaded as a {what}: {first_line(error)}{hint}"
+            f"{located}: cannot be loaded as a {KINDS[kind.__name__]}: {first_line(error)}{hint}"
         ) from error
     return model

@@ -1,8 +1,8 @@
 """Exact search: the best documents of each query, block by block.
 
-A float32 product, by torch or by FAISS, finds the documents that may be among the best. Only these
-are scored in float64. So blocks, threads, processes and FAISS change the time that a search takes,
-but not its result.
+A float32 product, by torch or by FAISS, selects the documents that may be among the best. Only
+these candidates are scored in float64. So blocks, threads, processes and FAISS affect the speed of
+a search but not its result.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from opera.encoder.kernels import cached_njit
 from opera.retrieval.measures import Ranking
 
 TILE_BYTES = 2**27
-"""Of the embeddings that are read at once."""
+"""Size of the embeddings that are read at once."""
 BLOCK, DEVICE_BLOCK = (256, 2048), (1024, 65_536)
-"""Queries and documents of one product. On a CPU its scores stay in a core's cache."""
+"""Queries and documents per product. On a CPU the scores fit into a core's cache."""
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
-"""Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and of
-TF32 on a GPU. Both are twice the bound."""
+"""Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
+TF32 on a GPU. Both are twice the theoretical bound."""
 MORE_BY_FAISS = 16
 """Documents that FAISS returns beyond the depth, so that float32 errors rarely matter."""
 
 DISTANCES = {"manhattan": 1, "euclidean": 2}
-"""Similarities that are negative distances, and the norm of each."""
+"""Similarities that are negative distances, with their norms."""
 
 NO_DOCUMENT = complex(-np.inf, -1)
 
 
 class NearestDocuments:
-    """The best documents of each query among those seen so far; of equal scores, the greater id.
+    """The best documents of each query so far; for equal scores, the greater document id wins.
 
     A candidate is a complex number: its real part is the score, its imaginary part the rank of the
     document's id. NumPy sorts complex numbers by the real part first.
@@ -51,9 +51,9 @@ class NearestDocuments:
         query_embeddings: float32 ``[n, dimension]``.
         documents: the corpus, for its ids.
         depth: number of documents to keep per query.
-        device: where to multiply.
-        similarity: a ``similarity_fn_name`` of sentence-transformers; embeddings have length 1 for
-            the cosine.
+        device: the device that multiplies.
+        similarity: a ``similarity_fn_name`` of sentence-transformers; for the cosine, embeddings
+            must have length 1.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class NearestDocuments:
                 self._keep(queries, *candidates, tile[block], ranks[block])
 
     def _errors(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the largest error of a float32 score of each query with this tile."""
+        """Return each query's largest possible error of a float32 score with this tile."""
         dimension = tile.shape[1]
         relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
         longest = _lengths(tile).max()
@@ -107,8 +107,8 @@ class NearestDocuments:
                 size = (self._query_lengths + longest) * np.float32(dimension**0.5)
             errors = np.asarray(relative * size + 1e-30, dtype=np.float32)
         if not np.isfinite(errors).all():
-            wrong = "embeddings hold values that are no numbers, or too large"
-            raise ModelError(f"search: {wrong}; use another model")
+            problem = "embeddings hold NaN, infinite or too large values"
+            raise ModelError(f"search: {problem}; use another model")
         return errors
 
     def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ class NearestDocuments:
     def _candidates(
         self, queries: IntArray, scores: torch.Tensor, errors: NDArray[np.float32]
     ) -> tuple[IntArray, IntArray]:
-        """Return the places of the scores ``[queries, documents]`` that may be among the best."""
+        """Return the indices of the scores ``[queries, documents]`` that may be among the best."""
         least, depth, width = self._least(queries), self._depth, scores.shape[1]
         on_cpu, bound = self._device == "cpu", least - errors
         if depth < width and np.isneginf(least).any():
@@ -136,7 +136,7 @@ class NearestDocuments:
         return query, document
 
     def _least(self, queries: IntArray) -> NDArray[np.float32]:
-        """Return the lowest score that each query keeps; -inf while it has too few documents."""
+        """Return the lowest of each query's best scores; -inf if it has too few documents."""
         return np.asarray(self._best.real[queries, 0], dtype=np.float32)
 
     def _add_by_faiss(
@@ -145,17 +145,17 @@ class NearestDocuments:
         """Search a tile by FAISS; return the queries for which it may have missed a document."""
         import faiss
 
-        count, every = min(self._depth + MORE_BY_FAISS, len(tile)), np.arange(len(self._queries))
+        count, rows = min(self._depth + MORE_BY_FAISS, len(tile)), np.arange(len(self._queries))
         faiss.omp_set_num_threads(torch.get_num_threads())
         scores, documents = faiss.knn(self._queries, tile, count, metric=faiss.METRIC_INNER_PRODUCT)
-        bound = self._least(every) - errors
-        if count < len(tile):  # some documents are not returned
+        bound = self._least(rows) - errors
+        if count < len(tile):  # FAISS did not return all documents
             bound = np.maximum(bound, scores[:, self._depth - 1] - 2 * errors)
             missed = scores[:, -1] >= bound
         else:
-            missed = np.zeros(len(every), dtype=bool)
-        query, place = np.nonzero((scores >= bound[:, None]) & ~missed[:, None])
-        self._keep(every, query, documents[query, place], tile, ranks)
+            missed = np.zeros(len(rows), dtype=bool)
+        query, column = np.nonzero((scores >= bound[:, None]) & ~missed[:, None])
+        self._keep(rows, query, documents[query, column], tile, ranks)
         return np.flatnonzero(missed)
 
     def _keep(
@@ -170,8 +170,8 @@ class NearestDocuments:
 
         Args:
             queries: rows of the queries.
-            query: for each pair its place in ``queries``, in ascending order.
-            document: for each pair its place in ``vectors``.
+            query: each pair's index into ``queries``, ascending.
+            document: each pair's index into ``vectors``.
             vectors: embeddings of documents.
             ranks: the ranks of the documents' ids.
         """
@@ -185,27 +185,27 @@ class NearestDocuments:
         candidates.real[query, column], candidates.imag[query, column] = scores, ranks[document]
         self._best[queries] = _best(self._depth, self._best[queries], candidates)
 
-    def add_some(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
-        """Score rows of the corpus ``[k]`` for one query: float32 ``[k, dimension]``."""
-        one, pairs = np.array([query]), np.arange(len(rows))
-        self._keep(one, np.zeros_like(pairs), pairs, vectors, self._id_rank[rows])
+    def add_rows(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
+        """Score rows ``[k]`` of the corpus, with vectors ``[k, dimension]``, for one query."""
+        pairs = np.arange(len(rows))
+        self._keep(np.array([query]), np.zeros_like(pairs), pairs, vectors, self._id_rank[rows])
 
-    def add_of_other_processes(self) -> None:
-        """Merge what the other processes found in their tiles; all processes call this."""
+    def merge_processes(self) -> None:
+        """Merge the best documents of all processes' tiles; all processes must call this."""
         for start in range(0, len(self._best), DEVICE_BLOCK[0]):
             part = self._best[start : start + DEVICE_BLOCK[0]]
             part[:] = _best(self._depth, *everywhere(partial(np.copy, part)))
 
     def ranking(self) -> Ranking:
-        """Return ``n`` rows, best first; -1 and -inf if there were too few documents."""
+        """Return ``n`` rows, best first; -1 and -inf if there are too few documents."""
         best = np.sort(self._best, axis=1)[:, ::-1]
-        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # the last: no document
+        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # NO_DOCUMENT is the last
         row_of[self._id_rank] = np.arange(len(self._id_rank), dtype=np.int32)
         return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
 
 
 def _best(depth: int, *candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Return the best of each row, the least of them first."""
+    """Return the ``depth`` best candidates of each row; the lowest comes first."""
     together = np.concatenate(candidates, axis=1)
     least = together.shape[1] - depth
     return np.asarray(np.partition(together, least, axis=1)[:, least:])
@@ -220,22 +220,22 @@ def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 def _score(queries, documents, query, document, norm, scores):  # type: ignore[no-untyped-def]
     """Score pairs in float64, and round to float32."""
     for pair in range(len(query)):
-        one, other, total = queries[query[pair]], documents[document[pair]], 0.0
+        q, d, total = queries[query[pair]], documents[document[pair]], 0.0
         if norm == 0:
-            for i in range(len(one)):
-                total += np.float64(one[i]) * np.float64(other[i])
+            for i in range(len(q)):
+                total += np.float64(q[i]) * np.float64(d[i])
         elif norm == 1:
-            for i in range(len(one)):
-                total -= abs(np.float64(one[i]) - np.float64(other[i]))
+            for i in range(len(q)):
+                total -= abs(np.float64(q[i]) - np.float64(d[i]))
         else:
-            for i in range(len(one)):
-                total += (np.float64(one[i]) - np.float64(other[i])) ** 2
+            for i in range(len(q)):
+                total += (np.float64(q[i]) - np.float64(d[i])) ** 2
             total = -np.sqrt(total)
-        scores[pair] = np.float32(total) + np.float32(0)  # -0 is 0
+        scores[pair] = np.float32(total) + np.float32(0)  # turns -0 into 0
 
 
 def faiss_is_usable() -> bool:
-    """Whether FAISS may search: it is installed, and its OpenMP does not collide with torch's."""
+    """Whether FAISS is installed, and its OpenMP does not conflict with torch's."""
     return sys.platform != "darwin" and is_installed("faiss")
 
 
@@ -247,15 +247,15 @@ def exact_search(
     device: str = "cpu",
     similarity: str = "cosine",
 ) -> Ranking:
-    """Rank all documents for each query and keep the best; this process alone.
+    """Rank all documents for each query in this process alone, and return the best.
 
     Args:
         query_embeddings: float32 ``[n, dimension]``.
         document_embeddings: float32 ``[documents, dimension]``, read in tiles.
         documents: the corpus, for its ids.
         depth: number of documents to keep per query.
-        device: where to multiply.
-        similarity: as of :class:`NearestDocuments`.
+        device: the device that multiplies.
+        similarity: as for :class:`NearestDocuments`.
     """
     nearest = NearestDocuments(query_embeddings[:], documents, depth, device, similarity)
     for first, tile in tiles(document_embeddings, slice(0, len(documents)), len(query_embeddings)):
@@ -266,7 +266,7 @@ def exact_search(
 def tiles(
     documents: Vectors, share: slice, n_queries: int
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Read a range of the corpus: first rows and tiles. A long search shows its progress."""
+    """Yield each tile of a range of the corpus with its first row. A long search shows progress."""
     size = max(1, TILE_BYTES // (4 * documents.shape[1]))
     starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0

@@ -1,7 +1,7 @@
-"""Texts before queries and documents: which are in force, and which a model should have.
+"""Prompts before queries and documents: those that a model uses, and those that it should use.
 
-What the cards of well-known models say of prompts and pooling changes nothing that a model does:
-warnings and refusals compare a model's files with it.
+The table of well-known models does not change what a model does. OPERA only compares a model's
+files with the table, and warns of differences or refuses the model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
 }
-"""Names of prompts that sentence-transformers looks up for each role, in this order."""
+"""Names of the prompts that sentence-transformers looks up for a role, in this order."""
 
 Pooling = Literal["cls", "mean", "lasttoken"]
 
@@ -50,15 +50,15 @@ WEB_SEARCH = (
 
 @dataclass(frozen=True)
 class Family:
-    """Models that are used alike.
+    """Models with the same pooling and prompts.
 
     Attributes:
-        name: what to call it.
-        pattern: matches the name of a model of the family, in lower case.
+        name: the name of the family.
+        pattern: matches the lower-case names of its models.
         pooling: how token embeddings become one vector.
         query: the prompt before a query in retrieval; empty for none.
-        document: the prompt before a document.
-        card: the model whose card says so.
+        document: the prompt before a document; empty for none.
+        card: the model whose card documents pooling and prompts.
         model_type: a ``model_type`` of transformers that only this family has.
     """
 
@@ -179,7 +179,7 @@ FAMILIES = (
 )
 
 _WARNED: set[tuple[str, Role]] = set()
-"""Models that were warned of in this process, and the prompts."""
+"""Models and roles for which this process has logged the warning."""
 
 
 def prompt_for(model: SentenceTransformer, role: Role) -> str:
@@ -194,8 +194,8 @@ def set_prompts(model: SentenceTransformer, query: str | None, document: str | N
 
     Args:
         model: changed in place.
-        query: before each query; empty for none, ``None`` for the model's own.
-        document: before each document, likewise.
+        query: before each query; empty for none, ``None`` for the model's prompt.
+        document: before each document; empty for none, ``None`` for the model's prompt.
 
     Raises:
         SettingError: if a prompt leaves no room for the text.
@@ -211,16 +211,16 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
     limit = getattr(first, f"{role}_length", None) or model.max_seq_length
     if not prompt or limit is None or not hasattr(first, f"{role}_length"):
         return
-    tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # cut at the model's own limit
+    tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # truncated at the model's limit
     if tokens >= limit:
         raise SettingError(
-            f"{role}_prompt: has {tokens:,} tokens, and {LENGTH_SETTINGS[role]}={limit} leaves no "
+            f"{role}_prompt: has {tokens:,} tokens, so {LENGTH_SETTINGS[role]}={limit} leaves no "
             f"room for the {role}; raise {LENGTH_SETTINGS[role]}, or shorten the prompt"
         )
 
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:
-    """Return the prompts that a model's folder names, without loading it."""
+    """Return the prompts in a model's folder, without loading the model."""
     values = json_values(folder / PROMPTS_FILE).get("prompts")
     return (
         {name: text for name, text in values.items() if isinstance(text, str)}
@@ -235,48 +235,50 @@ def warn_of_missing_prompts(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> None:
-    """Warn of each prompt that a model needs and its files do not name, once in a process.
+    """Warn of each prompt that a model needs but its files lack, once per process.
 
-    A run has decided on its prompts, so nothing is said of it.
+    Runs get no warning, because they have fixed their prompts.
 
     Args:
-        prompts: the model's, by the names that its files give them.
-        name: what the user called the model.
-        query_prompt: what the user set, even to none; ``None`` if not.
-        document_prompt: in the same way.
+        prompts: the model's prompts, by their names in its files.
+        name: the model as the user named it.
+        query_prompt: the user's setting; ``None`` if it is not set.
+        document_prompt: the user's setting; ``None`` if it is not set.
     """
     if process_index() > 0 or holds_run(Path(name)):
         return
     location = locate_model(name)
     folder = location if isinstance(location, Path) else None
     family, place = family_of(name, folder), str(folder.resolve() if folder else location)
-    decided: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+    settings: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
     for role in ROLES:
-        if decided[role] is not None or prompts.get(role) or (place, role) in _WARNED:
+        if settings[role] is not None or prompts.get(role) or (place, role) in _WARNED:
             continue
-        unused = next((other for other in PROMPT_NAMES[role] if prompts.get(other)), None)
+        unused = next((key for key in PROMPT_NAMES[role] if prompts.get(key)), None)
         if unused is not None:
             prompt = prompts[unused]
-            why = f"its files name the prompt {unused!r}, which sentence-transformers does not use"
-            why = f"{why} for a {role}"
+            problem = (
+                f"its files have the prompt {unused!r}, but sentence-transformers does not use it "
+                f"for a {role}"
+            )
         elif family is not None and family.prompts[role]:
             prompt = family.prompts[role]
-            why = (
-                f"models of the family {family.name} are used with a {role} prompt (model card of "
-                f"{family.card}), and its files name none"
+            problem = (
+                f"models of the family {family.name} need a {role} prompt (model card of "
+                f"{family.card}), but its files have none"
             )
         else:
             continue
         _WARNED.add((place, role))
         advice = f"set {role}_prompt to {printable(repr(prompt))}, or to an empty text for none"
-        log.warning("warning: %s: %s; %s", name, why, advice)
+        log.warning("warning: %s: %s; %s", name, problem, advice)
 
 
-def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
-    """Check the prompts that a function was given, for :func:`open_encoder`.
+def checked_prompts(query: str | None, document: str | None) -> dict[str, Any]:
+    """Check prompts and return those that are not ``None`` as arguments of :func:`open_encoder`.
 
     Raises:
-        SettingError: for a prompt that is no text.
+        SettingError: for a prompt that is not a text.
     """
     prompts = {"query_prompt": query, "document_prompt": document}
     chosen = {name: prompt for name, prompt in prompts.items() if prompt is not None}
@@ -286,28 +288,28 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
 def with_data_prompt(
     prompts: Mapping[str, Any], data: RetrievalData, model: str | Path
 ) -> dict[str, Any]:
-    """Add the query prompt that the data bring to those that the user gave.
+    """Add the data's query prompt to the user's prompts, unless the user or a run sets one.
 
     Args:
-        prompts: those that the user gave, by the names of their settings.
+        prompts: the user's prompts, by the names of their settings.
         data: the data set.
-        model: what the user passed; a run has decided on its prompts already.
+        model: the model or run as the user named it.
 
     Raises:
-        SettingError: for a prompt that no user could give.
+        SettingError: if the data's prompt is invalid.
     """
     if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
         return dict(prompts)
     if process_index() == 0:
         log.info(
-            "note: the data's query prompt %s is used; --query-prompt gives another",
+            "note: using the data's query prompt %s; --query-prompt sets another",
             shown(data.query_prompt),
         )
-    return {**prompts, **given_prompts(data.query_prompt, None)}
+    return {**prompts, **checked_prompts(data.query_prompt, None)}
 
 
 def family_of(spec: str, folder: Path | None) -> Family | None:
-    """Recognise a model by its name, by what its configuration calls it, or by its architecture."""
+    """Recognise a model by its name, by the name in its configuration, or by its architecture."""
     names = [name.rpartition("_")[2] for name in model_names(spec, folder)]
     config = {} if folder is None else json_values(folder / "config.json")
     kind = config.get("model_type", "")
@@ -316,7 +318,7 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
 
 
 def model_names(spec: str, folder: Path | None) -> list[str]:
-    """Names that a model goes by, in lower case, without its owner, likeliest first.
+    """Possible names of a model, in lower case, without its owner, most likely first.
 
     A folder in huggingface_hub's cache is ``models--OWNER--NAME/snapshots/COMMIT``.
     """
@@ -327,32 +329,32 @@ def model_names(spec: str, folder: Path | None) -> list[str]:
 
 
 def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
-    """Look at the pooling of a folder that does not say it, so that sentence-transformers guesses.
+    """Check the pooling that sentence-transformers guesses for a folder without ``modules.json``.
 
-    Logs the guess for a model of no known family.
+    Logs the guess if the model's family is unknown.
 
     Raises:
-        ModelError: for a model of a family that is pooled otherwise.
+        ModelError: if the model's family needs another pooling.
     """
     if (folder / "modules.json").is_file():
         return
     guess = next((module.pooling_mode for module in model if hasattr(module, "pooling_mode")), None)
     guesses = [guess] if isinstance(guess, str) else list(guess or [])
-    family, said = family_of(spec, folder), " and ".join(guesses) or "none"
+    family, pooling = family_of(spec, folder), " and ".join(guesses) or "none"
     if family is None:
-        log.info("note: %s: has no modules.json, so its tokens are pooled by %s", spec, said)
+        log.info("note: %s: has no modules.json, so its pooling is %s", spec, pooling)
     elif guesses != [family.pooling]:
         raise ModelError(
-            f"{spec}: has no modules.json, which says how tokens are pooled: sentence-transformers "
-            f"takes {said}, and models of the family {family.name} need {family.pooling} (model "
-            f"card of {family.card}); use the model's whole folder, with modules.json, or save it "
-            "with sentence_transformers as the modules Transformer and Pooling(dimension, "
+            f"{spec}: has no modules.json, so sentence-transformers would use the pooling "
+            f"{pooling}, but models of the family {family.name} need {family.pooling} (model card "
+            f"of {family.card}); use the model's whole folder, with modules.json, or save it with "
+            "sentence_transformers as the modules Transformer and Pooling(dimension, "
             f"{family.pooling!r})"
         )
 
 
 def json_values(path: Path) -> dict[str, object]:
-    """The contents of a model's JSON file; empty if it has none or is spoilt."""
+    """The object in a model's JSON file; empty if the file is missing or damaged."""
     try:
         values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):

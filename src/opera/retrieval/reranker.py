@@ -24,19 +24,18 @@ from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.encoder import gather_rows
 from opera.retrieval.models import fingerprint, load_safely
-from opera.retrieval.prompts import given_prompts
+from opera.retrieval.prompts import checked_prompts
 
 BATCH, CHUNK = 64, 2048
-"""Pairs per call of the model, halved where memory runs out, and pairs that are scored together."""
+"""Pairs per call of the model, halved if memory runs out, and pairs per progress step."""
 SCORES_FILE = "scores.npy"
 
 
 class Reranker:
     """A cross-encoder with everything that decides the score of a pair.
 
-    Scores are raw logits, of any size and sign: a sigmoid, as many models name for their output,
-    would make all good documents alike. Between two calls of :meth:`score_pairs` the model waits in
-    the memory of the CPU.
+    Scores are raw logits. Many models apply a sigmoid, but it would give all good documents nearly
+    the same score. Between two calls of :meth:`score_pairs` the model stays in CPU memory.
 
     Args:
         model: the model.
@@ -52,33 +51,35 @@ class Reranker:
         document_prompt: str = "",
         precision: Precision = "auto",
     ) -> None:
-        self.model, self.prompts, self.device = (
-            model,
-            (query_prompt, document_prompt),
-            pick_device(),
-        )
+        self.model, self.prompts = model, (query_prompt, document_prompt)
+        self.device = pick_device()
         self.precision = resolve_precision(precision, self.device, is_transformer=True)
         self._batch = BATCH
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything that decides a score but the texts, in hex."""
+        """SHA-256, in hex, of everything that decides a score, except the texts."""
         rest = [self.prompts, self.model.prompts, self.precision, is_reproducible()]
         return hashlib.sha256(f"{fingerprint(self.model)} {rest!r}".encode()).hexdigest()
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:
-        """Score pairs of texts: float32 ``[m]``, higher for a document that fits its query better.
+        """Score pairs of texts: float32 ``[m]``, higher for a better match.
 
         Raises:
-            ModelError: if a score is no number.
+            ModelError: if a score is not finite.
             TrainingError: if memory runs out even for a single pair.
         """
-        first, second = self.prompts
-        pairs = zip(queries, documents, strict=True)
-        scores = self._predict([(first + query, second + text) for query, text in pairs])
+        before_query, before_document = self.prompts
+        scores = self._predict(
+            [
+                (before_query + query, before_document + text)
+                for query, text in zip(queries, documents, strict=True)
+            ]
+        )
         if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
             raise ModelError(
-                f"the reranker's score of {shown(queries[bad[0]])} is no number; use another model"
+                f"the reranker's score for {shown(queries[bad[0]])} is NaN or infinite; use "
+                "another model"
             )
         return scores
 
@@ -104,7 +105,7 @@ class Reranker:
         doc_rows: IntArray,
         corpus_text: CorpusText = "title_text",
     ) -> NDArray[np.float32]:
-        """Score pairs of rows ``[m]``, in all processes, or read the cache: float32 ``[m]``."""
+        """Score pairs of rows ``[m]`` with all processes, or read the cache: float32 ``[m]``."""
         if len(query_rows) == 0:
             return np.empty(0, dtype=np.float32)
         pairs = np.stack([np.asarray(query_rows), np.asarray(doc_rows)]).astype(np.int64)
@@ -114,8 +115,8 @@ class Reranker:
             with progress("scoring pairs", count, "pairs", hidden=hidden) as bar:
                 for start in range(share.start, share.stop, CHUNK):
                     queries, documents = pairs[:, start : min(start + CHUNK, share.stop)]
-                    asked = data.queries.texts(queries, "text")
-                    yield self.score(asked, data.corpus.texts(documents, corpus_text))
+                    query_texts = data.queries.texts(queries, "text")
+                    yield self.score(query_texts, data.corpus.texts(documents, corpus_text))
                     bar.update(len(queries))
 
         def write(folder: Path) -> None:
@@ -127,12 +128,9 @@ class Reranker:
 
         digest = hashlib.sha256(pairs.tobytes()).hexdigest()
         key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, digest])
-        home = cached_by_all(
-            "reranked",
-            hashlib.sha256(key.encode()).hexdigest()[:32],
-            lambda folder, _: write(folder),
-        )
-        return np.array(np.load(home / SCORES_FILE))
+        entry = hashlib.sha256(key.encode()).hexdigest()[:32]
+        folder = cached_by_all("reranked", entry, lambda folder, _: write(folder))
+        return np.array(np.load(folder / SCORES_FILE))
 
 
 def open_reranker(
@@ -142,15 +140,13 @@ def open_reranker(
     max_length: int | None = None,
     precision: Precision = "auto",
 ) -> Reranker:
-    """Load a cross-encoder from a folder or the hub.
-
-    It is trusted as little as any model: no code that its folder names, no pickles.
+    """Load a cross-encoder from a folder or the hub, without running its code or reading pickles.
 
     Raises:
-        ModelError: if there is none, it cannot be loaded, or it does not give one score per pair.
-        SettingError: for a prompt that is no text, or a length that is not 8 or more.
+        ModelError: if it is missing, cannot be loaded, or does not give one score per pair.
+        SettingError: for a prompt that is not a text, or a length below 8.
     """
-    prompts = given_prompts(query_prompt, document_prompt)
+    prompts = checked_prompts(query_prompt, document_prompt)
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
     place, raw_scores = expand_user(spec, "reranker"), torch.nn.Identity()
     model = load_safely(
@@ -160,14 +156,12 @@ def open_reranker(
 
 
 def _check(model: CrossEncoder, missing: list[str], place: str, folder: Path) -> None:
-    """Refuse what is no reranker; an embedding model gets a head of random numbers."""
+    """Refuse a model that is not a reranker; libraries give an embedding model a random head."""
     if missing:
         raise ModelError(
-            f"{place}: is no reranker: its files lack the weights {shown(missing[0])}; pass a "
+            f"{place}: is not a reranker: its files lack the weights {shown(missing[0])}; pass a "
             "cross-encoder, such as BAAI/bge-reranker-base, or an embedding model with --model"
         )
     if model.num_labels != 1:
         count = model.num_labels
-        raise ModelError(
-            f"{place}: must give one score per pair to be a reranker, but gives {count}"
-        )
+        raise ModelError(f"{place}: a reranker must give one score per pair, but it gives {count}")

@@ -1,4 +1,4 @@
-"""Search a corpus: for the queries of a data set, and ``opera.search`` for one."""
+"""Search a corpus for the queries of a data set, or for one query (``opera.search``)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
-from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.retrieval.prompts import checked_prompts, with_data_prompt
 
 RANKING_FILE = "ranking.npz"
 QUERY_BYTES = 2**28
-"""Of the embeddings of queries, and of what is found for each, at once."""
+"""Size of the query embeddings and of their candidates that are in memory at once."""
 UNIT = 16_384
-"""Processes share the documents in multiples of this number."""
+"""A process searches a multiple of this number of documents."""
 
 
 def rank_by_size(
@@ -41,10 +41,11 @@ def rank_by_size(
     sizes: Sequence[int],
     corpus_text: CorpusText = "title_text",
 ) -> dict[int, Ranking]:
-    """Rank the corpus by the first dimensions of its embeddings, each number of them by itself.
+    """Rank the corpus once for each number of first dimensions in ``sizes``.
 
-    Each process looks through its own rows, and all call this. Embeddings that are kept are
-    searched for :data:`QUERY_BYTES` of the queries' at once; others as they are computed, for all.
+    All processes must call this; each searches a part of the corpus. If embeddings are cached, a
+    search takes :data:`QUERY_BYTES` of queries at once. Otherwise it takes all queries, and
+    searches the documents while they are encoded.
     """
     queries = encoder.encode_queries(data, query_rows)
     rank = partial(
@@ -54,9 +55,12 @@ def rank_by_size(
         parts = encoder.document_parts(data, corpus_text)
         return rank(queries[:], parts, device=encoder.device)
     documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), UNIT)
-    most = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
-    cuts = (queries[start : start + most] for start in range(0, max(1, len(queries)), most))
-    rankings = [rank(cut, tiles(documents, share, len(cut)), device=encoder.device) for cut in cuts]
+    at_once = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
+    starts = range(0, max(1, len(queries)), at_once)
+    batches = (queries[start : start + at_once] for start in starts)
+    rankings = [
+        rank(batch, tiles(documents, share, len(batch)), device=encoder.device) for batch in batches
+    ]
     return {
         size: Ranking(
             np.concatenate([part[size].doc_rows for part in rankings]),
@@ -81,14 +85,14 @@ def _rank_by_size(
         for size in sizes
     }
 
-    def look() -> None:
+    def search_parts() -> None:
         for first, tile in parts:
             for size, nearest in searches.items():
                 nearest.add(first, cut(tile, size))
 
-    everywhere(look)
+    everywhere(search_parts)
     for nearest in searches.values():
-        nearest.add_of_other_processes()
+        nearest.merge_processes()
     return {size: nearest.ranking() for size, nearest in searches.items()}
 
 
@@ -100,9 +104,10 @@ def search_corpus(
     corpus_text: CorpusText = "title_text",
     index: SearchIndex = "exact",
 ) -> Ranking:
-    """Rank the corpus for some of the data's own queries; all processes call this.
+    """Rank the corpus for some queries of the data; all processes must call this.
 
-    An exact ranking is cached on disk, if embeddings are; of an approximate index, the index is.
+    An exact ranking is cached on disk if embeddings are. For an approximate index, only the index
+    is cached.
     """
     if index != "exact":
         from opera.retrieval.approximate import ApproximateIndex  # needs FAISS
@@ -126,20 +131,20 @@ def search_corpus(
         return Ranking(arrays["doc_rows"], arrays["scores"])
 
 
-def without_own_documents(ranking: Ranking, own_documents: IntArray, depth: int) -> Ranking:
-    """Leave out of each query's ranking the document that is the query, and keep ``depth`` places.
+def without_query_documents(ranking: Ranking, query_documents: IntArray, depth: int) -> Ranking:
+    """Remove the document that is the query itself from each ranking, and keep ``depth`` documents.
 
     Args:
-        ranking: at least one place deeper than ``depth`` where the corpus has as many documents.
-        own_documents: int ``[n]``, the row of that document; -1 where there is none.
+        ranking: deeper than ``depth`` by at least one document, if the corpus is large enough.
+        query_documents: int ``[n]``, the row of the document that is the query; -1 for none.
         depth: how many documents to keep per query.
     """
-    others = (ranking.doc_rows != own_documents[:, None]) | (own_documents[:, None] < 0)
-    order = np.argsort(~others, axis=1, kind="stable")[:, :depth]  # what is left out goes last
-    stays = np.take_along_axis(others, order, axis=1)
+    keeps = (ranking.doc_rows != query_documents[:, None]) | (query_documents[:, None] < 0)
+    order = np.argsort(~keeps, axis=1, kind="stable")[:, :depth]  # removed documents go last
+    keeps = np.take_along_axis(keeps, order, axis=1)
     doc_rows = np.take_along_axis(ranking.doc_rows, order, axis=1)
     scores = np.take_along_axis(ranking.scores, order, axis=1)
-    return Ranking(np.where(stays, doc_rows, -1), np.where(stays, scores, -np.inf))
+    return Ranking(np.where(keeps, doc_rows, -1), np.where(keeps, scores, -np.inf))
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,8 @@ class FoundDocument:
         rank: 1 for the best.
         id: id of the document.
         score: its similarity to the query, by the model's ``similarity_fn_name``.
-        text: its text, title in front.
-        good_enough: whether its score reaches the cut-off; true without one.
+        text: its title and text.
+        good_enough: whether its score reaches the cut-off; true without a cut-off.
     """
 
     rank: int
@@ -165,7 +170,7 @@ def checked_query(query: str) -> str:
     """Return a query.
 
     Raises:
-        InputError: if it is empty, no text, or cannot be written as UTF-8.
+        InputError: if it is empty, not a text, or not valid UTF-8.
     """
     if not text(query, "query").strip():
         raise DataError("query: must not be empty")
@@ -176,19 +181,12 @@ def checked_query(query: str) -> str:
 class CorpusSearch:
     """A corpus, a model and an index, loaded to search for any number of queries.
 
-    Args:
-        data: a data set; or a run, if no model is given.
-        model: a model.
-        index: as of :func:`search`.
-        query_prompt: as of :func:`search`.
-        document_prompt: as of :func:`search`.
-        cutoff: as of :func:`search`.
-        precision: as of :func:`search`.
+    The arguments are those of :func:`search`.
 
     Attributes:
         data: the corpus.
         model: the name of the model.
-        cutoff: the lowest score of a document that is good enough; ``None`` for any score.
+        cutoff: the lowest score that is good enough; ``None`` for any score.
     """
 
     def __init__(
@@ -203,13 +201,13 @@ class CorpusSearch:
     ) -> None:
         kind = checked_index(index)
         if cutoff is not None and precision is not None:
-            raise SettingError("--cutoff --precision: give one of the two")
+            raise SettingError("--cutoff --precision: pass only one of the two options")
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
         source, self.model = data_and_model(data, model)
         if precision is not None:
             self.cutoff = run_cutoff(self.model, number(precision, "precision", 0, 1))
         self.data = one_set(load_data(source), "search")
-        prompts = given_prompts(query_prompt, document_prompt)
+        prompts = checked_prompts(query_prompt, document_prompt)
         self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
         text = run_corpus_text(self.model)
         if kind == "exact":
@@ -223,7 +221,7 @@ class CorpusSearch:
             self._rank = ApproximateIndex(kind, self._encoder, self.data, text).search
 
     def find(self, query: str, top: int = 5) -> list[FoundDocument]:
-        """Return the best documents of a query, as :func:`search`."""
+        """Return the best documents of a query, as :func:`search` does."""
         depth, corpus = min(top, len(self.data.corpus)), self.data.corpus
         ranking = self._rank(self._encoder.encode([query], "query"), depth)
         rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
@@ -249,21 +247,21 @@ def search(
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, which needs
             no ``model``.
-        query: what to search for.
+        query: the text of the query.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
-        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
-            documents; how many is measured on the data's own queries, and logged.
-        query_prompt: text before the query, empty for none; the default is the data's, or the
-            model's own.
-        document_prompt: text before each document, in the same way.
+        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss
+            documents. OPERA measures their recall on the data's queries and logs it.
+        query_prompt: text before the query, empty for none; the default is the data's prompt, else
+            the model's.
+        document_prompt: text before each document, empty for none; the default is the model's.
         cutoff: the lowest score of a document that is good enough to be an answer.
-        precision: choose the cut-off for which this share of the best documents, 0 to 1, is
-            relevant on the test queries of a run.
+        precision: choose the cut-off at which this fraction of the answers, 0 to 1, is relevant on
+            the test queries of a run.
 
     Returns:
-        The documents, best first; fewer than ``top`` if the corpus is smaller. If the first is not
-        ``good_enough``, none is, and the question is better not answered.
+        The documents, best first; fewer than ``top`` if the corpus is smaller. If the first
+        document is not ``good_enough``, no document is, and the query should get no answer.
 
     Raises:
         InputError: for an empty query, an index whose package is not installed, a precision that no

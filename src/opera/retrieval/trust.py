@@ -1,4 +1,4 @@
-"""A model is read, never run: no pickle, no code that its folder names, only data from the hub."""
+"""Never run code from a model: no pickles, no code named by its folder, only data from the hub."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from opera.core.terminal import shown
 from opera.retrieval.locate import check_readable
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
-"""What is downloaded from the hub: configuration, vocabulary and weights, no code and no pickle."""
+"""Files to download from the hub: configuration, vocabulary and weights, no code, no pickles."""
 SAFE_LOADING = {"use_safetensors": True, "weights_only": True}
-"""What every loader is told; arguments of the caller go before those of a model's files."""
+"""Arguments for every loader; they take precedence over those in a model's files."""
 
 ADAPTER_CONFIG = "adapter_config.json"
 CONFIGURATION = re.compile(
     r"modules\.json|config(\..*)?\.json|\w+(-\w+)?_config\.json|.*\.safetensors\.index\.json"
 )
-"""Files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
+"""Files that decide how a model is loaded, with names of versions such as ``config.5.0.0.json``."""
 PICKLED = re.compile(r"(?:pytorch_)?((?:adapter_)?model).*\.bin")
 LOADERS = "model_kwargs|processor_kwargs|config_kwargs|model_args|tokenizer_args|config_args"
-"""What ``sentence_bert_config.json`` hands to transformers, under new names and old ones."""
+"""Entries of ``sentence_bert_config.json`` that are passed to transformers; new and old names."""
 TRANSFORMER_ARGUMENTS = (
     "do_lower_case|document_length|max_seq_length|module_output_name|query_expansion|query_length|"
     "transformer_task|unpad_inputs|modality_config|processing_kwargs"
 )
-"""What else it may set; no folder of a tokenizer."""
+"""Other entries that it may set; the folder of a tokenizer is not among them."""
 LOADER_ARGUMENTS = (
     "add_bos_token|add_eos_token|add_pooling_layer|attn_implementation|do_lower_case|dtype|"
     "is_causal|is_decoder|model_max_length|padding_side|torch_dtype|truncation_side|use_cache|"
-    # without effect, since the libraries or OPERA overrule them:
+    # without effect, because the libraries or OPERA overrule them:
     "low_cpu_mem_usage|trust_remote_code|use_fast|use_safetensors"
 )
-"""What these may hold, as plain values. Others place weights, fetch kernels, or read elsewhere."""
+"""Allowed arguments in :data:`LOADERS`, as plain values. Others could read other files, place
+weights or download kernels."""
 
 
 def download_model(name: str, organization: str | None) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
 
     Raises:
-        OSError, ValueError: by huggingface_hub, without such a model or connection.
+        OSError, ValueError: from huggingface_hub, if the model or the connection is missing.
     """
     short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
     full = f"{organization}/{name}" if short else name
@@ -58,19 +59,19 @@ def download_model(name: str, organization: str | None) -> Path:
 
 
 class Rule(NamedTuple):
-    """What the values of some keys must be. All are regular expressions that match in full.
+    """The allowed values of some keys, as regular expressions that must match in full.
 
     Attributes:
-        file: the name of a file; ``Dense`` stands for the configuration of one.
-        keys: the keys that lead to a value, with dots between them.
-        allowed: the value as text, :data:`PARTS` for an object or a list that is not empty.
-        says: the rule.
+        file: the name of a file; ``Dense`` means the configuration of a ``Dense`` module.
+        keys: the path of keys to a value, separated by dots.
+        allowed: the value as text; :data:`PARTS` for an object or a list that is not empty.
+        message: the rule, as the error states it.
     """
 
     file: str
     keys: str
     allowed: str
-    says: str
+    message: str
 
 
 PARTS = "\0"
@@ -84,7 +85,7 @@ MODULE = (
     "model's folder names"
 )
 TRANSFORMER = r"sentence_\w+(-\w+)?_config\.json"
-NOT_SET = "a model may not set this argument; take it out of the file"
+NOT_SET = "a model may not set this argument; remove it from the file"
 NEVER = "(?!)"
 RULES = (
     Rule(r"modules\.json", r"\d+\.type", MODULES, MODULE),
@@ -99,7 +100,7 @@ RULES = (
         "Dense",
         "activation_function",
         r"torch\.nn\.([a-z]\w*\.)*[A-Z]\w*",
-        "must be a module of torch.nn; sentence_transformers would compute Tanh in its place",
+        "must be a module of torch.nn; sentence_transformers would use Tanh instead",
     ),
     Rule(
         r".*\.index\.json",
@@ -121,52 +122,52 @@ RULES = (
         ADAPTER_CONFIG,
         "peft_type",
         "LORA",
-        "must be plain LoRA; merge it with its model, and use that",
+        "must be plain LoRA; merge the adapter with its model, and use the merged model",
     ),
-    Rule(ADAPTER_CONFIG, "megatron_config", "", "must be plain LoRA, without it"),
+    Rule(ADAPTER_CONFIG, "megatron_config", "", "must be plain LoRA, without this setting"),
     Rule(
         ".*",
         r"(.*\.)?quantization_config",
         "",
-        "quantised weights cannot be loaded; use the model they were made from",
+        "OPERA cannot load quantised weights; use the model before quantisation",
     ),
     Rule(
         ".*",
         r"(.*\.)?_?(attn|experts)_implementation(\..*)?",
         f"|eager|sdpa|{PARTS}",
-        "a model may ask for eager or sdpa; other implementations can be code from the hub. Take "
-        "it out of the file; the setting attn_implementation is yours",
+        "must be eager or sdpa, as other implementations can be code from the hub; remove it from "
+        "the file, and use the setting attn_implementation instead",
     ),
 )
-"""No code that a file names is run, and no argument that it sets decides how it is loaded."""
+"""With these rules no file can name code that runs, or set an unsafe argument for loading."""
 
 
 def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
-    """Refuse a folder that asks for code of others or holds weights as pickles only.
+    """Refuse a folder that names third-party code or holds weights only as pickles.
 
     Args:
         folder: as sentence-transformers or transformers saves a model.
-        known: classes beyond those of sentence-transformers that its modules may be of.
+        known: allowed classes of modules, in addition to those of sentence-transformers.
 
     Raises:
-        ModelError: naming the file, the rule and the value.
+        ModelError: with the file, the rule and the value.
     """
     check_readable(folder)
-    for home, _, names in os.walk(folder, followlinks=True):
-        for path in (Path(home, name) for name in sorted(names)):
+    for parent, _, names in os.walk(folder, followlinks=True):
+        for path in (Path(parent, name) for name in sorted(names)):
             _check_file(path, known)
 
 
 def _check_file(path: Path, known: Iterable[str]) -> None:
     kind = kind_of_place(path)
-    if kind not in ("a file", None):  # opening a pipe would wait
+    if kind not in ("a file", None):  # opening a pipe would block
         raise ModelError(f"{path}: must be a file, but is {kind}")
     if kind is not None:
         check_readable(path)
     pickled = PICKLED.match(path.name)
     if pickled and not any(path.parent.glob(f"{pickled[1]}*.safetensors")):
         raise ModelError(
-            f"{path}: weights must be .safetensors, and this is a pickle, which may run code; "
+            f"{path}: weights must be .safetensors, but this is a pickle, which may run code; "
             "if you trust it, load the model with sentence_transformers and save it again with "
             "save_pretrained"
         )
@@ -175,7 +176,7 @@ def _check_file(path: Path, known: Iterable[str]) -> None:
 
 
 def _check_configuration(path: Path, known: Iterable[str]) -> None:
-    try:  # as the library reads it, which takes NaN and the last of equal keys
+    try:  # as the libraries do, which accept NaN and use the last of equal keys
         content = json.loads(read_text(path))
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from None
@@ -188,7 +189,7 @@ def _check_configuration(path: Path, known: Iterable[str]) -> None:
         content = {"peft_type": None, **content} if isinstance(content, dict) else {}
         _check_base(path, content.get("base_model_name_or_path"))
     if not isinstance(content, dict | list):
-        return  # its loader says what is wrong with it
+        return  # the loader reports the error
     names = [path.name, "Dense"] if "in_features" in content else [path.name]
     rules = [rule for rule in RULES if any(re.fullmatch(rule.file, name) for name in names)]
     for keys, value in _entries(content):
@@ -196,26 +197,27 @@ def _check_configuration(path: Path, known: Iterable[str]) -> None:
         for rule in rules:
             matches = re.fullmatch(rule.keys, keys, re.DOTALL)
             if matches and text not in known and not re.fullmatch(rule.allowed, text):
-                must, then, advice = rule.says.partition("; ")
-                raise ModelError(f"{path}: {shown(keys)}: {must}, got {shown(value)}{then}{advice}")
+                must, semicolon, advice = rule.message.partition("; ")
+                problem = f"{shown(keys)}: {must}, got {shown(value)}"
+                raise ModelError(f"{path}: {problem}{semicolon}{advice}")
 
 
-def _entries(content: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value of a file with the keys that lead to it."""
+def _entries(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a file with its path of keys."""
     for key, value in content.items() if isinstance(content, dict) else enumerate(content):
-        yield f"{before}{key}", value
+        yield f"{prefix}{key}", value
         if isinstance(value, dict | list):
-            yield from _entries(value, f"{before}{key}.")
+            yield from _entries(value, f"{prefix}{key}.")
 
 
 def _check_base(path: Path, base: Any) -> None:
-    """Check the model that matrices of peft are added to, as far as it is on this machine."""
-    home = Path(str(base))
-    with suppress(ValueError):  # no name of a repository
-        config = None if home.is_dir() else try_to_load_from_cache(str(base), "config.json")
-        home = Path(config).parent if isinstance(config, str) else home
-    if os.path.lexists(home / ADAPTER_CONFIG):
-        rule = "base_model_name_or_path: must be a whole model"
+    """Check the base model of a peft adapter, if it is on this machine."""
+    folder = Path(str(base))
+    with suppress(ValueError):  # raised for an invalid name of a repository
+        config = None if folder.is_dir() else try_to_load_from_cache(str(base), "config.json")
+        folder = Path(config).parent if isinstance(config, str) else folder
+    if os.path.lexists(folder / ADAPTER_CONFIG):
+        rule = "base_model_name_or_path: must be a whole model, not an adapter"
         raise ModelError(f"{path}: {rule}, got {shown(base)}")
-    if home.is_dir():
-        check_model_folder(home)
+    if folder.is_dir():
+        check_model_folder(folder)

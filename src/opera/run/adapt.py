@@ -1,4 +1,4 @@
-"""The main job: data and a model in, a better retriever and the evidence for it out."""
+"""``opera.adapt``: fine-tune a retriever on a data set, and compare it with the base model."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def adapt(
     skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Run:
-    """Adapt a retriever to a data set and measure it before and after.
+    """Adapt a retriever to a data set, and compare it with the base model.
 
     Args:
-        data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data; or a list
-            of several, to train on all of them.
+        data: anything that :func:`opera.load_data` reads, such as a DataFrame; loaded data; or a
+            list of data sets, to train on all of them.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with
-            ``query_vectors`` and ``document_vectors`` any name, for the record.
+            ``query_vectors`` and ``document_vectors`` any name, which ``run.json`` records.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
-            trains twice calls them in both.
-        columns: of tables, as for :func:`opera.load_data`; for each data set.
-        encoding: likewise.
-        skip_bad_rows: likewise; ``skipped_rows.csv`` in the run lists the rows left out.
+            trains twice calls them in both trainings.
+        columns: columns of the tables of all data sets, as for :func:`opera.load_data`.
+        encoding: encoding of the tables, as for :func:`opera.load_data`.
+        skip_bad_rows: skip rows that break a rule; ``skipped_rows.csv`` in the run lists them.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
@@ -64,26 +64,26 @@ def adapt(
     Raises:
         InputError: for invalid input, before anything is written.
         TrainingError: if training fails.
-        StorageError: if the disk is full, or the run folder cannot be written to any more;
-            ``resume`` continues.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which
-            ``resume`` continues.
+        StorageError: if the disk is full, or the run folder can no longer be written to; ``resume``
+            continues.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, when a checkpoint is saved; ``resume``
+            continues.
     """
     values = {"method": method, **settings}
-    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, how, model, out, values, resume, overwrite)
-    # torch takes seconds to load: what is wrong is said before
+    reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    checked = check(data, reading, model, out, values, resume, overwrite)
+    # torch takes seconds to load, so mistakes are reported first
     import torch
 
     from opera.run import steps
 
-    with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
+    with torch.inference_mode(False):  # else training would fail in a caller's inference_mode
         session = steps.prepare(checked, callbacks)
         if not session.finished:
             with steps.in_progress(session, checked):
                 trained = steps.train(session)
-                chosen = steps.choose(session, trained)
-                steps.write(session, trained, *chosen)
+                fit, guard = steps.choose(session, trained)
+                steps.write(session, trained, fit, guard)
     return Run.open(checked.folder)
 
 
@@ -98,10 +98,12 @@ def foresee(
     skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Costs:
-    """Time a few steps of what :func:`adapt` would train, and write nothing; arguments and errors
-    are its own."""
-    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, how, model, out, settings, False, overwrite)
+    """Time a few steps of the training that :func:`adapt` would do, and write nothing.
+
+    Arguments and errors are those of :func:`adapt`.
+    """
+    reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    checked = check(data, reading, model, out, settings, False, overwrite)
     from opera.engine.session import announce
     from opera.run.costs import time_run
     from opera.training_set.prepare import load_and_check
@@ -113,15 +115,15 @@ def foresee(
 
 @dataclass(frozen=True)
 class Checked:
-    """What was asked for, and the data.
+    """The checked arguments of a run, and its data.
 
     Attributes:
-        data: the data, loaded; several sets as one.
-        model: as :func:`opera.retrieval.models.load_model` takes it.
+        data: the loaded data; several data sets are combined.
+        model: the model for :func:`opera.retrieval.models.load_model`.
         folder: the run folder to write.
         recipe: all settings.
         resume: whether to continue the run in the folder.
-        overwrite: whether to replace it.
+        overwrite: whether to replace the run in the folder.
         started: ``time.perf_counter()`` at the start.
     """
 
@@ -136,7 +138,7 @@ class Checked:
 
 def check(
     data: Any,
-    how: Mapping[str, Any],
+    reading: Mapping[str, Any],
     model: str | Path | None,
     out: str | Path,
     settings: Mapping[str, Any],
@@ -157,17 +159,17 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    # a list of rows is a table, as a DataFrame is; any other list is several data sets
+    # a list of rows is a table; any other list is a list of data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
     several = data if isinstance(data, list | tuple) and not rows else [data]
-    sources = [named_source(source, **how) for source in several]
+    sources = [named_source(source, **reading) for source in several]
     for source in sources:
         check_stays_out(folder, "--out", source)
     if overwrite:
         train = recipe.train
         files = [train.query_vectors, train.document_vectors, train.teacher_scores]
         files += train.decisions or ()
-        # fields of the trainer may name files too, such as deepspeed's
+        # fields of the trainer, such as deepspeed, may be files too
         files += [value for value in (train.trainer or {}).values() if isinstance(value, str)]
         reads = [Path(file) for file in files if file is not None and "\0" not in file]
         for source in sources:

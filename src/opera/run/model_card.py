@@ -1,6 +1,6 @@
-"""The README.md in a trained model's folder, which the Hugging Face Hub shows, and its recipe.
+"""The model card (README.md) and the recipe in the final model's folder.
 
-Both name files without their folders.
+Neither contains the paths of folders.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
 from opera.core.intervals import few_queries
+from opera.core.terminal import counted
 from opera.data.names import MEMORY, TABLES
 from opera.data.table_files import TableSource
 from opera.retrieval.locate import MINILM
@@ -31,7 +32,7 @@ from opera.runs.verdict import verdict_sentence, weight_sentence
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 HUB_NAMES = {MINILM: "sentence-transformers/all-MiniLM-L6-v2"}
-"""Models that have another name on the hub."""
+"""The hub ids of models with a short name."""
 MODEL_CARD = """---
 {metadata}
 ---
@@ -40,15 +41,15 @@ MODEL_CARD = """---
 
 `{base}` adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-## Figures
+## Measures
 
-{figures}
+{measures}
 
 ## Data
 
 `{data}`: {counts}.{refitted}
 
-Training read {lengths}, and began {prompts}. {stored}
+Training read {lengths}. Prompts: {prompts}. {stored}
 `mask_known_positives` was {masked}.
 
 ## Use
@@ -59,7 +60,7 @@ model = SentenceTransformer("path/to/this/folder")
 scores = model.similarity(model.encode_query(["a question"]), model.encode_document(["a document"]))
 ```
 
-## Repeat
+## Reproduce
 
 ```sh
 {command}
@@ -72,21 +73,21 @@ VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
 
 Adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-## Figures
+## Measures
 
-{figures}
+{measures}
 
 ## Use
 
-`adapter.py` needs NumPy alone; copy it with `adapter.npz`.
+`adapter.py` needs only NumPy. Copy it with `adapter.npz`.
 
 ```python
 import adapter
-queries = adapter.queries(vectors)  # vectors of the service, [n, d]; the result has length 1
+queries = adapter.queries(vectors)  # your service's vectors, [n, d]; the results have length 1
 documents = adapter.documents(vectors){note}
 ```
 
-## Repeat
+## Reproduce
 
 ```sh
 {command}
@@ -95,14 +96,14 @@ documents = adapter.documents(vectors){note}
 {versions}.
 """
 
-REFITTED = " The final model was trained again with the queries of dev in train."
+REFITTED = " The final model was trained again with the dev queries in train."
 
 STORED = {
-    False: "This folder stores these settings; `encode_query`, `encode_document` and `similarity` "
-    "use them.",
+    False: "This folder stores these settings, and `encode_query`, `encode_document` and "
+    "`similarity` use them.",
     True: "This folder holds the base model with its own settings.",
 }
-"""What the folder stores, by whether the base model is kept."""
+"""The settings in the folder, by whether the final model is the base model."""
 
 Measured = Mapping[str, Mapping[str, float]]
 
@@ -110,14 +111,14 @@ Measured = Mapping[str, Mapping[str, float]]
 def write_model_card(
     folder: Path, record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> None:
-    """Write the README.md of a run's model, and the recipe that it names.
+    """Write the README.md of a run's model, and its recipe.
 
     Args:
         folder: the model's folder.
-        record: the run, with how training went.
-        measures: ``base``, ``fine_tuned`` and ``final``, as in ``measures.json``.
+        record: the run's record, including the training.
+        measures: the contents of ``measures.json``.
         changes: the change of each measure, with its interval.
-        queries: how many test queries there are.
+        queries: the number of test queries.
     """
     assert record.training is not None
     settings = record.settings
@@ -139,14 +140,14 @@ def write_model_card(
         method=settings["method"],
         steps=record.training.steps,
         seed=record.seed,
-        figures=_figures(record, measures, changes, queries),
+        measures=_measures(record, measures, changes, queries),
         refitted=REFITTED if record.guard is not None and record.guard.refit else "",
         counts=", ".join(counts),
         note="  # normalised only" if settings["adapter"] != "both" else "",
         masked=json.dumps(settings["mask_known_positives"]),
         lengths=lengths,
         stored=STORED[record.guard is not None and record.guard.mixing_weight == 0],
-        prompts=" and ".join(f"{what} with `{json.dumps(text)}`" for what, text in prompts.items()),
+        prompts=", ".join(f"{name} `{json.dumps(prompt)}`" for name, prompt in prompts.items()),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
@@ -155,7 +156,7 @@ def write_model_card(
 
 
 def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
-    """Describe a run's model for the hub, with its measures ``final`` on test."""
+    """Describe a run's model for the hub, with the measures of the final model on test."""
     data = _short_data(record)
     dataset = data.removeprefix("hf:").partition("@")[0] if data.startswith("hf:") else ""
     known = dataset if HUB_ID.fullmatch(dataset) else None
@@ -184,19 +185,19 @@ def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
 
 
 def hub_id(source: str) -> str | None:
-    """Return the id of a model on the hub; ``None`` for a folder, which nobody else has."""
+    """Return the id of a model on the hub; ``None`` for a local folder."""
     name = HUB_NAMES.get(source, source)
-    return name if HUB_ID.fullmatch(name) and not is_place(source) else None
+    return name if HUB_ID.fullmatch(name) and not is_local_path(source) else None
 
 
-def is_place(text: str) -> bool:
-    """Whether a text, such as a prompt, happens to be the path of something here."""
+def is_local_path(text: str) -> bool:
+    """Whether a text, such as a prompt, is the path of an existing file or folder."""
     return os.path.exists(text)  # noqa: PTH110 - Path.exists fails if the name is too long
 
 
 def repeat_command(record: RunRecord) -> str:
-    """Return the ``opera train`` command that repeats a run; data in memory are ``DATA``."""
-    first, *others = _sources(record)
+    """Return the ``opera train`` command that repeats a run, with ``DATA`` for data in memory."""
+    first, *further = _sources(record)
     if first.startswith(TABLES):
         data = shlex.join(TableSource.parse(first).options())
     else:
@@ -205,7 +206,7 @@ def repeat_command(record: RunRecord) -> str:
         str(TableSource.parse(source).without_folders())
         if source.startswith(TABLES)
         else _short(source)
-        for source in others
+        for source in further
     ]
     words = [
         f"opera train {data}",
@@ -218,7 +219,7 @@ def repeat_command(record: RunRecord) -> str:
 
 
 def write_recipe(folder: Path, record: RunRecord) -> None:
-    """Write the settings that are not at their defaults as a recipe."""
+    """Write the settings that differ from their defaults as a recipe."""
     method = record.identity["method"]
     values = {"method": method}
     for name, default in make_recipe({"method": method}).flat().items():
@@ -231,10 +232,10 @@ def write_recipe(folder: Path, record: RunRecord) -> None:
 
 
 def _short(source: str) -> str:
-    """What a data set or a model is called, for readers elsewhere: of a path its last part."""
+    """Return the name of a data set or a model without folders, which readers do not have."""
     if source.startswith(TABLES):
         return ", ".join(TableSource.parse(source).without_folders().files)
-    return Path(source).name if is_place(source) else source
+    return Path(source).name if is_local_path(source) else source
 
 
 def _sources(record: RunRecord) -> list[str]:
@@ -249,26 +250,27 @@ def _base_name(source: str) -> str:
     return HUB_NAMES.get(source, _short(source))
 
 
-def _figures(
+def _measures(
     record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> str:
-    """Measures on test with the interval of their change, the verdict, and a table of sets and
-    sizes."""
-    guard, main, moments = record.guard, DEFAULT_MEASURES[0], ("base", "fine_tuned", "final")
+    """Return the measures on test with the intervals of their changes, the verdict, and the
+    measures of each data set and size.
+    """
+    guard, main, models = record.guard, DEFAULT_MEASURES[0], ("base", "fine_tuned", "final")
     warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
     change = "change in points (95% interval)"
-    head = f"test split, {queries:,} queries | base | fine-tuned | final | {change}"
+    head = f"{counted(queries, 'test query')} | base | fine-tuned | final | {change}"
     rows = [
-        [name, *(f"{measures[when][name]:.4f}" for when in moments), changes[name].in_points()]
+        [name, *(f"{measures[model][name]:.4f}" for model in models), changes[name].in_points()]
         for name in DEFAULT_MEASURES
     ]
     parts = [
         _table(head, rows),
-        "The intervals are Student's t over the test queries; they hold for this model, not for "
-        "other seeds." + (f" {warning}." if warning else ""),
-        f"Verdict: {verdict_sentence(guard)}. {weight_sentence(guard)}"
+        "The intervals (Student's t over the test queries) apply to this model, not to other "
+        "seeds." + (f" {warning}." if warning else ""),
+        f"Verdict: {verdict_sentence(guard)}. {weight_sentence(guard)}."
         if guard
-        else "The weights are the fine-tuned ones.",
+        else "The final model has the fine-tuned weights.",
     ]
     tests = [(part.name, part.test) for part in record.sets or () if part.test is not None]
     if tests and (mean := mean_of_sets(record.sets or [])):
@@ -279,7 +281,8 @@ def _figures(
     ]
     if tests:
         rows = [
-            [name, *(f"{test[when][main]:.4f}" for when in moments[::2])] for name, test in tests
+            [name, *(f"{test[model][main]:.4f}" for model in ("base", "final"))]
+            for name, test in tests
         ]
         parts.append(_table(f"{main} | base | final", rows))
     if record.cutoffs is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_folder, strangers
+from opera.core.files import foreign_files, replace_folder
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
 from opera.data import load_data, load_python
@@ -65,15 +65,15 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
 
 
 def _check_out(out: Path, overwrite: bool) -> None:
-    """Refuse a folder where something of the user's, or an earlier quickstart, would be lost.
+    """Reject a folder in which files of the user or an earlier quickstart would be lost.
 
     Raises:
-        RunFolderError: naming what is in the way.
+        RunFolderError: with the file that would be lost.
     """
     data, has_run = out / DATA_FOLDER, holds_run(out / RUN_FOLDER)
     if os.path.lexists(data):
         is_folder = data.is_dir() and not data.is_symlink()
-        for file in strangers(data, DATA_FILES) if is_folder and has_run else [data]:
+        for file in foreign_files(data, DATA_FILES) if is_folder and has_run else [data]:
             raise RunFolderError(
                 f"--out {out}: {file} was not written by a finished quickstart; pass another "
                 "folder, or remove it"

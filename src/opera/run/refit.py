@@ -1,8 +1,8 @@
-"""One training, or two: if dev was drawn from train, λ is chosen on dev, and all pairs train again.
+"""Train once or twice. If dev was split off train, a second training can use its pairs too.
 
-The first training leaves the dev queries out, and writes to ``trial/``. The second trains on all
-pairs, and is measured on dev next to the first. Choice and comparison are written as soon as they
-are made, so that a resumed run goes on from there.
+The first training excludes the dev queries and writes to ``trial/``; λ is chosen on dev. The second
+trains on all pairs and is compared with the first on dev. The choice and the comparison are saved
+at once, so that a resumed run continues from there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from opera.core.files import remove
+from opera.core.terminal import counted
 from opera.engine.session import Session
 from opera.engine.train import Fit, fit
 from opera.guard.choice import Guard, Weights
@@ -21,8 +22,9 @@ log = logging.getLogger("opera")
 
 
 def first_training(session: Session) -> Fit | None:
-    """Train on what the dev split leaves; ``None`` if a resumed run has settled on its second
-    training."""
+    """Train without the dev queries; ``None`` if a resumed run has already chosen the second
+    training.
+    """
     prepared, run, record = session.prepared, session.run, session.record.guard
     if record is not None and record.refit and record.second is not None:
         return None
@@ -30,47 +32,47 @@ def first_training(session: Session) -> Fit | None:
     if not prepared.settings.guard:
         return fit(session, data, run, "train", "training")
     queries = data.split("dev").n_queries
-    what = f"training without the {queries:,} queries of the dev split"
+    title = f"training without the {counted(queries, 'dev query')}"
     if prepared.refits:
-        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", what)
-    return fit(session, data, run, "train", what)
+        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)
+    return fit(session, data, run, "train", title)
 
 
 def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[Fit, GuardRecord]:
-    """Choose λ, and train again if the run says so.
+    """Choose λ, and train a second time if the run does so.
 
     Args:
         session: the run.
-        guard: the guard, with the untrained weights.
-        first: the first training, whose weights the model holds.
+        guard: the guard, with the base weights.
+        first: the first training; the model has its weights.
 
     Returns:
-        The training of the final model, whose weights the model holds, and the guard's record.
+        The training of the final model, whose weights the model then has, and the guard's record.
     """
     model, run = session.prepared.model.trained, session.run
-    tuned, record = Weights.of(model), session.record.guard
+    fine_tuned, record = Weights.of(model), session.record.guard
     if record is None:
-        record = guard.choose(tuned)
+        record = guard.choose(fine_tuned)
         session.update(guard=record)
     curve = ", ".join(f"{point.mean:.4f} at {point.mixing_weight:g}" for point in record.curve)
     log.debug("λ = %g chosen on dev: %s %s", record.mixing_weight, record.measure, curve)
     if record.refit:
         guard.base.put_into(model)
-        what = "training again, with the dev split back in train"
-        second = fit(session, session.prepared.data.again, run, "train", what, first)
+        title = "training again, with the dev split in train"
+        second = fit(session, session.prepared.data.again, run, "train", title, first)
         if record.second is None:
-            comparison = guard.compare(tuned, Weights.of(model), record.mixing_weight)
+            comparison = guard.compare(fine_tuned, Weights.of(model), record.mixing_weight)
             record = record.model_copy(update={"second": comparison, "refit": comparison.kept})
             session.update(guard=record)
         if record.refit:
             if run.writes:
                 drop_checkpoints(run.path / TRIAL_FOLDER)
             return second, record
-        log.info("the second training is behind the first on dev, so the first is final")
-        tuned.put_into(model)
+        log.info("the second training is worse on dev, so the final model comes from the first")
+        fine_tuned.put_into(model)
         if run.writes:
             remove(run.checkpoints)
-    assert first is not None, "only a run that keeps its second training skips the first"
+    assert first is not None, "a run skips the first training only if it keeps the second"
     if session.prepared.refits:
         run.adopt(TRIAL_FOLDER)
     session.update(**first.facts)

@@ -1,4 +1,4 @@
-"""What ``opera review`` shows of a run, written at its end: it needs the model and the data."""
+"""Collect the items of ``opera review`` at the end of a run, which has the model and the data."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from opera.training_set.build import TrainingSet
 from opera.training_set.documents import KnownPositives
 
 MOST_QUERIES = 2000
-"""Training queries whose best document is looked at."""
+"""Most training queries that are searched for missing labels."""
 FIRST_RANKS = 10
-"""Ranks that a review names; of a lower one it says only that it is lower."""
+"""A review shows ranks up to this."""
 MOST_MISSING, MOST_CHANGED, SHOWN = 200, 50, 5
-"""Documents without a label, queries that lost and that gained, and documents of each of these."""
+"""Most documents without a label, most queries that lost (or gained), and documents per query."""
 Candidate = tuple[int, int, float]
 """A training query, a corpus row and its score."""
 
@@ -34,38 +34,40 @@ Candidate = tuple[int, int, float]
 def missing_candidates(
     encoder: Encoder, training_set: TrainingSet, settings: Any
 ) -> list[Candidate]:
-    """Find the best document of each training query, if it has no label and every labelled one
-    ranks below it; the highest scores first. All processes call this."""
+    """Find training queries whose best document has no label, the highest scores first.
+
+    All processes must call this.
+    """
     candidates: list[Candidate] = []
-    for one in training_set.sets:
+    for part in training_set.sets:
         rng = generator(settings.seed, "review.queries")
-        queries = np.sort(rng.permutation(one.pairs.n_queries)[:MOST_QUERIES])
-        rows = one.train.query_rows
-        ranking = search_corpus(encoder, one.data, rows[queries], 1, settings.corpus_text)
-        known = KnownPositives.of(one.data, rows, one.pairs)
+        queries = np.sort(rng.permutation(part.pairs.n_queries)[:MOST_QUERIES])
+        rows = part.train.query_rows
+        ranking = search_corpus(encoder, part.data, rows[queries], 1, settings.corpus_text)
+        known = KnownPositives.of(part.data, rows, part.pairs)
         best = ranking.doc_rows[:, 0]
         is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
-        if one.data.rejected is not None:
-            groups = one.data.query_group[rows[queries]], one.data.document_group[best]
-            is_missing &= ~np.isin(pair_keys(*groups), one.data.rejected)
-        for place in np.flatnonzero(is_missing):
-            query = one.first_query + int(queries[place])
-            score = float(ranking.scores[place, 0])
-            candidates.append((query, one.first_document + int(best[place]), score))
+        if part.data.rejected is not None:
+            groups = part.data.query_group[rows[queries]], part.data.document_group[best]
+            is_missing &= ~np.isin(pair_keys(*groups), part.data.rejected)
+        for position in np.flatnonzero(is_missing):
+            query = part.first_query + int(queries[position])
+            score = float(ranking.scores[position, 0])
+            candidates.append((query, part.first_document + int(best[position]), score))
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 
 def review_items(
     fit: Fit, missing: list[Candidate], base: Evaluation, final: Evaluation, seed: int
 ) -> dict[str, Any]:
-    """Describe all that may be reviewed: ``train``, ``test`` and ``changed``.
+    """Describe all items of a review: ``train``, ``test`` and ``changed``.
 
     Args:
         fit: the training of the final model.
-        missing: what :func:`missing_candidates` returns.
+        missing: the result of :func:`missing_candidates`.
         base: the base model on test.
         final: the final model on test.
-        seed: of the run.
+        seed: the run's seed.
     """
     training_set = fit.training_set
     labelled = Labelled(training_set.data, training_set.query_rows, training_set.pairs)
@@ -82,13 +84,16 @@ def review_items(
 def _test_items(
     data: RetrievalData, base: Evaluation, final: Evaluation, seed: int
 ) -> dict[str, Any]:
-    """Describe test labels that no model ranks well, and documents that either ranks first."""
+    """Describe test labels that neither model ranks well, and unlabelled documents that a model
+    ranks first.
+    """
     qrels = data.judged_qrels("test").relevant()
     labelled = Labelled(data, qrels.query_rows, qrels.pairs())
     ranks = {"base": _ranks(labelled, base), "final": _ranks(labelled, final)}
     why = [
-        f"{_in_words(of_base)} with the base model, {_in_words(of_final)} with the final model"
-        for of_base, of_final in zip(ranks["base"], ranks["final"], strict=True)
+        f"{_rank_text(base_rank)} with the base model, "
+        f"{_rank_text(final_rank)} with the final model"
+        for base_rank, final_rank in zip(ranks["base"], ranks["final"], strict=True)
     ]
     best = np.minimum(ranks["base"], ranks["final"])
     items: dict[str, Any] = test_pairs(labelled, best, why, seed)
@@ -104,14 +109,15 @@ def _test_items(
     first_documents = list(missing.items())
     items["missing"] = [
         labelled.missing(query, row, f"the {name} model ranks it first")
-        for (query, row), name in (first_documents[place] for place in order[:MOST_MISSING])
+        for (query, row), name in (first_documents[index] for index in order[:MOST_MISSING])
     ]
     return items
 
 
 def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
-    """The rank of each labelled document: int64 ``[N]``; the depth of the ranking and 1 if it is
-    not there."""
+    """Return the rank of each labelled document, int64 ``[N]``. If the ranking does not contain it,
+    the rank is the depth + 1.
+    """
     ranked = evaluation.ranking.doc_rows[labelled.pairs.pair_query]
     is_document = ranked == labelled.pairs.pair_doc[:, None]
     depth = ranked.shape[1]
@@ -120,17 +126,17 @@ def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
     return rank
 
 
-def _in_words(rank: int) -> str:
+def _rank_text(rank: int) -> str:
     return f"rank {rank}" if rank <= FIRST_RANKS else f"rank above {FIRST_RANKS}"
 
 
 def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[str, Any]:
-    """Describe the test queries that lost most, and those that gained most."""
+    """Describe the test queries that lost and gained most."""
     qrels = data.judged_qrels("test")
     relevant = qrels.relevant()
     labelled = Labelled(data, relevant.query_rows, relevant.pairs())
-    before_values, after_values = base.per_query[PRIMARY], final.per_query[PRIMARY]
-    change = after_values - before_values
+    base_values, final_values = base.per_query[PRIMARY], final.per_query[PRIMARY]
+    change = final_values - base_values
     order = np.argsort(change, kind="stable")
 
     def items(queries: IntArray) -> Iterator[dict[str, Any]]:
@@ -141,8 +147,8 @@ def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[s
             yield {
                 "query_id": data.queries.ids(rows)[0],
                 "query": data.queries.texts(rows)[0],
-                "base": round(float(before_values[query]), 4),
-                "final": round(float(after_values[query]), 4),
+                "base": round(float(base_values[query]), 4),
+                "final": round(float(final_values[query]), 4),
                 **{
                     name: [
                         {**labelled.document(row, SHORT), "labelled": row in positives}

@@ -73,14 +73,13 @@ log = logging.getLogger("opera")
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave.
+    """The result of the first training.
 
     Attributes:
         base: the base model on test.
         columns: columns that describe the test queries.
-        guard: the guard, with the base model's weights; ``None`` without one.
-        first: the training, the first one if all pairs train again; ``None`` if a resumed run has
-            settled on the second.
+        guard: the guard, with the base weights; ``None`` without a guard.
+        first: the first training; ``None`` if a resumed run has already chosen the second.
     """
 
     base: Evaluation
@@ -92,8 +91,9 @@ class Trained:
 def prepare(
     checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
 ) -> Session:
-    """Load the model, and check it with data, settings and the run that is resumed. Writes
-    nothing."""
+    """Load the model, and check it with the data, the settings and the resumed run. This writes
+    nothing.
+    """
     user_callbacks = checked_callbacks(callbacks)
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
@@ -104,13 +104,13 @@ def prepare(
         refuse_other_settings(checked.folder, prepared.identity)
         earlier = Run.open(checked.folder)
         prepared = prepared.resolved_as(earlier.settings)
-        names = ("started", "guard", "seconds")
-        continued = {name: getattr(earlier.record, name) for name in names}
+        fields = ("started", "guard", "seconds")
+        continued = {field: getattr(earlier.record, field) for field in fields}
         record = new_record(prepared).model_copy(update=continued)
         if earlier.finished:
             record = earlier.record
             log.info("%s is already finished: nothing to do", checked.folder)
-    processes.wait_for_everyone()  # every process has looked at the folder
+    processes.wait_for_everyone()  # until every process has read the folder
     report_to = "none" if record.status == "finished" else prepared.settings.of_trainer("report_to")
     trainer_callbacks = [*open_services(report_to, arguments, model), *user_callbacks]
     return Session(prepared, run, checked.started, checked.resume, trainer_callbacks, record)
@@ -118,7 +118,7 @@ def prepare(
 
 @contextmanager
 def in_progress(session: Session, checked: Checked) -> Iterator[None]:
-    """Hold the run folder for the block, and record in ``run.json`` how the block ends."""
+    """Hold the run folder during the block, and record in ``run.json`` how the block ends."""
     with ExitStack() as stack:
         if session.run.writes:
             stack.enter_context(_held(checked))
@@ -130,7 +130,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             session.update()
             session.run.write_skipped([part.skipped for part in each_set(checked.data)])
             yield
-        except KeyboardInterrupt:  # the seconds of this session count too
+        except KeyboardInterrupt:  # record the seconds of this session
             with suppress(OSError, OperaError):
                 session.update()
             raise
@@ -139,7 +139,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             with suppress(OSError, OperaError):
                 session.update(status="failed")
             if isinstance(error, StorageError):
-                raise StorageError(f"{error}; with --resume it goes on from where it is") from error
+                raise StorageError(f"{error}; --resume continues the run") from error
             raise
 
 
@@ -149,7 +149,7 @@ def _held(checked: Checked) -> Iterator[None]:
     folder = checked.folder
     folder.mkdir(parents=True, exist_ok=True)
     with sole_use(folder, "trains into it"):
-        # another process may have trained into it in the meantime
+        # another process may have used the folder in the meantime
         check_free(folder, checked.resume, checked.overwrite)
         if checked.overwrite:
             clear_run(folder)
@@ -158,7 +158,7 @@ def _held(checked: Checked) -> Iterator[None]:
 
 
 def _log_costs(session: Session) -> None:
-    """Log what a run of a transformer takes, if it begins in a single process."""
+    """Log the estimated costs of a new run of a transformer in a single process."""
     prepared = session.prepared
     if prepared.is_static or prepared.processes > 1 or session.resume:
         return
@@ -173,7 +173,7 @@ def train(session: Session) -> Trained:
     announce(prepared)
     _log_costs(session)
     if prepared.model.base is not None:
-        with session.phase("encode", "encoding every text once, for the adapter"):
+        with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
     guard = Guard(session) if prepared.settings.guard else None
     with session.phase("evaluate_before", "measuring the base model on test"):
@@ -189,8 +189,9 @@ def train(session: Session) -> Trained:
 
 
 def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]:
-    """Choose the training and the λ of the final model; the model then holds the training's
-    weights."""
+    """Choose the training and the λ of the final model. The model then has the weights of the
+    training.
+    """
     if trained.guard is not None:
         return choose_training(session, trained.guard, trained.first)
     assert trained.first is not None
@@ -198,48 +199,50 @@ def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]
 
 
 def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | None) -> None:
-    """Save the final model, measure it as the user will load it, and write all evidence."""
+    """Save the final model, measure it as the user will load it, and write all results."""
     run, base = session.run, trained.base
     mixing_weight = 1.0 if guard is None else guard.mixing_weight
     fine_tuned, final, encoder = _save_and_measure(session, trained, mixing_weight)
-    with session.phase("review", "looking for labels that are missing"):
+    with session.phase("review", "searching for missing labels"):
         missing = missing_candidates(encoder, fit.training_set, session.prepared.settings)
     if run.writes:
-        moments = {"base": base, "fine_tuned": fine_tuned, "final": final}
-        measures = {when: result.measures for when, result in moments.items()}
+        results = {"base": base, "fine_tuned": fine_tuned, "final": final}
+        measures = {model: result.measures for model, result in results.items()}
         columns = dict(trained.columns)
-        for when, result in moments.items():
-            columns |= {column(when, name): values for name, values in result.per_query.items()}
-        for when in ("base", "final"):
-            columns[column(when, "documents")] = moments[when].top_documents
+        for model, result in results.items():
+            columns |= {column(model, name): values for name, values in result.per_query.items()}
+        for model in ("base", "final"):
+            columns[column(model, "documents")] = results[model].top_documents
         run.write_table(PAIRS_FILE, fit.pair_columns())
-        false, doubted = fit.noisy_labels, None
-        if false is not None:
-            made = fit.training_set
-            listed = suspicious_columns(made.data, made.query_rows, made.pairs, false, fit.visits)
+        noisy_labels = None
+        if (estimate := fit.noisy_labels) is not None:
+            train = fit.training_set
+            listed = suspicious_columns(
+                train.data, train.query_rows, train.pairs, estimate, fit.visits
+            )
             run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
-            doubted = NoisyLabelsRecord(**counts_of(false, fit.visits, fit.kept))
+            noisy_labels = NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
         seed = session.prepared.settings.seed
         run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, seed))
         run.write_json(MEASURES_FILE, measures)
         run.write_table(PER_QUERY_FILE, columns)
         if guard is not None:
-            values = [result.per_query[guard.measure] for result in moments.values()]
+            values = [result.per_query[guard.measure] for result in results.values()]
             guard = guard.model_copy(update={"test": guarded_measure(*values)})
             log.debug("%s", dev_sentence(guard))
         sizes = [
             SizeRecord(
-                size=size, **{when: result.by_size[size] for when, result in moments.items()}
+                size=size, **{model: result.by_size[size] for model, result in results.items()}
             )
             for size in base.by_size
         ]
         finished = {
             "status": "finished",
             "training": fit.record,
-            "noisy_labels": doubted,
+            "noisy_labels": noisy_labels,
             "guard": guard,
             "matryoshka": sizes or None,
-            "sets": _by_set(session, fit, moments),
+            "sets": _by_set(session, fit, results),
             "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
         }
         changes = changes_on_test(Run(run.path).per_query(), measures["final"])
@@ -252,11 +255,11 @@ def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | Non
 def _save_and_measure(
     session: Session, trained: Trained, mixing_weight: float
 ) -> tuple[Evaluation, Evaluation, Encoder]:
-    """Save the final model, with the mixing weight that the guard chose.
+    """Mix the weights by the mixing weight, save the final model, and measure it.
 
     Returns:
-        The fine-tuned model on test; the final model, loaded as the user will load it, on test;
-        and its encoder.
+        The fine-tuned model on test; the final model on test, loaded as the user will load it; and
+        the final model's encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
     if trained.guard is not None and mixing_weight < 1:
@@ -264,13 +267,13 @@ def _save_and_measure(
             encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
         mix(trained.guard.base, Weights.of(model), mixing_weight).put_into(model)
-    # what fails in the main process fails everywhere, and all may read it from then on
+    # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
     final, served = trained.base, prepared.model.served
     if mixing_weight > 0:
         with session.phase("evaluate_after", "measuring the final model on test"):
-            if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
+            if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
             served = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             final = _on_test(served, prepared)
@@ -278,7 +281,7 @@ def _save_and_measure(
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
-    """Evaluate on test: all recorded measures, and the one that the guard decides by."""
+    """Evaluate on test with all recorded measures and the guard's measure."""
     settings, names = prepared.settings, list(FULL_MEASURES)
     if settings.guard and settings.metric_for_best_model not in names:
         names.append(settings.metric_for_best_model)
@@ -287,22 +290,23 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     return evaluate_encoder(encoder, data, "test", names, settings.corpus_text, sizes)
 
 
-def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[SetRecord] | None:
-    """Say of each of several data sets how often it was drawn, and put its measures side by
-    side."""
+def _by_set(session: Session, fit: Fit, results: dict[str, Evaluation]) -> list[SetRecord] | None:
+    """Return the record of each data set with its share of the sampled pairs and its measures;
+    ``None`` for a single data set.
+    """
     if session.record.sets is None:
         return None
-    drawn = np.add.reduceat(fit.times_drawn, fit.training_set.labelled.first_pairs[:-1])
+    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.labelled.first_pairs[:-1])
     return [
         record.model_copy(
             update={
-                "share_of_draws": float(count / drawn.sum()),
+                "share_of_draws": float(count / sampled.sum()),
                 "test": {
-                    when: result.sets[record.name].measures for when, result in moments.items()
+                    model: result.sets[record.name].measures for model, result in results.items()
                 }
-                if record.name in moments["base"].sets
+                if record.name in results["base"].sets
                 else None,
             }
         )
-        for record, count in zip(session.record.sets, drawn, strict=True)
+        for record, count in zip(session.record.sets, sampled, strict=True)
     ]

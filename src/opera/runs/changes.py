@@ -1,4 +1,4 @@
-"""How training changed each measure on test, read off the table of test queries."""
+"""How training changed each measure on test, by the table of test queries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from opera.runs.names import column
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a measure on the test queries, of the final model beside the untrained
-    one.
+    """The change of a measure on the test queries, from the base model to the final model.
 
     Attributes:
-        difference: mean of after minus before.
+        difference: mean of the final minus the base measure.
         low: lower end of its 95% interval over the queries.
         high: upper end of the interval.
     """
@@ -27,23 +26,22 @@ class Change:
     high: float
 
     def interval_in_points(self) -> str:
-        """The interval as a table shows it: ``+0.3 to +2.1``; empty for a single query's."""
+        """The interval for a table: ``+0.3 to +2.1``; empty for a single query."""
         if (self.low, self.high) == OF_ONE_QUERY:
             return ""
         return f"{points(self.low)} to {points(self.high)}"
 
     def in_points(self) -> str:
-        """The change as a table shows it: ``+1.2 (+0.3 to +2.1)``."""
+        """The change for a table: ``+1.2 (+0.3 to +2.1)``."""
         interval = self.interval_in_points()
         return points(self.difference) + (f" ({interval})" if interval else "")
 
 
 def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:
-    """Compare each query after training with itself before; measures that the table lacks are left
-    out.
+    """Compare the base and the final model on each query, by the measures that the table has.
 
     Args:
-        per_query: a row per test query, as :meth:`opera.runs.folder.Run.per_query` returns it.
+        per_query: a row per test query, from :meth:`opera.runs.folder.Run.per_query`.
         measures: names of measures.
     """
     changes = {}

@@ -38,11 +38,11 @@ class Cutoff(Part):
     Attributes:
         target: the precision that it was chosen for.
         score: the lowest score of an answer.
-        precision: the share of the answers that are relevant. It is a lower bound, since documents
-            without a label count as not relevant.
+        precision: the fraction of the answers that are relevant. It is a lower bound, since
+            documents without a label count as not relevant.
         low: lower end of its interval.
         high: upper end.
-        answered: the share of the queries that have an answer.
+        answered: the fraction of the queries that have an answer.
         answered_low: lower end of its interval.
         answered_high: upper end.
     """
@@ -100,7 +100,7 @@ class CutoffRecord(Part):
 
     @property
     def sentences(self) -> list[str]:
-        """Say what each cut-off does, which of :data:`PRECISIONS` none reaches, and what counts."""
+        """Describe each cut-off, the precisions that none reaches, and the role of labels."""
         reached = [cutoff.target for cutoff in self.cutoffs]
         unreached = ", ".join(f"{target:.0%}" for target in PRECISIONS if target not in reached)
         failed = [f"No cut-off reaches {unreached} relevant answers."] if unreached else []

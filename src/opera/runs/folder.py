@@ -2,23 +2,23 @@
 
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
-      run.log             what the run said, with details that the screen leaves out
+      run.log             the run's messages, with more details than the screen shows
       measures.json       {"base": {...}, "fine_tuned": {...}, "final": {...}} on the test split
       per_query.parquet   a row per test query
-      pairs.parquet       a row per training pair: how often it was drawn
+      pairs.parquet       a row per training pair: how often it was sampled
       suspicious_pairs.csv  the training pairs that look wrong, the worst first
-      review.json         what opera review shows
-      review.html, test_review.html  the pages that it writes
+      review.json         the items of opera review
+      review.html, test_review.html  the pages of opera review
       trace.parquet       a row per step
-      draws.parquet       the pairs that each step drew
+      draws.parquet       the pairs that each step sampled
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
       model/              loads with SentenceTransformer(path)
-      checkpoints/        what --resume continues from
-      not_finite.json     after a loss that was no number: the pairs of that batch
-      trial/              of a run that trained twice: the training that chose the share
+      checkpoints/        for --resume
+      not_finite.json     after a NaN loss: the pairs of that batch
+      trial/              if a run trained twice: the first training, which chose λ
 
-Every file is written under a temporary name and then renamed, so a killed process leaves the old
-file or the new one.
+Every file is written under a temporary name and then renamed. So a killed process leaves the old
+file or the new file.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
+from opera.core.terminal import counted
 from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
 from opera.runs.review_record import ReviewRecord
@@ -73,7 +74,7 @@ NOT_FINITE_FILE = "not_finite.json"
 REPORT_FILE = "report.html"
 UNFINISHED = "this run is not finished; continue it with --resume"
 REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
-"""What a report has among its first bytes, so that a later one may take its place."""
+"""The mark of a report, and the bytes at its start that contain it. OPERA replaces only reports."""
 RUN_NAMES = (
     RUN_FILE,
     LOG_FILE,
@@ -92,20 +93,19 @@ RUN_NAMES = (
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
 )
-"""What OPERA writes to a run folder, and what ``--overwrite`` removes."""
+"""The names that OPERA writes to a run folder, and that ``--overwrite`` removes."""
 MODEL_FILES = (
     *("*.safetensors", "*.safetensors.index.json", "*modules.json", "*config*.json"),
     *("*tokenizer.json", "*_map.json", "*tokens.json", "*vocab*", "*merges.txt", "*.model"),
     *("*.jinja", f"*{CARD_FILE}", RECIPE_FILE, ADAPTER_FILE, "adapter.py"),
     *("*.onnx", "*.onnx.data", "*export.json"),
 )
-"""Files of models: what ``--overwrite`` replaces in a model's folder, and what ``opera push``
-uploads."""
+"""Files in a model's folder, which ``--overwrite`` replaces and ``opera push`` uploads."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, for reading; nothing here needs torch.
+    """A run folder, for reading. This needs no torch.
 
     Attributes:
         path: the folder.
@@ -136,11 +136,11 @@ class Run:
         """Open an existing run.
 
         Raises:
-            RunFolderError: if the folder holds no run, or one whose ``run.json`` cannot be read.
+            RunFolderError: if the folder holds no run, or its ``run.json`` cannot be read.
         """
         run = run_in(user_path(path, "run"))
         if run is None:
-            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} of OPERA")
+            raise RunFolderError(f"{path}: not a run folder: it has no {RUN_FILE} of OPERA")
         return run
 
     @cached_property
@@ -154,28 +154,26 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the run went through to its last measure."""
+        """Whether the run is complete."""
         return self.record.status == "finished"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings under their own names."""
+        """All settings by name."""
         return dict(self.record.settings)
 
     @cached_property
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"base": {measure: mean}, "fine_tuned": {...}, "final": {...}}`` on the test split.
 
-        ``fine_tuned`` is the model as trained, ``final`` the final model.
-
         Raises:
-            RunFolderError: if ``measures.json`` is missing or holds anything else.
+            RunFolderError: if ``measures.json`` is missing or damaged.
         """
         return read_model(self.path / MEASURES_FILE, Measures).model_dump()
 
     @property
     def training(self) -> TrainingRecord:
-        """How training went.
+        """The record of the training.
 
         Raises:
             RunFolderError: if the run is not finished.
@@ -187,56 +185,55 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """How many optimizer steps the finished run took."""
+        """The number of optimizer steps of the finished run."""
         return self.training.steps
 
     @property
     def model_path(self) -> Path:
-        """The trained model, a plain sentence-transformers folder."""
+        """The final model, a plain sentence-transformers folder."""
         return self.path / MODEL_FOLDER
 
     def per_query(self) -> pa.Table:
-        """A row per test query.
+        """Return a row per test query.
 
-        Its columns are ``query_id``, the ids of its ``relevant`` documents and their ``grades``,
-        the base model's mean ``similarity`` to them, each measure ``base`` training,
-        ``fine_tuned`` and ``final``, and the best ``documents`` before and
-        after.
+        The columns are ``query_id``, the ids of the ``relevant`` documents and their ``grades``,
+        and the base model's mean ``similarity`` to them. Each measure has a column for ``base``,
+        ``fine_tuned`` and ``final``. ``base documents`` and ``final documents`` are the best
+        documents of both models.
 
         Raises:
-            RunFolderError: as all readers here, if the file is missing, damaged or not such a
-                table.
+            RunFolderError: if the file is missing, damaged or another table, as in all readers.
         """
         return read_table(self.path / PER_QUERY_FILE, {"query_id": TEXT})
 
     def pairs(self) -> pa.Table:
-        """A row per training pair.
+        """Return a row per training pair.
 
-        Its columns are ``query_id``, ``doc_id``, ``grade``, ``times_drawn``, ``kept``
-        (not pruned before training), and the untrained ``similarity`` and ``cbs`` where the method
-        needed them. With ``pair_weights=scores``, ``start_score`` stood in place of the similarity.
-        ``first_rank`` is the share of the batch's other documents that ranked above the pair's when
-        it was first visited, at ``first_step``; null if it never was. ``probability_wrong``
-        is made of it.
+        The columns are ``query_id``, ``doc_id``, ``grade``, ``times_drawn`` and ``kept`` (not
+        pruned before training). If the method needs them, there are the base model's ``similarity``
+        and ``cbs``, or ``start_score`` with ``pair_weights=scores``. At ``first_step`` the pair is
+        sampled for the first time. ``first_rank`` is the fraction of the batch's other documents
+        that then rank above its document. ``probability_wrong`` is estimated from it. Both are null
+        if the pair is never sampled.
         """
         return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})
 
     def trace(self) -> pa.Table:
-        """A row per step: loss, learning rate, the method's schedule, seconds."""
+        """Return a row per step: loss, learning rate, the method's schedule, seconds."""
         return read_table(self.path / TRACE_FILE, {"step": WHOLE})
 
     def draws(self) -> pa.Table:
-        """A row per pair that a step drew: ``step`` from 1, and ``pair``, a row of
+        """Return a row per sampled pair: ``step`` from 1, and ``pair``, a row of
         ``pairs.parquet``.
         """
         return read_table(self.path / DRAWS_FILE, {"step": WHOLE, "pair": WHOLE})
 
     def review(self) -> dict[str, Any]:
-        """What :func:`opera.review` shows: labels and documents of ``train`` and ``test``, and
-        test queries that ``changed``.
+        """Return the items of :func:`opera.review`: labels and documents of ``train`` and ``test``,
+        and test queries that ``changed``.
 
         Raises:
-            RunFolderError: if the run is not finished, or the file is no such record.
+            RunFolderError: if the run is not finished, or the file is damaged.
         """
         if not self.finished:
             raise RunFolderError(f"{self.path}: {UNFINISHED}")
@@ -244,18 +241,18 @@ class Run:
 
 
 class RunWriter:
-    """Writes a run folder; each file is written in full or not at all.
+    """Writes a run folder. Every file is written completely or not at all.
 
     Args:
         path: the folder.
-        writes: false in all processes but the main one; they write nothing.
+        writes: whether this is the main process; other processes write nothing.
     """
 
     def __init__(self, path: Path, writes: bool = True) -> None:
         self.path, self.writes = path, writes
 
     def nested(self, name: str) -> RunWriter:
-        """A writer of a folder inside this one, made if it is missing."""
+        """Return the writer of a folder in this folder, which is made if it is missing."""
         if self.writes:
             with writing(self.path):
                 (self.path / name).mkdir(exist_ok=True)
@@ -282,18 +279,18 @@ class RunWriter:
         self.write_json(RUN_FILE, record.model_dump())
 
     def write_skipped(self, tables: Sequence[pa.Table | None]) -> None:
-        """Write ``skipped_rows.csv``: the rows of tables of each data set that were left out."""
+        """Write ``skipped_rows.csv``: the skipped rows of all data sets."""
         if skipped := [table for table in tables if table is not None]:
             rows = pa.concat_tables(skipped)
             self.write_csv(SKIPPED_FILE, rows)
             path = self.path / SKIPPED_FILE
-            log.info("%s: lists %s rows that were left out", path, f"{len(rows):,}")
+            log.info("%s: lists %s that OPERA skipped", path, counted(len(rows), "row"))
 
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
         if self.writes:
-            kinds = {name: pa.float64() for name in rows[0]} if rows else {}
-            schema = pa.schema({**kinds, "step": pa.int64()})
+            types = {name: pa.float64() for name in rows[0]} if rows else {}
+            schema = pa.schema({**types, "step": pa.int64()})
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             write_parquet(self.path / TRACE_FILE, table)
 
@@ -305,20 +302,20 @@ class RunWriter:
             write_parquet(self.path / DRAWS_FILE, table)
 
     def adopt(self, name: str) -> None:
-        """Copy trace and draws of a folder inside this one: they are the run's."""
+        """Copy trace and draws from a folder in this folder."""
         for file in (TRACE_FILE, DRAWS_FILE):
             source = self.path / name / file
             if self.writes and source.is_file():
                 replace_file(self.path / file, partial(shutil.copyfile, source))
 
     def write_model(self, save: Callable[[Path], None], name: str = MODEL_FOLDER) -> None:
-        """Write the model folder, or another; ``save`` fills a temporary one first."""
+        """Write the model folder, or another folder; ``save`` fills a temporary folder first."""
         if self.writes:
             replace_folder(self.path / name, save)
 
     @property
     def model_path(self) -> Path:
-        """The trained model."""
+        """The final model."""
         return self.path / MODEL_FOLDER
 
     @property
@@ -328,18 +325,19 @@ class RunWriter:
 
 
 def run_in(path: Path) -> Run | None:
-    """Return the run in a folder; ``None`` without a ``run.json``, or with one not OPERA's.
+    """Return the run in a folder; ``None`` if it has no ``run.json`` of OPERA.
 
-    RunFolderError is raised if there is one that cannot be read.
+    Raises:
+        RunFolderError: if the ``run.json`` cannot be read.
     """
     if not os.path.lexists(path / RUN_FILE):
         return None
-    ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
-    return Run(path) if ours else None
+    is_ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
+    return Run(path) if is_ours else None
 
 
 def is_report(path: Path) -> bool:
-    """Whether there is a file, and a report that OPERA wrote."""
+    """Whether a path is a report that OPERA wrote."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -347,7 +345,7 @@ def is_report(path: Path) -> bool:
 
 
 def holds_run(path: Path) -> bool:
-    """Whether a folder holds a ``run.json`` that OPERA wrote and that can be read."""
+    """Whether a folder has a readable ``run.json`` of OPERA."""
     try:
         return run_in(path) is not None
     except RunFolderError:
@@ -355,7 +353,7 @@ def holds_run(path: Path) -> bool:
 
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:
-    """Return the checkpoints in a folder by ascending step; nothing else that lies there."""
+    """Return the checkpoints in a folder by ascending step."""
     folders = {}
     for folder in path.glob("checkpoint-*"):
         if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", folder.name):

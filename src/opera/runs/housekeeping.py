@@ -1,4 +1,4 @@
-"""Which output folder is free for a run, and what is removed from one: OPERA's files alone."""
+"""Check that an output folder is free for a run, and remove only OPERA's files from it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    foreign_files,
     leftovers,
     remove,
     remove_if_empty,
-    strangers,
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import place, shortened, shown
@@ -36,7 +36,7 @@ from opera.runs.folder import (
 
 
 def run_started_after(path: Path, moment: float) -> bool:
-    """Whether a folder's ``run.json`` was written at or after ``moment``, in seconds since 1970."""
+    """Whether a folder's ``run.json`` is at least as new as ``moment``, in seconds since 1970."""
     return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
 
 
@@ -48,7 +48,7 @@ def last_complete_checkpoint(path: Path) -> int | None:
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that another process trains into, or that is not free. Writes
+    """Reject an output folder that is not free, or that another process trains into. This writes
     nothing.
 
     Raises:
@@ -59,12 +59,12 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
 
 
 def check_free(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that is not free. Writes nothing.
+    """Reject an output folder that is not free. This writes nothing.
 
     Raises:
-        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it
-            holds anything else, if there is nothing to resume, if a resumed run would write
-            through a link, or if files of the user would be lost.
+        RunFolderError: if the folder holds a run and neither ``resume`` nor ``overwrite`` is set,
+            or if it holds other files. Also if there is nothing to resume, if a resumed run would
+            write through a link, or if the user would lose files.
     """
     if resume and overwrite:
         raise RunFolderError(
@@ -83,29 +83,29 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: holds a run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
-    for link in [name for name in _places(path) if resume and name.is_symlink()]:
+    for link in [file for file in _written_paths(path) if resume and file.is_symlink()]:
         raise RunFolderError(
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
             "the link, or pass --overwrite to start again"
         )
     model = path / MODEL_FOLDER
-    for file in strangers(model, MODEL_FILES) if overwrite and not model.is_symlink() else ():
+    for file in foreign_files(model, MODEL_FILES) if overwrite and not model.is_symlink() else ():
         raise RunFolderError(
             f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
             "move it away, or pass another folder"
         )
 
 
-def _places(path: Path) -> list[Path]:
-    """Every place that OPERA writes; ``run.json`` last: until then the folder is known as a run."""
+def _written_paths(path: Path) -> list[Path]:
+    """Return every path that OPERA writes, ``run.json`` last: it marks the folder as a run."""
     return [folder / name for folder in (path / TRIAL_FOLDER, path) for name in reversed(RUN_NAMES)]
 
 
 def removed_by_overwrite(path: Path) -> list[Path]:
-    """Return what ``--overwrite`` removes; files with other names stay."""
+    """Return the paths that ``--overwrite`` removes; files with other names stay."""
     report = path / REPORT_FILE
     removed = [report] if is_report(report) else []
-    for written in _places(path):
+    for written in _written_paths(path):
         if written.is_symlink() or written.name not in (CHECKPOINTS_FOLDER, TRIAL_FOLDER):
             removed += [written] if os.path.lexists(written) else []
         elif written.name == CHECKPOINTS_FOLDER:
@@ -114,44 +114,44 @@ def removed_by_overwrite(path: Path) -> list[Path]:
 
 
 def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
-    """Check that ``--overwrite`` removes nothing from a run folder that the command reads.
+    """Check that ``--overwrite`` removes no file of a run folder that the command reads.
 
     Raises:
-        RunFolderError: naming it.
+        RunFolderError: with the file.
     """
     check_reads_stay(path, "--out", reads, removed_by_overwrite(path))
 
 
 def clear_run(path: Path) -> None:
-    """Remove what OPERA wrote from a run folder; files with other names stay."""
+    """Remove OPERA's files from a run folder; files with other names stay."""
     clear_leftovers(path)
     for written in removed_by_overwrite(path):
         remove(written)
-    for folder in _checkpoint_homes(path):
+    for folder in _checkpoints_folders(path):
         remove_if_empty(folder)
     remove_if_empty(path / TRIAL_FOLDER)
 
 
 def drop_checkpoints(path: Path) -> None:
-    """Remove the checkpoints of a finished run, which nothing resumes from."""
-    for home in _checkpoint_homes(path):
-        for folder in checkpoint_folders(home).values():
-            remove(folder)
-        remove_if_empty(home)
+    """Remove the checkpoints of a finished run."""
+    for folder in _checkpoints_folders(path):
+        for checkpoint in checkpoint_folders(folder).values():
+            remove(checkpoint)
+        remove_if_empty(folder)
 
 
-def _checkpoint_homes(path: Path) -> list[Path]:
+def _checkpoints_folders(path: Path) -> list[Path]:
     return [path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER]
 
 
 def clear_leftovers(path: Path) -> None:
-    """Remove the temporary files that a killed process left."""
+    """Remove the temporary files of a killed process."""
     for leftover in _leftovers(path):
         remove(leftover)
 
 
 def _leftovers(path: Path) -> list[Path]:
-    return [leftover for written in _places(path) for leftover in leftovers(written)]
+    return [leftover for written in _written_paths(path) for leftover in leftovers(written)]
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
@@ -159,10 +159,10 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
 
     Args:
         path: the run folder.
-        identity: what must be equal.
+        identity: the facts that must be equal.
 
     Raises:
-        RunFolderError: naming each difference.
+        RunFolderError: with every difference.
     """
     recorded = Run.open(path).record.identity
     differences = [

@@ -1,4 +1,4 @@
-"""``run.log``: everything that a run says, details that the screen leaves out among it."""
+"""``run.log``: all messages of a run, with details that the screen does not show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class _ToParents(logging.Handler):
-    """Hands on the records that would have passed without the file."""
+    """Passes the records to the parent loggers that would get them without the file."""
 
     def emit(self, record: logging.LogRecord) -> None:
         assert log.parent is not None
@@ -21,7 +21,7 @@ log = logging.getLogger("opera")
 
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
-    """Add all messages of the block to a file; what the screen shows stays as it is."""
+    """Add all messages of the block to a file. The screen shows the same as without it."""
     file, screen = logging.FileHandler(path, encoding="utf-8", delay=True), _ToParents()
     file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     level, propagates = log.level, log.propagate

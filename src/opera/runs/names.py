@@ -1,4 +1,4 @@
-"""The names that a measure such as ``nDCG@10`` has in files, in the trainer and on the hub."""
+"""The names of a measure such as ``nDCG@10`` in files, in the trainer and on the hub."""
 
 from __future__ import annotations
 

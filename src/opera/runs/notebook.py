@@ -1,4 +1,4 @@
-"""A run as a notebook shows it."""
+"""The display of a run in notebooks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def run_html(run: Run) -> str:
         rows.append((name, *values, changes[name].interval_in_points()))
     cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{row}</tr>" for row in cells)
-    first, *others = map(escape, lines)
-    text = "<br>".join([f"<b>{first}</b>", *others])
+    first, *rest = map(escape, lines)
+    text = "<br>".join([f"<b>{first}</b>", *rest])
     return f"<p>{text}</p><table>{table}</table><p>{escape(str(run.path))}</p>"

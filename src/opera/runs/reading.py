@@ -1,7 +1,6 @@
-"""Read the files of run and grid folders: an error names the file that is missing or wrong.
+"""Read the files of run and grid folders. Every error has the path of the file.
 
-The folders may come from strangers. JSON, Parquet and arrays are read as data; nothing is
-unpickled.
+The folders may come from strangers, so JSON, Parquet and arrays are read as data, never unpickled.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from opera.core.reading import open_file, read_json
 from opera.core.terminal import shortened
 
 TEXT, WHOLE, NUMBER = pa.string(), pa.int64(), pa.float64()
-"""Types of columns."""
+"""Column types."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Part(BaseModel):
-    """A part of a record: every field is checked, and no other is allowed."""
+    """A part of a record. It checks every field and rejects unknown fields."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
@@ -36,12 +35,16 @@ class Part(BaseModel):
 
 
 def broken(path: Path, reason: str) -> RunFolderError:
-    """Return the error for a file of a run that cannot be used."""
+    """Return the error for a damaged file of a run."""
     return RunFolderError(f"{path}: is not as OPERA wrote it: {' '.join(reason.split())}")
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; RunFolderError if the file cannot be read or holds anything else."""
+    """Read a JSON object.
+
+    Raises:
+        RunFolderError: if the file cannot be read or holds anything else.
+    """
     with _reading(path):
         values = read_json(path)
         if not isinstance(values, dict):
@@ -50,9 +53,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None = None) -> Model:
-    """Read a JSON object, or take ``values`` if it has been read, as a typed record.
+    """Read a JSON object, or use its ``values`` if it has been read, as a typed record.
 
-    RunFolderError names the first field that is missing or wrong.
+    Raises:
+        RunFolderError: with the first field that is missing or wrong.
     """
     with _reading(path):
         return kind.model_validate(read_object(path) if values is None else values)
@@ -61,7 +65,8 @@ def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None =
 def read_table(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Read a Parquet file, and check that it has columns of these types.
 
-    RunFolderError is raised if it is no such table.
+    Raises:
+        RunFolderError: if the file cannot be read or has other columns.
     """
     with _reading(path), open_file(path) as file:
         table = pq.read_table(file, use_threads=False)
@@ -70,7 +75,11 @@ def read_table(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def check_columns(path: Path, table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
-    """Check that a table has columns of these types; RunFolderError names the first it has not."""
+    """Check that a table has columns of these types.
+
+    Raises:
+        RunFolderError: with the first column that is missing or wrong.
+    """
     for name, kind in columns.items():
         if name not in table.column_names:
             raise broken(path, f"column {name!r} is missing")
@@ -79,14 +88,14 @@ def check_columns(path: Path, table: pa.Table, columns: Mapping[str, pa.DataType
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` file; nothing is unpickled."""
+    """Read the arrays of an ``.npz`` file without unpickling."""
     with _reading(path), open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
 @contextmanager
 def _reading(path: Path, what: str = "") -> Iterator[None]:
-    """Turn whatever a library makes of a file's contents into one error."""
+    """Turn every error of a library about a file's contents into a RunFolderError."""
     try:
         yield
     except RunFolderError:
@@ -95,9 +104,9 @@ def _reading(path: Path, what: str = "") -> Iterator[None]:
         raise RunFolderError(f"{path}: is missing") from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        raise broken(path, shortened(where and f"{where}: ") + message) from None
+        raise broken(path, shortened(field and f"{field}: ") + message) from None
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:

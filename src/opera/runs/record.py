@@ -18,28 +18,28 @@ from pydantic import (
 
 from opera.core.errors import OtherFormatError
 from opera.core.files import replace_file
-from opera.core.terminal import shown
+from opera.core.terminal import counted, shown
 from opera.runs.cutoffs import CutoffRecord
 from opera.runs.reading import Part, read_model, read_object
 
 FORMAT: Literal[6] = 6
-"""Raised whenever a field changes its name or meaning; runs of other formats are refused."""
+"""Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
 GRID_FILE = "grid.json"
 MANY_VISITS = 2000
-"""With fewer visits the model has learnt little when it first ranks a pair, so correct pairs look
-wrong too."""
+"""With fewer visits the model has learnt little when it ranks a pair, so correct pairs look wrong
+too."""
 
 
 class DataRecord(Part):
     """The data set of a run.
 
     Attributes:
-        source: what the user called it.
+        source: the user's name for the data.
         fingerprint: SHA-256 of everything that was read, in hex.
         counts: documents, and queries and relevant pairs of each split.
-        notes: what reading the data merged, dropped or drew.
+        notes: what reading the data merged, dropped or split.
     """
 
     source: str
@@ -49,12 +49,12 @@ class DataRecord(Part):
 
 
 class ModelRecord(Part):
-    """The pretrained model of a run.
+    """The base model of a run.
 
     Attributes:
-        source: what the user called it.
-        fingerprint: SHA-256 of its weights and of all else that decides an embedding, in hex.
-        parameters: how many it has.
+        source: the user's name for the model.
+        fingerprint: SHA-256 of its weights and of everything else that decides an embedding.
+        parameters: the number of parameters.
     """
 
     source: str
@@ -66,10 +66,10 @@ class NegativesRecord(Part):
     """The explicit negatives.
 
     Attributes:
-        kind: ``random``, ``hard``, ``given``, or a user's own kind.
-        queries_without: queries whose list is empty, so that theirs are random; ``None`` where
-            there are no lists.
-        listed: length of all lists together.
+        kind: ``random``, ``hard``, ``given``, or a kind that a user registered.
+        queries_without: queries with an empty list, which get random negatives; ``None`` without
+            lists.
+        listed: total length of the lists.
     """
 
     kind: str
@@ -84,10 +84,10 @@ class NoisyLabelsRecord(Part):
         noise_rate: estimated fraction of the pairs that are wrong.
         low: lower end of its 95% interval, by the standard error over queries.
         high: upper end.
-        visited: how many pairs were visited; the rate is that of the later half of them.
-        suspicious: how many of them ``suspicious_pairs.csv`` lists.
-        pruned: how many pairs were pruned before training, of which nothing is known.
-        unvisited: how many others were never drawn; the rate includes them, the list does not.
+        visited: pairs that were sampled; the rate uses the later half of them.
+        suspicious: pairs in ``suspicious_pairs.csv``.
+        pruned: pairs that were pruned before training; the rate does not include them.
+        unvisited: other pairs that were never sampled; the rate includes them, the list does not.
     """
 
     noise_rate: float
@@ -100,26 +100,30 @@ class NoisyLabelsRecord(Part):
 
     @property
     def sentence(self) -> str:
-        """Say how many look wrong, without the full stop."""
-        interval = f"{self.low:.0%} to {self.high:.0%}"
-        pruned = f", the {self.pruned:,} pruned ones aside" if self.pruned else ""
-        never = f"; {self.unvisited:,} were never drawn and are not judged"
-        rest = pruned + (never if self.unvisited else "")
-        least = "about" if self.visited >= MANY_VISITS else "up to about"
-        return f"{least} {self.noise_rate:.0%} of the training pairs look wrong ({interval}){rest}"
+        """Say how many pairs look wrong, without the full stop."""
+        about = "about" if self.visited >= MANY_VISITS else "up to about"
+        text = (
+            f"{about} {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
+            f"{self.high:.0%})"
+        )
+        if self.pruned:
+            text += f", not counting {counted(self.pruned, 'pruned pair')}"
+        if self.unvisited:
+            text += f"; {counted(self.unvisited, 'pair')} never sampled and not judged"
+        return text
 
 
 class TrainingRecord(Part):
-    """How training went.
+    """The record of a training.
 
     Attributes:
-        steps: optimizer steps done, over all sessions.
+        steps: optimizer steps of all sessions.
         resumed_from: the step that the last session started from; 0 for a fresh start.
         best_step: step of the best evaluation on dev; ``None`` without evaluations.
-        best_value: its measure.
+        best_value: the measure at this step.
         evaluations: step and measure of each evaluation on dev.
-        lag: steps between an observation and the first draw that uses it.
-        measure: name of what evaluations measured.
+        lag: steps between an observation and the first sample that uses it.
+        measure: the name of the measure on dev.
     """
 
     steps: int
@@ -144,16 +148,16 @@ class CurvePoint(Part):
 
 
 class GuardedMeasure(Part):
-    """The measure of a split, before training and after it.
+    """The measure of the base, the fine-tuned and the final model on a split.
 
     Attributes:
+        queries: the number of queries.
         base: mean of the base model.
         fine_tuned: mean of the fine-tuned model, λ = 1.
         final: mean of the final model.
         difference: ``final`` minus ``base``.
         low: lower end of the difference's 95% interval, Student's t over the queries.
         high: upper end of the interval.
-        queries: how many there are.
     """
 
     queries: int
@@ -166,14 +170,16 @@ class GuardedMeasure(Part):
 
 
 class SecondTraining(Part):
-    """The training with the drawn dev split in train beside the one without it, both at the share
-    chosen, on dev.
+    """The second training, with the dev split in train, compared with the first, without it.
+
+    Both are measured on dev at the λ that the first training chose.
 
     Attributes:
-        trial: mean of the measure, of the training that chose the share.
-        second: of the second training, which has seen the dev queries.
-        error: standard error of the mean of their differences.
-        kept: whether the second is handed over: it is not behind by more than ``error``.
+        trial: mean of the measure after the first training.
+        second: mean of the measure after the second training, which has seen the dev queries.
+        error: standard error of the mean difference.
+        kept: whether the final model comes from the second training, because it is not worse by
+            more than ``error``.
     """
 
     trial: float
@@ -183,29 +189,29 @@ class SecondTraining(Part):
 
 
 class GuardRecord(Part):
-    """What the guard chose, and why.
+    """The guard's choice, and the reasons.
 
     Attributes:
         mixing_weight: λ, the weight of the fine-tuned parameters in the final model.
-        verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ
-            is 0, so the base model is handed over; ``same``: neither.
+        verdict: ``better``: dev has 20 queries or more, and its interval is above 0; ``kept``: λ is
+            0, so the base model is the final model; ``same``: neither.
         measure: the measure that decides.
-        future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and
-            how λ is chosen.
-        expected_documents_given: whether the user said so.
-        dev_given: whether the dev split came with the data; else it was drawn from train.
-        dev_queries: how many queries it has.
-        dev_documents: how many documents they were ranked among; ``None`` for the whole corpus.
-        dev_seen: share of its relevant pairs whose document train names.
-        test_seen: fraction of the test split's relevant pairs whose document train names. Only
+        expected_documents: the documents that future queries ask about. They decide how dev is
+            split off and how λ is chosen.
+        expected_documents_given: whether the user set them.
+        dev_given: whether the dev split came with the data; else it was split off train.
+        dev_queries: the number of dev queries.
+        dev_documents: the number of documents in their ranking; ``None`` for the full corpus.
+        dev_seen: fraction of dev's relevant pairs whose document occurs in train.
+        test_seen: fraction of test's relevant pairs whose document occurs in train. Only
             ``like-test`` reads it, and nothing else of test; otherwise ``None``.
-        curve: the measure on dev at every share tried.
-        dev: the measure on dev, of the training that chose the share; ``final`` measures each half
-            of the queries at the share that the other half chooses.
-        test: the measure on test, of the models of ``measures.json``; ``None`` until it is
+        curve: the measure on dev for every λ.
+        dev: the measure on dev after the first training. ``final`` measures each half of the
+            queries with the λ that the other half chooses.
+        test: the measure on test of the models of ``measures.json``; ``None`` until it is
             measured.
-        refit: whether the final model was trained again, with the dev split in train.
-        second: the second training beside the first; ``None`` if there was none.
+        refit: whether the final model comes from a second training, with the dev split in train.
+        second: the comparison of both trainings; ``None`` without a second training.
         dev_parts: for each of several data sets, or each kind of ``expected_documents=both``: the
             number of dev ``queries``, and their means ``base``, ``fine_tuned`` and ``final``.
     """
@@ -232,13 +238,13 @@ class SetRecord(Part):
     """One of several data sets of a run.
 
     Attributes:
-        name: stands before its ids.
-        source: what the user called it.
-        fingerprint: SHA-256 of everything that was read of it, in hex.
+        name: the prefix of its ids.
+        source: the user's name for the data set.
+        fingerprint: SHA-256 of everything that was read of the data set, in hex.
         counts: documents, and queries and relevant pairs of each split.
-        share_of_draws: its share of all pairs drawn; ``None`` until training is done.
-        test: means over its test queries, by measure, ``base``, ``fine_tuned`` and ``final``;
-            ``None`` until they are measured, or where it has no test split.
+        share_of_draws: its share of all sampled pairs; ``None`` until training is done.
+        test: means over its test queries, by measure, for ``base``, ``fine_tuned`` and ``final``;
+            ``None`` until they are measured, or without a test split.
     """
 
     name: str
@@ -250,7 +256,7 @@ class SetRecord(Part):
 
 
 def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | None:
-    """Average the measures over the data sets with a test split; ``None`` without one."""
+    """Average the measures over the data sets with a test split; ``None`` if there are none."""
     tests = [part.test for part in sets if part.test is not None]
     if not tests:
         return None
@@ -261,13 +267,13 @@ def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | Non
 
 
 class SizeRecord(Part):
-    """Measures on test of the first dimensions of the embeddings alone.
+    """Measures on test with only the first dimensions of the embeddings.
 
     Attributes:
-        size: how many dimensions.
+        size: the number of dimensions.
         base: means over the test queries, by measure, of the base model.
-        fine_tuned: of the fine-tuned model.
-        final: of the final model.
+        fine_tuned: the same of the fine-tuned model.
+        final: the same of the final model.
     """
 
     size: int
@@ -280,9 +286,9 @@ class Measures(Part):
     """``measures.json``: means over the test queries, by measure.
 
     Attributes:
-        base: of the base model.
-        fine_tuned: of the fine-tuned model.
-        final: of the final model.
+        base: measures of the base model.
+        fine_tuned: measures of the fine-tuned model.
+        final: measures of the final model.
     """
 
     base: dict[str, FiniteFloat]
@@ -297,29 +303,27 @@ class RunRecord(Part):
         format: :data:`FORMAT`.
         status: ``running`` until the last measure is written, then ``finished``; ``failed`` after
             an error. A run that was killed, or stopped by Ctrl-C, stays ``running``.
-        started: when the run was first started, UTC, ISO 8601.
-        identity: what must be equal to resume: all settings as given, processes, fingerprints of
-            data and model.
+        started: the first start of the run, UTC, ISO 8601.
+        identity: facts that must be equal to resume: the user's settings, the number of processes,
+            fingerprints of data and model.
         data: the data set.
-        model: the pretrained model.
-        device: where it trained.
-        processes: how many trained together.
+        model: the base model.
+        device: the device of the training.
+        processes: the number of processes that train together.
         seed: the seed.
-        settings: all settings with their automatic values filled in.
-        versions: of Python and of the libraries that decide the result.
+        settings: all settings, with automatic values resolved.
+        versions: versions of Python and of the libraries that decide the result.
         seconds: duration of each phase, over all sessions.
         method: facts about the method on these data, such as how many pairs it kept.
         negatives: the explicit negatives.
-        smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
-            without CBS.
-        noisy_labels: how many training pairs look wrong; ``None`` until training is done, and where
-            too few were visited.
-        training: how training went; ``None`` until it is done.
-        guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
+        smallest_cbs_pool: the fewest documents among which CBS ranked a pair; ``None`` without CBS.
+        noisy_labels: how many training pairs look wrong; ``None`` until training is done, or if too
+            few pairs were sampled.
+        training: the record of the training; ``None`` until it is done.
+        guard: the guard's choice; ``None`` until it is made, and with ``guard=false``.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
-            without it.
-        sets: where a run trains on several data sets, what there is to know of each; ``None`` for
-            one.
+            without the setting.
+        sets: the record of each data set if there are several, else ``None``.
         cutoffs: the scores below which the final model should not answer; ``None`` until it is
             measured.
     """
@@ -352,7 +356,7 @@ class RunRecord(Part):
 
         Raises:
             OtherFormatError: if another version of OPERA wrote it.
-            RunFolderError: if it was edited into something else.
+            RunFolderError: if the file is damaged.
         """
         values = read_object(path)
         if values.get("format", 1) != FORMAT:
@@ -365,12 +369,12 @@ class RunRecord(Part):
 
 
 class GridRecord(BaseModel):
-    """``grid.json``: what all cells of a grid share, and where their runs lie.
+    """``grid.json``: the model and settings that all runs of a grid share, and their folders.
 
     Attributes:
-        model: the model that all cells start from.
-        settings: the settings that all cells share, by full name, as JSON holds them.
-        cells: run folders of the cells of all calls, relative to the grid's folder.
+        model: the base model of all runs.
+        settings: the settings that all runs share, by full name, as JSON values.
+        cells: the run folders of all calls, relative to the grid's folder.
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
@@ -385,12 +389,16 @@ class GridRecord(BaseModel):
         for folder in folders:
             path = Path(folder)
             if not folder.strip() or "\0" in folder or path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"{shown(folder)} is no folder inside the grid's")
+                raise ValueError(f"{shown(folder)} is not a folder inside the grid's folder")
         return folders
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read a grid's record; RunFolderError if it is missing or not as OPERA wrote it."""
+        """Read a grid's record.
+
+        Raises:
+            RunFolderError: if the file is missing or damaged.
+        """
         return read_model(folder / GRID_FILE, cls)
 
     def write(self, folder: Path) -> None:
@@ -402,5 +410,5 @@ class GridRecord(BaseModel):
 
 
 def grid_in(folder: Path) -> GridRecord | None:
-    """Read the record of the grid in a folder; ``None`` for a folder that is not a grid."""
+    """Read the record of the grid in a folder; ``None`` if the folder is not a grid."""
     return GridRecord.read(folder) if os.path.lexists(folder / GRID_FILE) else None

@@ -1,4 +1,4 @@
-"""``opera.review``: a page of what to look at in a finished run, and a table for another judge."""
+"""``opera.review``: a page of labels and queries to check, or a table for another reviewer."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ def review(
     split: str = "train",
     overwrite: bool = False,
 ) -> Path:
-    """Write what is worth a look in a finished run: labels that look wrong, a random sample of the
-    others, documents without a label, and the test queries that changed most.
+    """Write a page to review a finished run.
+
+    It shows labels that look wrong, a random sample of other labels, documents without a label, and
+    the test queries that changed most.
 
     Args:
-        run: the run's folder. Neither its model nor its data are read.
+        run: the run's folder. Its model and data are not read.
         out: the page to write, or a table if the name ends in ``.csv``; by default
             ``review.html`` in the run.
-        items: how many at most.
-        split: whose labels: ``train``, or ``test`` to correct what the run was measured by.
+        items: the maximum number of items.
+        split: the labels to review: ``train``, or ``test`` to correct the labels that the run was
+            measured with.
         overwrite: whether a file at ``out`` may be replaced.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
-        SettingError: for another split, or a number below 1.
+        SettingError: if there is no such split, or ``items`` is below 1.
         RunFolderError: if the folder holds no finished run.
     """
     run = run if isinstance(run, Run) else Run.open(run)

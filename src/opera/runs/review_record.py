@@ -6,8 +6,7 @@ from opera.runs.reading import Part
 
 
 class ReviewedDocument(Part):
-    """A document as a review shows it; ``labelled`` is whether it is relevant, where that is
-    shown."""
+    """A document in a review; ``labelled`` says whether it is relevant, if that is shown."""
 
     doc_id: str
     document: str
@@ -15,7 +14,7 @@ class ReviewedDocument(Part):
 
 
 class ReviewedPair(Part):
-    """A query and a document to decide on; ``stratum`` is what it is a random one of."""
+    """A query and a document to decide on; ``stratum`` is the group that it was sampled from."""
 
     query_id: str
     query: str
@@ -28,8 +27,8 @@ class ReviewedPair(Part):
 
 
 class ReviewedSplit(Part):
-    """What may be reviewed of a split: labelled ``pairs`` in order, ``missing`` labels, the number
-    of pairs of each stratum and of those that were confirmed before, and OPERA's own estimate."""
+    """The items of a split: labelled ``pairs`` in order, ``missing`` labels, the size of each
+    stratum, the number of ``confirmed`` pairs, and OPERA's ``estimate``."""
 
     strata: dict[str, int]
     confirmed: int
@@ -39,7 +38,7 @@ class ReviewedSplit(Part):
 
 
 class ChangedQuery(Part):
-    """A test query with its nDCG@10 and its best documents by the base and the final model."""
+    """A test query, with its nDCG@10 and its best documents for the base and the final model."""
 
     query_id: str
     query: str
@@ -60,7 +59,7 @@ class ChangedQueries(Part):
 
 
 class ReviewRecord(Part):
-    """``review.json``: what :func:`opera.review` shows of a run."""
+    """``review.json``: the items of :func:`opera.review`."""
 
     train: ReviewedSplit
     test: ReviewedSplit

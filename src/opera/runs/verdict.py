@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
 
 NEWER = 0.1
-"""The dev split is too old if train names more of its documents than of test's, by this share."""
+"""If the fraction of documents in train is higher for dev than for test by more, OPERA warns."""
 
 
 def headlines(run: Run) -> list[str]:
-    """Say whether a run was worth it, and what its final model is: two sentences."""
+    """Say in two sentences whether a run was worth it, and what its final model is."""
     if (guard := run.record.guard) is not None:
         return [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
     base, final = (run.measures[model][PRIMARY] for model in ("base", "final"))
@@ -51,7 +51,7 @@ def _change(measure: str, base: float, final: float, difference: float) -> str:
 
 
 def verdict_words(guard: GuardRecord) -> str:
-    """The verdict in a few words; ``better`` where both dev and test say it."""
+    """Return the verdict in a few words; ``better`` only if both dev and test say so."""
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
@@ -71,28 +71,28 @@ def gained(guard: GuardRecord | None) -> bool:
 
 
 def mixture(mixing_weight: float) -> str:
-    """Say what the weights of a model of a mixing weight λ are."""
+    """Describe the weights of the model with a mixing weight λ."""
     if mixing_weight in (0, 1):
         return "the fine-tuned weights" if mixing_weight else "the base weights"
     return f"{100 * mixing_weight:g}% fine-tuned, {100 * (1 - mixing_weight):g}% base weights"
 
 
 def weight_sentence(guard: GuardRecord) -> str:
-    """Say what the final model is, and what chose it."""
+    """Say what the weights of the final model are, and on how many queries they were chosen."""
     weights, queries = mixture(guard.mixing_weight), counted(guard.dev_queries, "dev query")
     return f"The final model: {weights} (λ = {guard.mixing_weight:g}), chosen on {queries}"
 
 
 def dev_sentence(guard: GuardRecord) -> str:
-    """Say on which queries λ was chosen, and how much of their documents train names."""
-    origin = "given with the data" if guard.dev_given else "drawn from train"
+    """Say on which queries λ was chosen, and how many of their documents train knows."""
+    origin = "given with the data" if guard.dev_given else "split off train"
     if guard.dev_documents is not None:
-        origin += f"; ranked among {guard.dev_documents:,} documents"
+        origin += f"; ranked among {counted(guard.dev_documents, 'document')}"
     assumed = "" if guard.expected_documents_given else ", assumed"
     text = (
-        f"λ was chosen on {guard.dev_queries:,} dev queries ({origin}) for --expected-documents "
-        f"{guard.expected_documents}{assumed}. "
-        f"Training pairs name {guard.dev_seen:.0%} of dev's documents"
+        f"λ was chosen on {counted(guard.dev_queries, 'dev query')} ({origin}) for "
+        f"--expected-documents {guard.expected_documents}{assumed}. "
+        f"Train contains {guard.dev_seen:.0%} of dev's documents"
     )
     text += "." if guard.test_seen is None else f" and {guard.test_seen:.0%} of test's."
     if guard.expected_documents == "both":
@@ -102,37 +102,41 @@ def dev_sentence(guard: GuardRecord) -> str:
         )
         text += f" By kind of dev query: {', '.join(changes)}."
     if (second := guard.second) is not None:
-        scores = f"{second.second:.3f} on dev after the second training, {second.trial:.3f} before"
-        chosen = (
-            "comes from a second training on train and dev"
+        source = (
+            "a second training on train and dev"
             if second.kept
-            else ("comes from the first training, because a second one on train and dev was worse")
+            else "the first training, because a second training on train and dev was worse"
         )
-        text += f" The final model {chosen} ({scores})."
+        text += (
+            f" The final model comes from {source} ({second.second:.3f} on dev after the second "
+            f"training, {second.trial:.3f} after the first)."
+        )
     return text
 
 
 def warnings_of(guard: GuardRecord) -> list[str]:
     """List the reasons to trust the choice less."""
     warnings = []
-    tomorrow = 0.0 if guard.expected_documents == "new" else guard.test_seen
-    if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
-        whose = "test" if guard.test_seen is not None else "tomorrow's"
+    expected_seen = 0.0 if guard.expected_documents == "new" else guard.test_seen
+    if expected_seen is not None and guard.dev_seen - expected_seen > NEWER:
+        documents = "test" if guard.test_seen is not None else "future"
         warnings.append(
-            f"warning: {whose} documents are newer than dev's (train has {tomorrow:.0%} of them, "
-            f"and {guard.dev_seen:.0%} of dev's), so dev may promise too much"
+            f"warning: {documents} documents are newer than dev's (train has "
+            f"{expected_seen:.0%} of them, and {guard.dev_seen:.0%} of dev's), so the scores on "
+            "dev may be too high"
         )
     if guard.expected_documents == "both" and len(guard.dev_parts or ()) < 2:
-        only = ", ".join(guard.dev_parts or ("no queries",))
+        parts = ", ".join(guard.dev_parts or ("no documents",))
         warnings.append(
-            f"warning: dev holds queries about {only} alone, so it says nothing of the other half"
+            f"warning: dev has queries only about {parts}, so it cannot tell for the other kind"
         )
     if guard.dev_queries < FEW_QUERIES:
         warnings.append(
-            f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or "
-            "more are better"
+            f"warning: {counted(guard.dev_queries, 'dev query')} "
+            f"{'is' if guard.dev_queries == 1 else 'are'} few to choose by; {FEW_QUERIES} or more "
+            "are better"
         )
     if guard.test is not None and guard.test.high < 0:
-        promised = ", against what dev promised" if guard.dev.difference > 0 else ""
-        warnings.append(f"warning: on test {guard.measure} fell{promised}")
+        contrast = ", although it rose on dev" if guard.dev.difference > 0 else ""
+        warnings.append(f"warning: {guard.measure} fell on test{contrast}")
     return warnings

@@ -24,7 +24,7 @@ from opera.data.texts import CorpusText
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
 from opera.retrieval.models import model_kind
-from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.export_inputs import (
@@ -96,7 +96,7 @@ def score(
     """
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
     path = checked_output(out, SCORE_FORMATS, overwrite, data, inputs.reads(data))
-    prompts = given_prompts(query_prompt, document_prompt)
+    prompts = checked_prompts(query_prompt, document_prompt)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
     if not inputs.by_teacher:
@@ -212,7 +212,7 @@ def mine(
     Raises:
         InputError: for invalid input.
     """
-    model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)

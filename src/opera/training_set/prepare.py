@@ -145,7 +145,7 @@ def load_and_check(
         InputError: for invalid input.
     """
     settings = recipe.train
-    settings.given_per_device(processes)  # raises errors early
+    settings.explicit_batch_size(processes)  # raises errors early
     run_data = prepare_data(data, recipe)
     prompt = data.query_prompt
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:

@@ -15,7 +15,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
-from opera.retrieval.encoder import Encoder, Kept
+from opera.retrieval.encoder import EmbeddingParts, Encoder
 from opera.retrieval.locate import locate_model
 from opera.retrieval.lora import add_lora, lora_parameters
 from opera.retrieval.models import (
@@ -122,8 +122,8 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             "remove the setting"
         )
     if settings.lora_options is not None:
-        for base in (encoder, served):
-            _ = base.fingerprint  # computed and stored before LoRA changes the model
+        for base_encoder in (encoder, served):
+            _ = base_encoder.fingerprint  # cached before LoRA changes the model
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
@@ -170,7 +170,7 @@ def encoder_of(
     model: SentenceTransformer,
     settings: TrainSettings,
     show_progress: bool = True,
-    embeddings: Kept | None = None,
+    embeddings: EmbeddingParts | None = None,
 ) -> Encoder:
     """Return an encoder without a cache on disk, for a model that changes in this run."""
     return Encoder(
@@ -179,5 +179,5 @@ def encoder_of(
         settings.encode_batch_size,
         use_cache=False,
         show_progress=show_progress,
-        kept=embeddings,
+        memory=embeddings,
     )

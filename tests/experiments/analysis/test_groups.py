@@ -40,7 +40,7 @@ def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: 
 
 def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder) -> None:
     old, unfinished = folder.add(method="sp"), folder.add(method="infobatch", status="running")
-    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 5', '"format": 1'))
+    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 6', '"format": 1'))
     with pytest.raises(RunFolderError, match="only 1 unfinished and 1 written by another version"):
         analyse_runs(folder.home)
     (folder.home / "junk").mkdir()
@@ -58,7 +58,7 @@ def test_which_baseline(folder: RunsFolder) -> None:
         folder.add(method=method)
         assert analyse_runs(folder.home).baseline == baseline
     assert analyse_runs(folder.home, "dp").baseline == "dp"
-    with pytest.raises(SettingError, match="--baseline rp: no run has this label; there are ft, sp, dp"):
+    with pytest.raises(SettingError, match="--baseline rp: no run has this label; the labels are ft, sp, dp"):
         analyse_runs(folder.home, "rp")
 
 
@@ -71,7 +71,7 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
     row = record["tables"][0]["rows"][1]
     assert set(row["tests"]) == {PRIMARY, RECALL}
-    assert (row["guard"]["shares"], row["guard"]["typical"]["dev_seen"]) == ([0.5], 0.5)
+    assert (row["guard"]["mixing_weights"], row["guard"]["typical"]["dev_seen"]) == ([0.5], 0.5)
     assert row["guard"]["fine_tuned"][PRIMARY]["mean"] == pytest.approx(0.4)
     assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}
 
@@ -86,7 +86,7 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
     (row,) = analyse_runs(folder.home).tables[0].rows
     guard = row.guard
     assert guard is not None
-    assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
+    assert (guard.mixing_weights, guard.verdicts) == ((0.5, 1), ("better", "same"))
     assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
     assert guard.against_fine_tuned is not None
     both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
@@ -94,4 +94,4 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
     newer, few = guard.warnings
     assert "train has 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
     assert "40 dev queries are few" in few
-    assert "Training pairs name 80% of dev's documents" in dev_sentence(guard.typical)
+    assert "Train contains 80% of dev's documents" in dev_sentence(guard.typical)

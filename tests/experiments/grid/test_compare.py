@@ -32,8 +32,8 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
         shared.pop(name, None)
     status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]
-    assert [cell.values["method"] for cell in status.cells] == methods
-    assert {cell.steps for cell in status.cells} == {given.get("max_steps")}
+    assert [cell.values["method"] for cell in status.runs] == methods
+    assert {cell.steps for cell in status.runs} == {given.get("max_steps")}
 
 
 def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
@@ -46,7 +46,7 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
     record = json.loads((cell.folder / "run.json").read_text())
     record["data"]["fingerprint"] = "other"
     (cell.folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(RunFolderError, match="is a run on other data than"):
+    with pytest.raises(RunFolderError, match="has changed since this run"):
         prepare_grid(*arguments)
 
 
@@ -87,7 +87,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         finish_cell(cell, fingerprint=opera.load_data(source).fingerprint)
     write_grid_file(out, grid_record(out, str(static_model), {}))
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
-    with pytest.raises(opera.SettingError, match=r"^data: the cells of a grid are processes, .*frame\.to_parquet"):
+    with pytest.raises(opera.SettingError, match=r"^data: the runs of a grid are processes .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
 
 

@@ -37,13 +37,13 @@ FAILING = "sp:max_query_length=8"  # a static model reads whole texts, which onl
 CELL = """
 import sys
 from pathlib import Path
-from opera.experiments.grid import cell
+from opera.experiments.grid import job
 from waiting import WaitsForASignal
 
-adapt = cell.adapt
+adapt = job.adapt
 wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
-cell.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
-cell.main()
+job.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
+job.main()
 """
 Call = Callable[..., Done]
 
@@ -137,7 +137,7 @@ class TestGrid:
         options = [*folder, *SETTINGS, "--jobs", 2, "--json", "--baseline", "dp"]
         done = compare(beir, "--model", static_model, *options)
         assert done.returncode == 1
-        assert "2 cells failed, see above; the same command tries again" in done.stderr
+        assert "2 runs failed, see above; the same command tries again" in done.stderr
         assert done.stderr.count("done: ") == 2
         comparison = json.loads(done.stdout)
         assert comparison["baseline"] == "dp"

@@ -45,7 +45,7 @@ def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(
 ) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 1]))
-    folder, killed = status.cells[0].folder, second == signal.SIGINT
+    folder, killed = status.runs[0].folder, second == signal.SIGINT
 
     def send() -> None:
         wait_for(folder.with_name("started"))

@@ -1,4 +1,4 @@
-"""What finished runs show when their methods are compared; reads run folders alone."""
+"""Compare the methods of finished runs; reads only run folders."""
 
 from opera.config.trainer import PRIMARY
 from opera.experiments.analysis.groups import (

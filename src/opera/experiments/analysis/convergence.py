@@ -1,4 +1,4 @@
-"""When each method reaches what the baseline reaches at best (the paper's Figure 2)."""
+"""The steps at which a method reaches the baseline's best result (the paper's Figure 2)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from opera.experiments.analysis.groups import Group
 
 @dataclass(frozen=True)
 class Convergence:
-    """When a method first matches the baseline's best mean over the seeds.
+    """The number of steps at which a method first matches the baseline's best mean over the seeds.
 
     Attributes:
         data: the data set.
         method: the method's label.
         target: the baseline's best mean.
-        baseline_steps: the number of steps at which the baseline reaches it.
-        steps: the fewest steps at which the method reaches it; ``None`` if it never does.
+        baseline_steps: the number of steps of the baseline's best mean.
+        steps: the fewest steps at which the method reaches the target; ``None`` if it never does.
         step_ratio: ``steps`` divided by ``baseline_steps``.
-        seconds_ratio: its training seconds divided by the baseline's, each a median over the seeds.
+        seconds_ratio: training seconds divided by the baseline's, as medians over the seeds.
     """
 
     data: str
@@ -36,9 +36,9 @@ class Convergence:
 def compute_convergence(
     groups: Sequence[Group], baseline: str, measure: str = PRIMARY
 ) -> list[Convergence]:
-    """Find when each method on each data set first matches the baseline's best, baseline first.
+    """Compute the convergence of all methods on all data sets; the baseline comes first.
 
-    Data sets with a single number of steps, or without the baseline, are left out.
+    Data sets with a single number of steps, or without the baseline, are omitted.
     """
     convergence = []
     for data in dict.fromkeys(group.data for group in groups):
@@ -50,9 +50,9 @@ def compute_convergence(
         target = best.mean(measure)
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
             matching = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
-            reached: tuple[Any, ...] = (None, None, None)
+            values: tuple[Any, ...] = (None, None, None)
             if (first := next(matching, None)) is not None:
                 seconds_ratio = first.training_seconds / best.training_seconds
-                reached = (first.steps, first.steps / best.steps, seconds_ratio)
-            convergence.append(Convergence(data, label, target, best.steps, *reached))
+                values = (first.steps, first.steps / best.steps, seconds_ratio)
+            convergence.append(Convergence(data, label, target, best.steps, *values))
     return convergence

@@ -1,4 +1,4 @@
-"""Figures on test with corrected labels, from run folders alone."""
+"""Compute test results with corrected labels from run folders."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from opera.runs.names import column
 from opera.runs.reading import TEXT, WHOLE, check_columns
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
-"""Measures that the ten best documents of each query suffice for."""
-MOMENTS = ("base", "final")
+"""Measures that need only the ten best documents of a query."""
+MODELS = ("base", "final")
 Labels = Mapping[str, Mapping[str, int]]
-"""The grades of the relevant documents, by document id and by query id."""
+"""The grades of the relevant documents, by query id and document id."""
 
 
 @dataclass(frozen=True)
 class LabelFigures:
-    """A method's figures on test with one set of labels.
+    """A method's results on test with one set of labels.
 
     Attributes:
         method: its label.
         labels: ``as given`` or ``corrected``.
-        queries: how many test queries have a relevant document.
-        base: mean over the queries of each measure of the base model.
-        final: the same of the final models, averaged over the seeds.
-        changes: after minus before, by measure, with the interval over the queries.
+        queries: number of test queries with a relevant document.
+        base: the base model's mean by measure.
+        final: the final models' mean by measure, over queries and seeds.
+        changes: final minus base, by measure, with the interval over the queries.
     """
 
     method: str
@@ -54,17 +54,17 @@ class LabelFigures:
 
 @dataclass(frozen=True)
 class CorrectedTest:
-    """What decisions about test change.
+    """The changes of the test labels and their effect on the results.
 
     Attributes:
-        decisions: the files.
-        removed: labels that are wrong.
-        added: labels that were missing.
-        confirmed: labels that are correct.
-        unlabelled: documents without a label that stay without one.
-        queries: test queries.
-        left_out: test queries without a relevant document once the wrong labels are removed.
-        figures: with the labels as given and with the corrected ones, of each method.
+        decisions: the files of decisions.
+        removed: number of wrong labels.
+        added: number of missing labels.
+        confirmed: number of correct labels.
+        unlabelled: number of documents without a label that are indeed not relevant.
+        queries: number of test queries.
+        left_out: number of test queries without a relevant document after the correction.
+        figures: for all methods, the results with the given and with the corrected labels.
     """
 
     decisions: str
@@ -78,7 +78,7 @@ class CorrectedTest:
 
     @property
     def sentence(self) -> str:
-        """Say what was changed, without the full stop."""
+        """The changes in one sentence, without the full stop."""
         text = (
             f"{counted(self.removed, 'test label')} removed, {self.added:,} added, "
             f"{self.confirmed:,} confirmed by {self.decisions}"
@@ -87,27 +87,27 @@ class CorrectedTest:
             text += f"; {counted(self.unlabelled, 'wrong document')} had no label"
         if self.left_out:
             text += (
-                f"; {self.left_out:,} of {self.queries:,} test queries are left out, since no "
+                f"; {self.left_out:,} of {counted(self.queries, 'test query')} left out, as no "
                 "relevant document remains"
             )
         return text
 
 
 def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> CorrectedTest:
-    """Measure runs with their test labels as given, and as decisions correct them.
+    """Measure runs with the given test labels, and with the labels that decisions correct.
 
-    Wrong labels are removed, missing ones are added with the lowest relevant grade, and queries
-    without a relevant document are left out. Neither model nor data are read: a run has the ten
-    best documents and the relevant documents of each test query.
+    Wrong labels are removed. Missing labels are added with the lowest relevant grade. Queries
+    without a relevant document are left out. This needs neither model nor data: a run stores the
+    ten best documents and the relevant documents of each test query.
 
     Args:
-        groups: the runs, all on the same test queries.
+        groups: the runs, all with the same test queries.
         paths: files of decisions.
 
     Raises:
-        DataError: for a file that cannot be read or has no decision about test, and for decisions
-            or runs on other test queries.
-        RunFolderError: for a run without what is needed.
+        DataError: if a file cannot be read or has no decision about test, or if the test queries
+            of decisions and runs differ.
+        RunFolderError: if a run lacks the necessary columns.
     """
     decisions, names = read_test_decisions(paths), ", ".join(map(str, paths))
     reviewed = groups[0].runs[0]
@@ -129,7 +129,7 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
             grades[document] = reviewed.settings["relevant_grade"]
     corrected = {query: grades for query, grades in corrected.items() if grades}
     if not corrected:
-        raise DataError(f"{names}: calls every test label wrong: nothing is left to measure by")
+        raise DataError(f"{names}: calls every test label wrong, so no test query remains")
     return CorrectedTest(
         decisions=names,
         removed=counts["removed"],
@@ -147,7 +147,7 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
 
 
 def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: str) -> None:
-    """Refuse decisions about other queries, or with other texts than a run's review has."""
+    """Refuse decisions whose queries or texts differ from those in the run's review."""
     texts: dict[tuple[str, str], str] = {}
     items = run.review()["test"]
     for item in (*items["pairs"], *items["missing"]):
@@ -155,17 +155,17 @@ def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: s
         texts["document", item["doc_id"]] = item["document"]
     for decision in decisions:
         if decision.query_id not in labels:
-            what = f"query {shown(decision.query_id)} is not a test query of {run.path}"
-            raise DataError(f"{names}: {what}; are they decisions about another data set?")
-        listed = {
+            problem = f"query {shown(decision.query_id)} is not a test query of {run.path}"
+            raise DataError(f"{names}: {problem}; are they decisions about another data set?")
+        decided = {
             ("query", decision.query_id): decision.query,
             ("document", decision.doc_id): decision.document,
         }
-        for (kind, name), text in listed.items():
-            known = texts.get((kind, name))
-            if known is not None and not begins(known, text):
+        for (kind, name), text in decided.items():
+            run_text = texts.get((kind, name))
+            if run_text is not None and not begins(run_text, text):
                 raise DataError(
-                    f"{names}: {kind} {shown(name)} is {shown(text)} there and {shown(known)} "
+                    f"{names}: {kind} {shown(name)} is {shown(text)}, but {shown(run_text)} "
                     f"in {run.path}; are they decisions about another data set?"
                 )
 
@@ -182,27 +182,27 @@ def _labels(run: Run) -> dict[str, dict[str, int]]:
 
 
 def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
-    """Measure a method with labels; each query is averaged over the seeds."""
+    """Measure a method with labels; a query's value is its mean over the seeds."""
     columns: dict[str, NDArray[np.float64]] = {}
-    for when in MOMENTS:
-        by_seed = [_measured(run, when, labels) for run in group.runs]
+    for model in MODELS:
+        by_seed = [_measured(run, model, labels) for run in group.runs]
         for measure in CORRECTED:
             values = [measured[measure] for measured in by_seed]
-            columns[column(when, measure)] = np.mean(values, axis=0)
+            columns[column(model, measure)] = np.mean(values, axis=0)
     base, final = (
-        {measure: float(columns[column(when, measure)].mean()) for measure in CORRECTED}
-        for when in MOMENTS
+        {measure: float(columns[column(model, measure)].mean()) for measure in CORRECTED}
+        for model in MODELS
     )
     changes = changes_on_test(pa.table(columns), CORRECTED)
     return LabelFigures(group.method, name, len(labels), base, final, changes)
 
 
-def _measured(run: Run, when: str, labels: Labels) -> dict[str, NDArray[np.float64]]:
+def _measured(run: Run, model: str, labels: Labels) -> dict[str, NDArray[np.float64]]:
     """Measure the best documents of a model: float64 ``[labelled queries]`` by measure."""
-    table, documents = run.per_query(), column(when, "documents")
+    table, documents = run.per_query(), column(model, "documents")
     check_columns(run.path / PER_QUERY_FILE, table, {documents: pa.list_(TEXT)})
     ranked = dict(zip(table["query_id"].to_pylist(), table[documents].to_pylist(), strict=True))
-    rows: dict[str, int] = {}  # of documents, in order of first appearance
+    rows: dict[str, int] = {}  # a number for each document
     judged = [
         (query, rows.setdefault(doc, len(rows)), grade)
         for query, grades in enumerate(labels.values())

@@ -1,6 +1,6 @@
-"""Finished runs in a folder, checked, and grouped: a group holds the seeds of one method.
+"""Find the finished runs in a folder, check them, and group them.
 
-It is on one data set, with one number of steps.
+The runs of a group differ only in their seeds.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
     "written by another version of OPERA",
     "damaged",
 )
-"""Why runs are left out."""
+"""Reasons why a run is left out."""
 WARM_UP = 5
-"""Steps left out of timings: the first few load and compile."""
+"""Steps left out of timings: the first steps load data and compile kernels."""
 
 
 @dataclass(frozen=True)
 class MeanStd:
-    """A measure over the seeds; the sample standard deviation is ``None`` with a single seed."""
+    """A measure over the seeds; the sample standard deviation is ``None`` for a single seed."""
 
     mean: float
     std: float | None
@@ -61,8 +61,8 @@ class Group:
 
     Attributes:
         data: the data set, as the user named it.
-        method: label of the method, with the settings that set it apart: ``sp`` or ``sp:k=0.5``.
-        steps: optimizer steps requested; where they were automatic, those of the first seed.
+        method: label of the method with its distinctive settings: ``sp`` or ``sp:k=0.5``.
+        steps: requested optimizer steps; if they were automatic, those of the first seed.
         runs: the runs, one per seed.
     """
 
@@ -77,7 +77,7 @@ class Group:
         return tuple(run.record.seed for run in self.runs)
 
     def values(self, measure: str, when: str = "final") -> NDArray[np.float64]:
-        """A measure ``base`` training, ``fine_tuned``, or handed over, float64 ``[seeds]``."""
+        """A measure of the ``base``, ``fine_tuned`` or ``final`` models: float64 ``[seeds]``."""
         return np.array([run.measures[when][measure] for run in self.runs])
 
     def mean_std(self, measure: str, when: str = "final") -> MeanStd:
@@ -87,48 +87,48 @@ class Group:
         return MeanStd(float(values.mean()), std)
 
     def mean(self, measure: str, when: str = "final") -> float:
-        """The mean of :meth:`values`; seeds may draw different test splits."""
+        """The mean of :meth:`values`; the seeds may have different test splits."""
         return float(self.values(measure, when).mean())
 
     @cached_property
     def query_tables(self) -> tuple[pa.Table, ...]:
-        """``per_query.parquet`` of each run."""
+        """The runs' ``per_query.parquet``."""
         return tuple(run.per_query() for run in self.runs)
 
     @cached_property
     def pair_tables(self) -> tuple[pa.Table, ...]:
-        """``pairs.parquet`` of each run."""
+        """The runs' ``pairs.parquet``."""
         return tuple(run.pairs() for run in self.runs)
 
     @cached_property
     def seconds_per_step(self) -> float:
-        """Seconds per step: median over the steps after warm-up, then over the seeds."""
+        """Seconds per step: the median over the steps after warm-up, then over the seeds."""
         return float(np.median([np.median(_warm_seconds(run)) for run in self.runs]))
 
     @cached_property
     def training_seconds(self) -> float:
-        """Seconds of training: mean over the steps after warm-up, times the number of steps."""
+        """Training time: the mean over the steps after warm-up, times the number of steps."""
         return float(np.median([_warm_seconds(run).mean() for run in self.runs])) * self.steps
 
 
 def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], dict[str, list[str]]]:
-    """Find the finished runs in a folder, at any depth. A run folder holds one run: itself.
+    """Find the finished runs in a folder, at any depth; the folder may itself be a run.
 
-    Returns them, and what is left out by the reasons :data:`REASONS`: folders, and of damaged runs
-    why. A run without one of the measures counts as damaged. RunFolderError is raised if no run is
+    Returns the runs, and the other run folders by :data:`REASONS`; for damaged runs, their errors.
+    A run without one of the measures counts as damaged. RunFolderError is raised if no run is
     finished, or if the folder is a run that cannot be read.
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
     left_out: dict[str, list[str]] = {reason: [] for reason in REASONS}
-    candidates, alone = [folder], os.path.lexists(folder / RUN_FILE) and run_in(folder) is not None
-    if not alone:
-        closed: list[OSError] = []  # folders that cannot be listed; linked ones are left out
-        walk = os.walk(folder, onerror=closed.append)
+    candidates, is_run = [folder], os.path.lexists(folder / RUN_FILE) and run_in(folder) is not None
+    if not is_run:
+        errors: list[OSError] = []  # from folders that cannot be listed
+        walk = os.walk(folder, onerror=errors.append)
         candidates = sorted(
-            Path(place) for place, folders, files in walk if RUN_FILE in files + folders
+            Path(parent) for parent, folders, files in walk if RUN_FILE in files + folders
         )
-        left_out[DAMAGED] = [f"{e.filename}: cannot be read ({e.strerror})" for e in closed]
+        left_out[DAMAGED] = [f"{e.filename}: cannot be read ({e.strerror})" for e in errors]
     finished: list[Run] = []
     for path in candidates:
         try:
@@ -139,33 +139,31 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], di
             elif run is not None:
                 left_out[UNFINISHED].append(str(path))
         except RunFolderError as error:
-            if alone:
+            if is_run:
                 raise
-            other = isinstance(error, OtherFormatError)
-            left_out[OTHER_FORMAT if other else DAMAGED].append(str(path if other else error))
+            if isinstance(error, OtherFormatError):
+                left_out[OTHER_FORMAT].append(str(path))
+            else:
+                left_out[DAMAGED].append(str(error))
     if not finished:
-        counts = [
-            f"{len(runs_left_out)} {reason}"
-            for reason, runs_left_out in left_out.items()
-            if runs_left_out
-        ]
-        others = f", only {' and '.join(counts)}" if counts else ""
-        others += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
-        raise RunFolderError(f"{folder}: holds no finished run{others}")
+        counts = [f"{len(runs)} {reason}" for reason, runs in left_out.items() if runs]
+        details = f", only {' and '.join(counts)}" if counts else ""
+        details += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
+        raise RunFolderError(f"{folder}: holds no finished run{details}")
     return finished, left_out
 
 
 def check_run(run: Run, measures: Sequence[str] = ()) -> None:
-    """Read every file of a finished run that an analysis reads.
+    """Check all files of a finished run that an analysis reads.
 
-    The measures must be there at every moment, and after training for each query. RunFolderError
-    names the first file that is missing, damaged or without them.
+    The measures must exist for all models, and for all queries of the final model. RunFolderError
+    names the first file that is missing, damaged or incomplete.
     """
     if run.record.training is None:
         raise broken(run.path / RUN_FILE, "training: is missing, though the run is finished")
-    for moment, means in run.measures.items():
+    for model, means in run.measures.items():
         if missing := set(measures) - means.keys():
-            raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
+            raise broken(run.path / MEASURES_FILE, f"{model}: {min(missing)} is missing")
     run.draws()
     for file, table, columns in (
         (PER_QUERY_FILE, run.per_query(), [column("final", name) for name in measures]),
@@ -178,7 +176,7 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
 
 
 def find_groups(folder: Path) -> list[Group]:
-    """Group the finished runs in a folder; RunFolderError if there is none."""
+    """Group the finished runs in a folder; RunFolderError if no run is finished."""
     return group_runs(find_runs(folder)[0])
 
 
@@ -195,7 +193,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for members in by_key.values():
         for one, other in pairwise(members):
             if one.record.seed == other.record.seed:
-                rule = "are the same run twice; compare one of them"
+                rule = "are the same run twice; remove one of them"
                 raise RunFolderError(f"{other.path} and {one.path} {rule}")
     groups = [
         Group(data, method, int(members[0].settings["max_steps"]), tuple(members))
@@ -215,30 +213,31 @@ def _warm_seconds(run: Run) -> NDArray[np.float64]:
 
 
 GROUPING = {"seed", "max_steps", "method"}
-"""Settings that define groups and so stay out of their labels."""
+"""Settings that define groups; labels do not show them."""
 
 
 def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
-    """Name a run's method with the settings that set it apart: ``sp:k=0.5``.
+    """Label a run by its method and its distinctive settings: ``sp:k=0.5``.
 
-    These are the method's own, and of the others those that differ between the runs, ``model``
-    among them; none at its default. The own ones of a method not registered here must differ too.
+    A label shows the settings of the method, and the other settings that differ between the runs,
+    including ``model``. It omits settings with their default values. If the method is not
+    registered, its settings appear only if they differ.
     """
     settings = _recorded_settings(run)
     method = METHODS.get(settings["method"])
-    own_fields = method.settings_class.model_fields if method else {}
-    fields = {**TrainSettings.model_fields, **own_fields}
+    method_fields = method.settings_class.model_fields if method else {}
+    fields = {**TrainSettings.model_fields, **method_fields}
     label = settings["method"]
-    for name in [*own_fields, *sorted(differing - own_fields.keys())]:
+    for name in [*method_fields, *sorted(differing - method_fields.keys())]:
         if name in settings and not (name in fields and settings[name] == fields[name].default):
             label += f":{name}={_format_value(settings[name])}"
     return str(label)
 
 
 def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
-    """Find the settings, ``model`` among them, that differ between runs on one data set.
+    """Find the settings, including ``model``, that differ between runs on the same data set.
 
-    What differs between data sets alone sets no run apart from another, and stays out of labels.
+    Settings that differ only between data sets do not distinguish runs, so labels omit them.
     """
     values_by_setting: dict[tuple[str, str], set[str]] = {}
     for run in runs:
@@ -251,7 +250,7 @@ def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
 
 
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the settings of training that all runs share and that are not at their default."""
+    """Return the training settings that all runs share and that differ from the defaults."""
     first, *others = [run.record.identity for run in runs]
     return {
         name: first[name]
@@ -268,19 +267,21 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 
 def display_names(sources: Sequence[str]) -> dict[str, str]:
-    """Name each data set by the last part of its path, or as the user did where that is shared."""
-    short = [short_name(source) for source in sources]
-    both = zip(sources, short, strict=True)
-    return {source: source if short.count(name) > 1 else name for source, name in both}
+    """Name data sets by the last part of their paths, or as the user did if it is ambiguous."""
+    names = [short_name(source) for source in sources]
+    return {
+        source: source if names.count(name) > 1 else name
+        for source, name in zip(sources, names, strict=True)
+    }
 
 
 def short_name(source: str) -> str:
-    """Return the last part of a data set's path, or the name of one that is published."""
+    """Return the last part of a data set's path, or the name of a published data set."""
     return source_name(source) or Path(source).name.removesuffix(".jsonl") or source
 
 
 def _recorded_settings(run: Run) -> dict[str, Any]:
-    """A run's settings as its user gave them, with the model among them."""
+    """A run's settings as its user gave them, including the model."""
     return {**run.record.identity, "model": short_name(run.record.model.source)}
 
 

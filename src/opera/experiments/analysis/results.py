@@ -1,4 +1,4 @@
-"""The results of a folder of runs: what the tables, the JSON and the report read."""
+"""The results of a folder of runs, for the tables, the JSON and the report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
+from opera.core.terminal import counted
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
@@ -37,16 +38,16 @@ DEFAULT_BASELINE = "ft"
 
 @dataclass(frozen=True)
 class GuardResult:
-    """What the guard chose in the runs of one method.
+    """The guard's choices in the runs of one method.
 
     Attributes:
-        mixing_weights: λ of each seed.
-        verdicts: ``better``, ``same`` or ``kept`` of each seed.
-        sentences: each seed's verdict in words, with its intervals on dev and test.
-        typical: the record of the first seed with the means over the seeds: shares of documents
-            that train names, and the fewest dev queries.
+        mixing_weights: λ by seed.
+        verdicts: ``better``, ``same`` or ``kept``, by seed.
+        sentences: the verdicts in words, with the intervals on dev and test.
+        typical: the record of the first seed, but with the mean fractions of known documents and
+            the minimum number of dev queries over the seeds.
         warnings: reasons to trust the choice less.
-        fine_tuned: each measure of the fine-tuned models, λ = 1.
+        fine_tuned: the measures of the fine-tuned models, λ = 1.
         against_fine_tuned: nDCG@10 of the final models against the fine-tuned ones,
             Holm-corrected over the methods; ``None`` with fewer than two test queries.
     """
@@ -67,12 +68,12 @@ class MethodResult:
     Attributes:
         method: its label.
         seeds: the seeds.
-        measures: each measure of the final models.
-        tests: by measure, against the baseline; empty for the baseline itself and where no test is
+        measures: the measures of the final models.
+        tests: tests against the baseline by measure; empty for the baseline, and if no test is
             possible.
         gain: nDCG@10 of the final models against the base model, Holm-corrected over the
             methods; ``None`` with fewer than two queries.
-        guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
+        guard: the guard's choices; ``None`` for runs without a guard.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
         training_seconds: seconds of training.
@@ -98,8 +99,8 @@ class ResultsTable:
         name: its short name.
         steps: optimizer steps.
         queries: number of test queries, over all seeds.
-        own_tests: whether each seed has drawn test queries of its own.
-        untrained: the base model's measures.
+        own_tests: whether the seeds have different test queries.
+        base: the base model's measures.
         rows: one result per method.
     """
 
@@ -113,9 +114,9 @@ class ResultsTable:
 
     @property
     def tested(self) -> str:
-        """Say on what the methods are measured."""
-        note = ", drawn anew for each seed (± has their difference too)" if self.own_tests else ""
-        return f"{self.queries:,} test queries{note}"
+        """The test queries, as a caption states them."""
+        note = ", a new split for each seed (± includes its variation)" if self.own_tests else ""
+        return counted(self.queries, "test query") + note
 
     def best_row(self, measure: str) -> MethodResult:
         """The method with the highest mean."""
@@ -134,18 +135,18 @@ class Comparison:
     Attributes:
         folder: the folder.
         models: the base models.
-        shared: settings of training that all runs share and that are not at their default.
-        baseline: label of the method that the others are tested against; ``None`` with a single
-            method.
+        shared: training settings that all runs share and that differ from the defaults.
+        baseline: label of the method that all other methods are tested against; ``None`` with a
+            single method.
         groups: the runs.
         tables: one per data set and number of steps.
-        convergence: when each method first matches the baseline's best.
-        ranks: average ranks by measure, each data set with its largest number of steps; empty for
+        convergence: the steps at which the methods first match the baseline's best.
+        ranks: average ranks by measure, at the largest number of steps of each data set; empty for
             one data set.
-        left_out: the runs that are not compared, by the reason.
-        planned: number of cells in the grid's plan; 0 for a folder that is no grid.
-        missing: how many of them are not finished.
-        corrected: figures with corrected test labels; ``None`` without decisions.
+        left_out: the runs that are not compared, by reason.
+        planned: number of runs in the grid's plan; 0 for a folder that is not a grid.
+        missing: number of planned runs that are not finished.
+        corrected: results with corrected test labels; ``None`` without decisions.
     """
 
     folder: Path
@@ -162,7 +163,7 @@ class Comparison:
     corrected: CorrectedTest | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the runs themselves, for JSON."""
+        """The comparison without the runs, for JSON."""
         tables = [asdict(table) for table in self.tables]
         for row in (row for table in tables for row in table["rows"]):
             if row["guard"] is not None:
@@ -186,7 +187,7 @@ class Comparison:
         return max((t for t in self.tables if t.data == data), key=lambda table: table.steps)
 
     def final_tables(self) -> list[ResultsTable]:
-        """Each data set's table with the largest number of steps."""
+        """The tables with the largest number of steps, one per data set."""
         return [self.final(data) for data in dict.fromkeys(table.data for table in self.tables)]
 
     def first_run(self, table: ResultsTable, method: str) -> Run:
@@ -198,21 +199,24 @@ class Comparison:
 def analyse_runs(
     folder: Path, baseline: str | None = None, decisions: Sequence[str | Path] = ()
 ) -> Comparison:
-    """Analyse the finished runs in a grid, a run, or any folder of runs. Reads run folders only.
+    """Analyse the finished runs in a grid, a run, or any folder of runs. Reads only run folders.
 
-    ``baseline`` is the label of the method to test against; ``None`` takes ``ft`` if there is one,
-    else the first. ``decisions`` are files of decisions about test labels. RunFolderError is raised
-    if there is no finished run, SettingError if no run has the baseline's label, DataError for
-    decisions that do not fit the runs.
+    ``baseline`` is the label of the method to test against; ``None`` means ``ft`` if there is one,
+    else the first method. ``decisions`` are files of decisions about test labels.
+
+    Raises:
+        RunFolderError: if no run is finished.
+        SettingError: if no run has the baseline's label.
+        DataError: if the decisions do not fit the runs.
     """
     runs, left_out = find_runs(folder, DEFAULT_MEASURES)
     grid = grid_in(folder)
-    planned = {(folder / cell).resolve() for cell in (grid.cells if grid else [])}
+    planned = {(folder / path).resolve() for path in (grid.cells if grid else [])}
     groups = group_runs(runs)
     labels = list(dict.fromkeys(group.method for group in groups))
     if baseline is not None and baseline not in labels:
-        there = ", ".join(labels)
-        raise SettingError(f"--baseline {baseline}: no run has this label; there are {there}")
+        known = ", ".join(labels)
+        raise SettingError(f"--baseline {baseline}: no run has this label; the labels are {known}")
     if len(labels) == 1:
         baseline = None
     elif baseline is None:
@@ -220,10 +224,10 @@ def analyse_runs(
     by_key: dict[tuple[str, int], list[Group]] = {}
     for group in groups:
         by_key.setdefault((group.data, group.steps), []).append(group)
-    final = dict(sorted(by_key))  # the most steps of each data set: they come last
-    names = display_names(list(final))
-    last = [group for key in final.items() for group in by_key[key]]
-    ranks = {measure: average_ranks(last, measure) for measure in TESTED if len(names) > 1}
+    most_steps = dict(sorted(by_key))  # by data set; the largest number comes last and wins
+    names = display_names(list(most_steps))
+    final = [group for key in most_steps.items() for group in by_key[key]]
+    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(names) > 1}
     return Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
@@ -246,8 +250,8 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     first, reference = groups[0], next((g for g in groups if g.method == baseline), None)
     tests: dict[str, dict[str, PairedTest]] = {}
     if reference is not None:
-        others = [group for group in groups if group is not reference]
-        tests = {measure: paired_tests(others, reference, measure) for measure in TESTED}
+        tested = [group for group in groups if group is not reference]
+        tests = {measure: paired_tests(tested, reference, measure) for measure in TESTED}
     gains, guards = paired_tests_within(groups, PRIMARY), guard_results(groups)
     rows = [
         MethodResult(
@@ -255,9 +259,9 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
             seeds=group.seeds,
             measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
             tests={
-                name: of_measure[group.method]
-                for name, of_measure in tests.items()
-                if group.method in of_measure
+                measure: by_method[group.method]
+                for measure, by_method in tests.items()
+                if group.method in by_method
             },
             gain=gains.get(group.method),
             guard=guards.get(group.method),
@@ -267,21 +271,21 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         )
         for group in groups
     ]
-    tests_of_seeds = [set(table["query_id"].to_pylist()) for table in first.query_tables]
-    every = set().union(*tests_of_seeds)
+    queries_by_seed = [set(table["query_id"].to_pylist()) for table in first.query_tables]
+    all_queries = set().union(*queries_by_seed)
     return ResultsTable(
         data=first.data,
         name=name,
         steps=first.steps,
-        queries=len(every),
-        own_tests=any(query_ids != every for query_ids in tests_of_seeds),
+        queries=len(all_queries),
+        own_tests=any(queries != all_queries for queries in queries_by_seed),
         base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
         rows=tuple(rows),
     )
 
 
 def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
-    """Collect the guard's choices by label; groups with a run without one are left out."""
+    """Collect the guard's choices by label; a group with an unguarded run is left out."""
     guarded = [group for group in groups if all(run.record.guard for run in group.runs)]
     tests = paired_tests_within(guarded, PRIMARY, "final", "fine_tuned")
     results = {}
@@ -294,9 +298,7 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
         seen = [record.test_seen for record in records if record.test_seen is not None]
         if len(seen) == len(records):
             means["test_seen"] = float(np.mean(seen))
-        if (
-            len(records) > 1
-        ):  # the test is that of the seeds' means, so no single one's is warned about
+        if len(records) > 1:  # these fields describe one seed, so they must not cause warnings
             means |= {"test": None, "second": None, "dev_parts": None}
         typical = records[0].model_copy(update=means)
         results[group.method] = GuardResult(
@@ -312,10 +314,10 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
 
 
 def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
-    """Rank the methods by their mean on each data set, best first, and average (Table 2).
+    """Average the ranks of the methods over the data sets (Table 2); rank 1 is best.
 
-    There is one group per method and data set. Methods missing on some data set are left out;
-    empty where fewer than two have every one.
+    There is one group per method and data set. Methods without all data sets are left out. The
+    result is empty if fewer than two methods remain.
     """
     means = {(group.data, group.method): group.mean(measure) for group in groups}
     data = list(dict.fromkeys(group.data for group in groups))
@@ -328,7 +330,7 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
 
 
 def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank methods by value, highest first, ``[data sets, methods]``; average to ``[methods]``.
+    """Average the ranks by value ``[data sets, methods]``, highest first, to ``[methods]``.
 
     Equal values share the mean of their ranks.
     """

@@ -1,4 +1,4 @@
-"""Paired tests of methods over the test queries, corrected for the number of methods."""
+"""Paired tests of methods over test queries, corrected for the number of methods."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A method against the baseline over test queries, after averaging each query's difference over
-    the seeds.
+    """A paired, two-sided t-test of a method against the baseline over test queries.
 
-    The queries are the sample: the p-values say whether the difference would hold on other queries,
-    for the models of these seeds. The test is Student's, paired and two-sided.
+    A query's difference is its mean over the seeds. The queries are the sample: the p-values say
+    whether the difference would hold on other queries, for the models of these seeds.
 
     Attributes:
         queries: number of paired queries.
         difference: mean of method minus baseline.
-        low: lower end of the test's interval: 95% for one method, wider where p is corrected for
-            several, so that it holds 0 just where the method is not significantly different
-            (Serlin, 1993).
+        low: lower end of the 95% interval. It is wider if p is corrected for several methods: it
+            holds 0 if and only if the method is not significantly different (Serlin, 1993).
         high: upper end of the interval.
         t_test: p of the paired t-test.
-        t_test_holm: ``t_test``, Holm-corrected over the methods compared.
-        won: queries on which the method is better.
-        lost: queries on which it is worse.
+        t_test_holm: ``t_test``, Holm-corrected over the compared methods.
+        won: number of queries on which the method is better.
+        lost: number of queries on which the method is worse.
     """
 
     queries: int
@@ -58,7 +56,7 @@ QueryValues = Mapping[tuple[int, str], float]
 
 
 def query_values(group: Group, column: str) -> QueryValues:
-    """A column of the table of test queries; empty where a run lacks it."""
+    """A column of the table of test queries; empty if a run lacks it."""
     values: dict[tuple[int, str], float] = {}
     for seed, table in zip(group.seeds, group.query_tables, strict=True):
         if column not in table.column_names:
@@ -68,23 +66,23 @@ def query_values(group: Group, column: str) -> QueryValues:
     return values
 
 
-def differences(ours: QueryValues, theirs: QueryValues) -> NDArray[np.float64]:
-    """Ours minus theirs on each query, averaged over the seeds that have both; by query id.
+def differences(values: QueryValues, reference: QueryValues) -> NDArray[np.float64]:
+    """Values minus reference for each query, in order of query ids: float64 ``[queries]``.
 
-    Where seeds draw different test splits, a query is averaged over the seeds that test it.
-    float64 ``[queries]``.
+    A query's difference is its mean over the seeds that have both values. So it works if the seeds
+    have different test splits.
     """
-    shared = sorted(ours.keys() & theirs.keys())
+    shared = sorted(values.keys() & reference.keys())
     _, index = np.unique([query for _, query in shared], return_inverse=True)
-    values = [ours[key] - theirs[key] for key in shared]
-    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
+    weights = [values[key] - reference[key] for key in shared]
+    return np.asarray(np.bincount(index, weights=weights) / np.bincount(index))
 
 
 def paired_test(differences: NDArray[np.float64]) -> PairedTest:
-    """Test differences, one per query, float64 ``[queries]``, against zero, not corrected."""
+    """Test differences, float64 ``[queries]``, against zero, without a correction."""
     mean = float(differences.mean())
     low, high = mean_interval(differences, bounds=DIFFERENCE)
-    if np.ptp(differences) < EQUAL:  # there is no variance to test against
+    if np.ptp(differences) < EQUAL:  # without variance there is no t-test
         t_test = 1.0 if abs(mean) < EQUAL else equal_values_p(len(differences))
     else:
         t_test = float(ttest_1samp(differences, 0).pvalue)
@@ -101,28 +99,30 @@ def paired_test(differences: NDArray[np.float64]) -> PairedTest:
 
 
 def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict[str, PairedTest]:
-    """Test each group against the baseline; by label, Holm-corrected over the groups.
+    """Test groups against the baseline; by label, Holm-corrected over the groups.
 
-    All are on the same data with the same steps. Groups that share fewer than two queries and seeds
-    with the baseline are left out.
+    All groups have the same data and steps. A group is left out if it shares fewer than two
+    queries with the baseline.
     """
     final = column("final", measure)
-    theirs = query_values(baseline, final)
-    return corrected_tests({g.method: differences(query_values(g, final), theirs) for g in groups})
+    reference = query_values(baseline, final)
+    return corrected_tests(
+        {group.method: differences(query_values(group, final), reference) for group in groups}
+    )
 
 
 def paired_tests_within(
     groups: Sequence[Group], measure: str, later: str = "final", earlier: str = "base"
 ) -> dict[str, PairedTest]:
-    """Test one model of each group against another; by label, Holm-corrected over the groups.
+    """Test two models of a group against each other; by label, Holm-corrected over the groups.
 
-    The models are ``base``, the untrained one, ``fine_tuned``, and ``final``, the one handed
-    over. Groups without the values of one of them are left out.
+    The models are ``base``, ``fine_tuned`` and ``final``. A group is left out if it lacks the
+    values of a model.
     """
     return corrected_tests(
         {
             group.method: differences(
-                *(query_values(group, column(when, measure)) for when in (later, earlier))
+                *(query_values(group, column(model, measure)) for model in (later, earlier))
             )
             for group in groups
         }
@@ -132,8 +132,8 @@ def paired_tests_within(
 def holm(values: Sequence[float]) -> list[float]:
     """Correct p-values by Holm's method.
 
-    The smallest is multiplied by the number of values, the next by one less, and so on; no
-    corrected value is below the one before it.
+    The smallest p is multiplied by the number of values, the next by one less, and so on. No
+    corrected value may be below the previous one.
     """
     order, corrected = np.argsort(values, kind="stable"), np.empty(len(values))
     scaled = np.asarray(values)[order] * np.arange(len(values), 0, -1)
@@ -144,7 +144,7 @@ def holm(values: Sequence[float]) -> list[float]:
 def corrected_tests(
     differences_by_label: Mapping[str, NDArray[np.float64]],
 ) -> dict[str, PairedTest]:
-    """Test the differences of each method, float64 ``[queries]``; p and intervals are corrected."""
+    """Test the methods' differences, float64 ``[queries]``; corrects p and intervals."""
     tests = {
         label: paired_test(values)
         for label, values in differences_by_label.items()

@@ -1,4 +1,4 @@
-"""The verdict on each data set: a few bullets with their uncertainty."""
+"""The verdict on a data set: a conclusion and a few bullets, with intervals."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from opera.experiments.analysis.significance import PairedTest
 from opera.runs.verdict import mixture
 
 MAX_LISTED = 4
-"""Above this number methods are counted, not named."""
+"""A longer list of methods is replaced by their number."""
 VERDICTS = {"better": "better", "same": "not distinguishable", "kept": "base model kept"}
-"""The guard's verdicts, as a count of runs reads."""
+"""The guard's verdicts in words."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Verdict:
     Attributes:
         title: data set, steps and seeds.
         conclusion: which model to use, in one sentence without the full stop.
-        bullets: the best method, the methods against the baseline, and against the base model;
-            what the guard chose, for runs with one.
+        bullets: the best method, the tests against the baseline and the base model, and the
+            guard's choices.
     """
 
     title: str
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def verdict(comparison: Comparison) -> list[Verdict]:
-    """Return a verdict for each data set, on its largest number of steps."""
+    """Return a verdict for each data set, for its largest number of steps."""
     return [
         Verdict(
             _title(table),
@@ -49,7 +49,7 @@ def verdict(comparison: Comparison) -> list[Verdict]:
 def format_difference(test: PairedTest, methods: int = 1) -> str:
     """Format a difference: ``+1.4 points of nDCG@10 (95% interval +0.2 to +2.6; p = 0.03)``.
 
-    With more than one method tested, it says that p and interval are corrected.
+    For several methods, it states that p and interval are corrected.
     """
     p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
     if methods > 1:
@@ -58,24 +58,29 @@ def format_difference(test: PairedTest, methods: int = 1) -> str:
 
 
 def _title(table: ResultsTable) -> str:
-    fewest, most = (pick(len(row.seeds) for row in table.rows) for pick in (min, max))
-    seeds = f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
-    return f"{table.name}: {table.steps:,} steps, {seeds}"
+    counts = sorted(len(row.seeds) for row in table.rows)
+    fewest = "" if counts[0] == counts[-1] else f"{counts[0]} to "
+    return f"{table.name}: {counted(table.steps, 'step')}, {fewest}{counted(counts[-1], 'seed')}"
 
 
 def _conclusion(table: ResultsTable, baseline: str | None) -> str:
-    """Say which model to use: a method that is significantly better than the base model and than
-    the baseline, else the baseline, unless it is not better than the base model."""
+    """The sentence that says which model to use.
+
+    It recommends a method that is significantly better than the base model and the baseline. If
+    there is none, it recommends the baseline, provided that it is better than the base model.
+    """
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
     if not gains:
         return "No conclusion: there are too few test queries"
     better = [method for method, test in gains.items() if _is_better(test)]
     if baseline is None:
         (method,) = gains
-        words = "No measurable difference" if not gains[method].significant else "Worse"
+        outcome = "Better" if better else "Worse"
+        if not gains[method].significant:
+            outcome = "No measurable difference"
         base, final = table.base[PRIMARY], table.rows[0].measures[PRIMARY].mean
         return (
-            f"{'Better' if better else words}: {PRIMARY} {100 * base:.1f} -> {100 * final:.1f} "
+            f"{outcome}: {PRIMARY} {100 * base:.1f} -> {100 * final:.1f} "
             f"({points(gains[method].difference)}, {_interval(gains[method])}) on "
             f"{counted(table.queries, 'test query')}"
         )
@@ -105,15 +110,15 @@ def _interval(test: PairedTest) -> str:
 
 def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
-    not_tested = "not tested, which needs two test queries measured before training"
+    not_tested = "not tested, as a test needs two test queries with scores of the base model"
     bullets = [_change(table) if baseline is None else _best(table)]
     if baseline is not None:
         tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-        nothing = (
-            "no comparison is possible: no other method has two test queries and a seed in common "
+        impossible = (
+            "no comparison is possible, as no other method shares a seed and two test queries "
             f"with {baseline}"
         )
-        bullets.append(f"Against {baseline}: {_summary(tests) if tests else nothing}")
+        bullets.append(f"Against {baseline}: {_summary(tests) if tests else impossible}")
     bullets.append(f"Against the base model: {_summary(gains) if gains else not_tested}")
     return bullets + _guard(table)
 
@@ -129,7 +134,7 @@ def _best(table: ResultsTable) -> str:
 
 
 def _change(table: ResultsTable) -> str:
-    """What a single method made of the base model."""
+    """The change by a single method."""
     (row,) = table.rows
     base, final = table.base[PRIMARY], row.measures[PRIMARY]
     if f"{final.mean:.3f}" == f"{base:.3f}":
@@ -139,7 +144,7 @@ def _change(table: ResultsTable) -> str:
 
 
 def _guard(table: ResultsTable) -> list[str]:
-    """What the guard handed over, what that changed, and reasons for doubt; none without it."""
+    """The guard's choices, their effect, and warnings; empty without a guard."""
     guards = {row.method: row.guard for row in table.rows if row.guard is not None}
     if not guards:
         return []
@@ -149,12 +154,12 @@ def _guard(table: ResultsTable) -> list[str]:
     if len(weights) > 1:
         verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
-        of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        outcome = f"verdicts of {len(weights)} runs on dev: {of_all}"
-    made = mixture(low)
+        summary = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        outcome = f"verdicts of {len(weights)} runs on dev: {summary}"
+    final = mixture(low)
     if low < high:
-        made = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"
-    bullet = f"Guard: {outcome[0].lower()}{outcome[1:]}; final model: {made}"
+        final = f"from {100 * low:g}% to {100 * high:g}% fine-tuned weights"
+    bullet = f"Guard: {outcome[0].lower()}{outcome[1:]}; final model: {final}"
     tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
         bullet += f"; against the fine-tuned model: {_summary(tests)}"
@@ -163,7 +168,7 @@ def _guard(table: ResultsTable) -> list[str]:
 
 
 def _summary(tests: Mapping[str, PairedTest]) -> str:
-    """Which methods are significantly better or worse, with the largest difference."""
+    """The methods that are significantly better or worse, with the largest difference."""
     ordered = sorted(tests, key=lambda label: -tests[label].difference)
     different = [label for label in ordered if tests[label].significant]
     better = [label for label in different if tests[label].difference > 0]
@@ -179,10 +184,10 @@ def _summary(tests: Mapping[str, PairedTest]) -> str:
     if better:
         text = f"{first} is significantly better: "
     lists = {"also significantly better": more if better else [], "significantly worse": worse}
-    others = (
+    suffixes = (
         f"; {words}: {_listed(labels, len(tests))}" for words, labels in lists.items() if labels
     )
-    return text + difference + "".join(others)
+    return text + difference + "".join(suffixes)
 
 
 def _listed(labels: Sequence[str], methods: int) -> str:

@@ -1,1 +1,1 @@
-"""A grid of methods, seeds and steps on some data sets: planned, run cell by cell, and analysed."""
+"""Plan, run and analyse a grid of methods, seeds and steps on data sets."""

@@ -19,7 +19,7 @@ from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
 from opera.data.loading import Given, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups, format_settings
-from opera.experiments.grid.plan import Cell, GridAxes, canonical_label, grid_axes, plan_grid
+from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
@@ -30,50 +30,47 @@ from opera.training_set.prepare_data import prepare_data
 
 
 def grid_record(
-    out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()
+    out: Path, model: str, shared: Mapping[str, Any], runs: Sequence[PlannedRun] = ()
 ) -> GridRecord:
-    """What ``grid.json`` says of a call."""
-    folders = [str(cell.folder.relative_to(out)) for cell in cells]
-    return GridRecord(model=model, settings=_plain(shared), cells=folders)
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their full names, sorted, as JSON holds them."""
-    full = with_full_names(settings)
+    """The contents of ``grid.json`` for a call."""
+    full = with_full_names(shared)
     values = {name: parse_value(name, value) for name, value in full.items()}
-    plain: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True, default=str))
-    return plain
+    return GridRecord(
+        model=model,
+        settings=json.loads(json.dumps(values, sort_keys=True, default=str)),
+        cells=[str(planned.folder.relative_to(out)) for planned in runs],
+    )
 
 
 def check_grid_folder(out: Path, requested: GridRecord) -> None:
-    """Refuse a folder that holds something else, or a grid of another model or other settings.
+    """Refuse a folder with other files, or with a grid of another model or other settings.
 
-    While no cell has run, the grid may still change.
+    The grid may still change if it has no run yet.
     """
     check_folder(out, "--out")
     ours = {out / LOCK_FILE, *leftovers(out / GRID_FILE)}
     recorded = grid_in(out)
     if recorded is None:
         if out.is_dir() and set(out.iterdir()) - ours:
-            rule = "is not empty and holds no grid; give an empty or a new folder"
+            rule = "is not empty and holds no grid; pass an empty or new folder"
             raise RunFolderError(f"--out {out}: {rule}")
         return
     if not any(out.rglob(RUN_FILE)):
         return
-    other = "; give another folder"
+    advice = "; pass another folder"
     if recorded.model != requested.model:
         models = f"holds a grid with model {recorded.model!r}, this call has {requested.model!r}"
-        raise RunFolderError(f"--out {out}: {models}{other}")
+        raise RunFolderError(f"--out {out}: {models}{advice}")
     before, now = map(TrainSettings.with_effect, (recorded.settings, requested.settings))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if names:
-        theirs, ours_now = (_format(names, settings) for settings in (before, now))
-        difference = f"holds a grid with settings {theirs}; this call has {ours_now}"
-        raise RunFolderError(f"--out {out}: {difference}{other}")
+        recorded_text, requested_text = (_format(names, settings) for settings in (before, now))
+        difference = f"holds a grid with settings {recorded_text}; this call has {requested_text}"
+        raise RunFolderError(f"--out {out}: {difference}{advice}")
 
 
 def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
-    """The named settings as ``NAME=VALUE``; one that was not given has its default."""
+    """The named settings as ``NAME=VALUE``; a missing setting has its default."""
     formatted = {
         name: format_settings({name: settings[name]}) for name in names if name in settings
     }
@@ -81,22 +78,22 @@ def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
 
 
 def write_grid_file(out: Path, record: GridRecord) -> None:
-    """Write ``grid.json``, with the cells of earlier calls kept."""
+    """Write ``grid.json``, including the runs of earlier calls."""
     out.mkdir(parents=True, exist_ok=True)
     if (earlier := grid_in(out)) is not None:
-        cells = list(dict.fromkeys([*earlier.cells, *record.cells]))
-        record = record.model_copy(update={"cells": cells})
+        folders = list(dict.fromkeys([*earlier.cells, *record.cells]))
+        record = record.model_copy(update={"cells": folders})
     record.write(out)
 
 
 @contextmanager
 def opened_grid(out: Path, record: GridRecord) -> Iterator[None]:
-    """Hold a grid's folder for this process, with ``grid.json`` written.
+    """Lock a grid's folder for this process, and write ``grid.json``.
 
-    RunFolderError is raised if another process runs the grid, or has started another grid here in
-    the meantime.
+    RunFolderError is raised if another process runs the grid, or has just started another grid in
+    the folder.
     """
-    out.mkdir(parents=True, exist_ok=True)  # where the lock lies
+    out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
     with sole_use(out, "runs this grid"):
         check_grid_folder(out, record)
         write_grid_file(out, record)
@@ -121,47 +118,46 @@ def compare(
     skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Comparison:
-    """Train methods x seeds x steps on some data sets, and compare them.
+    """Train methods x seeds x steps on one or more data sets, and compare them.
 
-    Every cell is an ordinary run folder. Finished cells are not repeated, so the same call
-    continues a grid that was stopped.
+    Every run has an ordinary run folder. Finished runs are not repeated, so the same call
+    continues an interrupted grid.
 
     Args:
         data: one or more data sets, by path or name as :func:`opera.adapt` takes them.
-        model: the model that all cells start from.
+        model: the base model of all runs.
         out: the grid's folder.
-        methods: methods, as a list or separated by commas, with settings of their own after colons:
-            ``"sp:k=0.5"``. Default: ``method`` if that is among the settings, else ``ft`` and
-            ``denoise``.
-        seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
-        steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings,
-            else as many as ``epochs`` or the data say.
-        baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is
-            one, else the first.
-        jobs: number of cells to run at once; they share the CPU's cores.
-        columns: of tables, as for :func:`opera.load_data`; for each data set.
-        encoding: likewise.
-        skip_bad_rows: likewise.
-        settings: settings of all cells, by name, as :func:`opera.adapt` takes them.
+        methods: methods, as a list or separated by commas, with their settings after colons:
+            ``"sp:k=0.5"``. Default: the setting ``method``, else ``ft`` and ``denoise``.
+        seeds: seeds. Default: the setting ``seed``, else 0, 1 and 2.
+        steps: numbers of optimizer steps. Default: the setting ``max_steps``, else an automatic
+            number from ``epochs`` or the data.
+        baseline: the method that all other methods are tested against; by default ``ft`` if it is
+            among the methods, else the first method.
+        jobs: number of runs at once; they share the CPU's cores.
+        columns: columns of tables, as for :func:`opera.load_data`, for all data sets.
+        encoding: encoding of files, as for :func:`opera.load_data`, for all data sets.
+        skip_bad_rows: as for :func:`opera.load_data`, for all data sets.
+        settings: settings of all runs, by name, as :func:`opera.adapt` takes them.
 
     Returns:
-        The comparison of all finished runs in ``out``: ``tables`` with each method's measures and
-        tests, and ``ranks``. ``as_dict()`` gives all of it for JSON.
+        The comparison of all finished runs in ``out``: ``tables`` with the measures and tests of
+        each method, and ``ranks``. ``as_dict()`` converts it for JSON.
 
     Raises:
         InputError: for invalid input, before anything is written.
-        TrainingError: if a cell failed. The others are finished, and the same call tries the
-            failed ones again.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
+        TrainingError: if a run failed. The other runs are finished, and the same call tries the
+            failed runs again.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
     """
     sets = data if isinstance(data, list | tuple) else [data]
-    how = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    options = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     if any(not isinstance(source, str | os.PathLike) for source in sets):
         raise SettingError(
-            "data: the cells of a grid are processes, which read their data from disk; write a "
+            "data: the runs of a grid are processes that read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
         )
-    sources = [str(named_source(source, **how)) for source in sets]
+    sources = [str(named_source(source, **options)) for source in sets]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
         methods = [label for label in methods.split(",") if label.strip()]
@@ -173,54 +169,59 @@ def compare(
     )
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
-    with opened_grid(folder, grid_record(folder, str(model), shared, status.cells)):
+    with opened_grid(folder, grid_record(folder, str(model), shared, status.runs)):
         run_grid(status, str(model))
-    lines = [(path, line) for path, why in status.failed.items() for line in why.split("\n")]
-    if lines:
-        raise TrainingError(*(f"{path}: {line}" for path, line in lines))
+    if status.failed:
+        raise TrainingError(
+            *(
+                f"{path}: {line}"
+                for path, reason in status.failed.items()
+                for line in reason.split("\n")
+            )
+        )
     return analyse_grid(status, folder, baseline)
 
 
 def prepare_grid(
     data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
 ) -> Status:
-    """Plan a grid and check all that can be checked without torch. Writes nothing."""
+    """Plan a grid, and check everything that needs no torch. Writes nothing."""
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
-    cells = plan_grid(data, axes, out, shared)
-    if shared.get("query_vectors") is None:  # else --model only names the vectors
-        place = locate_model(model)
-        if isinstance(place, Path):  # the cells warn too, but in files of their own
-            decided = (shared.get(f"{role}_prompt") for role in ROLES)
-            warn_of_missing_prompts(prompts_in_folder(place), model, *decided)
+    runs = plan_grid(data, axes, out, shared)
+    if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
+        folder = locate_model(model)
+        if isinstance(folder, Path):  # the runs warn only in their logs
+            prompts = (shared.get(f"{role}_prompt") for role in ROLES)
+            warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
     check_grid_folder(out, grid_record(out, model, shared))
     for source in data:
         check_stays_out(out, "--out", source)
-    return prepare_cells(cells, jobs)
+    return prepare_runs(runs, jobs)
 
 
-def prepare_cells(cells: Sequence[Cell], jobs: int = 1) -> Status:
-    """Check that each cell's data and settings fit, and find the finished ones. Writes nothing."""
+def prepare_runs(runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
+    """Check that data and settings fit, and find the finished runs. Writes nothing."""
     fingerprints: dict[str, str] = {}
-    for source in dict.fromkeys(cell.data for cell in cells):
+    for source in dict.fromkeys(planned.data for planned in runs):
         loaded = load_data(source)
         fingerprints[source] = loaded.fingerprint
-        by_method = {cell.label: cell for cell in reversed(cells) if cell.data == source}
-        for cell in by_method.values():
-            prepare_data(loaded, make_recipe(cell.values))
-    status = Status.scan(cells, jobs)
-    for cell in cells:
-        if cell.folder not in status.done:
+        by_method = {planned.label: planned for planned in reversed(runs) if planned.data == source}
+        for planned in by_method.values():
+            prepare_data(loaded, make_recipe(planned.values))
+    status = Status.scan(runs, jobs)
+    for planned in runs:
+        if planned.folder not in status.done:
             continue
-        if Run.open(cell.folder).record.data.fingerprint != fingerprints[cell.data]:
-            rule = f"is a run on other data than {cell.data} is now; give another --out"
-            raise RunFolderError(f"{cell.folder}: {rule}")
+        if Run.open(planned.folder).record.data.fingerprint != fingerprints[planned.data]:
+            rule = f"{planned.data} has changed since this run; pass another --out"
+            raise RunFolderError(f"{planned.folder}: {rule}")
     return status
 
 
 def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
-    """Return the baseline's label as the grid has it; SettingError if it is none of the methods."""
+    """Return the baseline's label; SettingError if it is not one of the methods."""
     if baseline is None:
         return None
     label = canonical_label(text(baseline, "baseline"))
@@ -231,13 +232,12 @@ def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
 
 
 def analyse_grid(status: Status, out: Path, baseline: str | None) -> Comparison:
-    """Analyse the runs in a grid's folder, those of earlier calls included.
+    """Analyse the runs in a grid's folder, including those of earlier calls.
 
-    The analysis may label the baseline otherwise than this call, and does without it where its
-    cells failed.
+    The analysis may label the baseline differently from this call. It has no baseline if all runs
+    of the baseline failed.
     """
-    cells = [cell for cell in status.cells if cell.label == baseline]
-    folders = {cell.folder for cell in cells if cell.folder in status.done}
+    folders = {planned.folder for planned in status.runs if planned.label == baseline} & status.done
     groups = find_groups(out) if folders else []
     labels = [group.method for group in groups if folders & {run.path for run in group.runs}]
     return analyse_runs(out, labels[0] if labels else None)

@@ -1,11 +1,11 @@
-"""The cells of a grid: methods, seeds and steps on some data sets, their settings and run folders.
+"""The runs of a grid of methods, seeds and steps on data sets: their settings and folders.
 
     GRID/
-      grid.json                         the model, the settings that all cells share, the cells
-      DATA/METHOD/steps500/seed0/       a run; autosteps in place of an automatic number
-      DATA/METHOD/steps500/seed0.log    what it printed
+      grid.json                         the model, the settings that all runs share, the runs
+      DATA/METHOD/steps500/seed0/       a run; autosteps for an automatic number of steps
+      DATA/METHOD/steps500/seed0.log    the log of the run
 
-Every cell is an ordinary run folder, except that its checkpoints are deleted once it is finished.
+A run of a grid is an ordinary run folder, but OPERA deletes its checkpoints when it is finished.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from opera.runs.folder import run_in
 
 DEFAULT_SEEDS = (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
-"""Settings that differ between cells, so that all cells cannot share them."""
+"""Settings that differ between the runs of a grid."""
 MAX_LABEL = 200
-"""Bytes of a label: file systems take names of 255, and a temporary name is longer."""
+"""Bytes of a label: file systems allow names of 255 bytes, and temporary names are longer."""
 
 
 @dataclass(frozen=True)
 class GridAxes:
-    """What differs between the cells of a data set; steps are ``None`` where they are automatic."""
+    """The settings that differ between the runs of a data set; ``None`` means automatic steps."""
 
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -48,8 +48,8 @@ class GridAxes:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of a grid; ``values`` are all settings given, the method, steps and seed included."""
+class PlannedRun:
+    """A run of a grid; ``values`` are the user's settings with method, steps and seed."""
 
     data: str
     label: str
@@ -60,25 +60,28 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether its run exists and is finished; one that cannot be read raises RunFolderError."""
+        """Whether the run exists and is finished; RunFolderError if it cannot be read."""
         try:
             run = run_in(self.folder)
             if run is None or not run.finished:
                 return False
             check_run(run, DEFAULT_MEASURES)
         except OtherFormatError:
-            message = f"{self.folder}: is a run by another version of OPERA; give another --out"
+            message = f"{self.folder}: is a run by another version of OPERA; pass another --out"
             raise OtherFormatError(message) from None
         except RunFolderError as error:
-            raise RunFolderError(
-                f"{error}; remove {self.folder}, and the cell is trained again"
-            ) from None
+            raise RunFolderError(f"{error}; remove {self.folder} to train the run again") from None
         return True
 
     @property
     def log(self) -> Path:
-        """The file with everything the cell prints."""
+        """The log of the run."""
         return self.folder.with_name(f"{self.folder.name}.log")
+
+    def job(self, model: str) -> dict[str, Any]:
+        """The job for the process of the run."""
+        settings = {"model": model, "values": dict(self.values)}
+        return {"data": self.data, "out": str(self.folder), **settings}
 
     @property
     def data_name(self) -> str:
@@ -87,7 +90,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """A readable name."""
+        """The name of the run in messages."""
         steps = "" if self.steps is None else f"{self.steps} steps, "
         return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
 
@@ -98,7 +101,7 @@ def grid_axes(
     seeds: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
 ) -> tuple[GridAxes, dict[str, Any]]:
-    """Split the values of a recipe into the grid's axes and the settings that all cells share.
+    """Split the values of a recipe into the grid's axes and the settings that all runs share.
 
     The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
     """
@@ -119,14 +122,14 @@ def grid_axes(
 
 
 def parsed_axis(name: str, value: Any) -> int:
-    """Read a value of an axis as a recipe does."""
+    """Parse a value of an axis by the rules for recipes."""
     return int(make_recipe({name: value}).train.flat()[name])
 
 
 def canonical_label(text: str) -> str:
     """Spell a label's method as the registry does: ``DP:levels=query`` is ``dp:levels=query``."""
     name, colon, settings = text.strip().partition(":")
-    with suppress(SettingError):  # plan_grid reports it, with all other mistakes
+    with suppress(SettingError):  # plan_grid reports all mistakes together
         name = method_named(name).name
     return f"{name}{colon}{settings}"
 
@@ -138,39 +141,40 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse an option of several values, by its name, that has none or one of them twice."""
+    """Refuse an option without values, or with a repeated value."""
     for option, values in options.items():
         if not values:
-            raise SettingError(f"{option}: give at least one")
+            raise SettingError(f"{option}: pass at least one value")
         if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
             raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
 
 
 def plan_grid(
     data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
-) -> list[Cell]:
-    """List the cells and check every recipe; SettingError lists every mistake in any cell.
+) -> list[PlannedRun]:
+    """List the runs and check every recipe; SettingError lists all mistakes.
 
-    Seeds are outermost, so a grid cut short has whole seeds.
+    The seed changes last, so that an interrupted grid has all runs of its first seeds.
     """
-    # "data" and "./data" are the same place
+    # "data" and "./data" are the same folder
     places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
     first = [data[places.index(place)] for place in places]
     check_lists(
         {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
     names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
-    cells = []
+    runs = []
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
         by_steps = "autosteps" if steps is None else f"steps{steps}"
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
         axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
-        cells.append(Cell(source, label, steps, seed, folder, {**by_label[label], **axis_values}))
-    return cells
+        values = {**by_label[label], **axis_values}
+        runs.append(PlannedRun(source, label, steps, seed, folder, values))
+    return runs
 
 
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Combine each method's own settings with the shared ones, and check the recipe of each."""
+    """Combine the settings of a label with the shared settings, and check the recipes."""
     mistakes: list[str] = []
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
@@ -183,40 +187,40 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
             continue
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
             both = f"{shortened(other)} and {shortened(label)}"
-            mistakes.append(f"--methods: {both} are the same settings")
+            mistakes.append(f"--methods: {both} have the same settings; pass one of them")
     if mistakes:
         raise SettingError(*mistakes)
     return settings
 
 
 def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A method's own settings before those that all share, but for what only other methods have.
+    """Merge the settings of a label with the shared settings, except those of other methods only.
 
-    A setting of training applies to every method, even if another one has one of the same name.
+    A setting of training applies to every method, even if another method has a setting of its name.
     """
     if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
-        rule = "it must hold no space, slash or control character; use --set for those"
-        raise SettingError(f"names a folder, so {rule}")
+        rule = "must not hold spaces, slashes or control characters; use --set for such settings"
+        raise SettingError(f"becomes the name of a folder, so it {rule}")
     if len(label.encode()) > MAX_LABEL:
-        rule = f"it must have at most {MAX_LABEL} bytes; use --set for some settings"
-        raise SettingError(f"names a folder, so {rule}")
+        rule = f"must have at most {MAX_LABEL} bytes; use --set for some settings"
+        raise SettingError(f"becomes the name of a folder, so it {rule}")
     method, method_settings = parse_method(label)
     for name in method_settings:
         if ALIASES.get(name, name) in AXIS_SETTINGS:
-            rule = "differs between cells: give --methods, --steps and --seeds instead"
+            rule = "differs between runs; use --methods, --steps and --seeds instead"
             raise SettingError(f"{name} {rule}")
     fields = {
         name: METHODS[name].settings_class.model_fields.keys()
-        for name in {other.partition(":")[0] for other in labels} & METHODS.keys()
+        for name in {label.partition(":")[0] for label in labels} & METHODS.keys()
     }
-    everywhere = fields.get(method, set()) | TrainSettings.model_fields.keys()
-    elsewhere = set().union(*fields.values()) - everywhere
-    common = {name: value for name, value in shared.items() if name not in elsewhere}
+    applicable = fields.get(method, set()) | TrainSettings.model_fields.keys()
+    of_other_methods = set().union(*fields.values()) - applicable
+    common = {name: value for name, value in shared.items() if name not in of_other_methods}
     return {**common, **with_full_names(method_settings), "method": method}
 
 
 def _folder_names(data: Sequence[str]) -> dict[str, str]:
-    """Name each data set's folder; repeated names get numbers."""
+    """Name the folder of each data set; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
         no_path = source.startswith("python:") or source_name(source) is not None

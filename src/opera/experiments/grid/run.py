@@ -1,8 +1,8 @@
-"""Run the cells of a grid, each in a process of its own, one or several at a time.
+"""Run a grid: one process per run, one or several at a time.
 
-A process of its own takes no other cell with it when it dies, and gives all its memory back. The
-job is a line of JSON on its standard input, which stays open: when it closes, the parent is gone
-and the process ends. How the job went is JSON on its standard output.
+If a process dies, the other runs go on, and the system frees all its memory. The job is a line of
+JSON on the standard input of the process. The input stays open: if it closes, the parent has ended,
+so the process exits too. The process writes its outcome as JSON to standard output.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 
 from opera.core.environment import threads_are_given, usable_cores
 from opera.core.processes import signals_as_interrupt
-from opera.core.terminal import say
+from opera.core.terminal import counted, say
 from opera.experiments.analysis import PRIMARY
-from opera.experiments.grid.plan import Cell
+from opera.experiments.grid.plan import PlannedRun
 from opera.runs.folder import Run
 
 WAIT_SECONDS = 0.25
 LOG_LINES = 3
-"""How many lines of a failed cell's log are shown."""
+"""Lines of a failed run's log in its message."""
 
 Message = dict[str, Any]
 """``{}``, or ``{"failed": reason}``."""
@@ -38,50 +38,50 @@ Message = dict[str, Any]
 
 @dataclass
 class Status:
-    """The cells of a grid in the order they run, and what became of them, by folder."""
+    """The runs of a grid in their order, with the folders of finished and failed runs."""
 
-    cells: Sequence[Cell]
+    runs: Sequence[PlannedRun]
     jobs: int = 1
     done: set[Path] = field(default_factory=set)
     failed: dict[Path, str] = field(default_factory=dict)
 
     @classmethod
-    def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
-        """Look which cells are finished; a run that cannot be read raises RunFolderError."""
-        return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
+    def scan(cls, runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
+        """Find the finished runs; a run that cannot be read raises RunFolderError."""
+        return cls(runs, jobs, {planned.folder for planned in runs if planned.finished})
 
     def plan(self) -> dict[str, Any]:
-        """What the grid will run, for JSON."""
-        cells = [
+        """The plan of the grid, for JSON."""
+        plan = [
             {
-                "data": cell.data,
-                "method": cell.label,
-                "steps": cell.steps,
-                "seed": cell.seed,
-                "run": str(cell.folder),
-                "finished": cell.folder in self.done,
+                "data": planned.data,
+                "method": planned.label,
+                "steps": planned.steps,
+                "seed": planned.seed,
+                "run": str(planned.folder),
+                "finished": planned.folder in self.done,
             }
-            for cell in self.cells
+            for planned in self.runs
         ]
-        return {"cells": cells, "jobs": self.jobs}
+        return {"cells": plan, "jobs": self.jobs}
 
     @property
-    def waiting(self) -> list[Cell]:
-        """The cells that are not done and have not failed."""
-        return [cell for cell in self.cells if cell.folder not in self.done | self.failed.keys()]
+    def waiting(self) -> list[PlannedRun]:
+        """The runs that have neither finished nor failed."""
+        ended = self.done | self.failed.keys()
+        return [planned for planned in self.runs if planned.folder not in ended]
 
 
 class Processes:
-    """Processes that run a job each, and can be stopped together.
+    """Processes that run one job each and can be stopped together.
 
-    ``at_once`` of them share the CPU's cores, unless ``OMP_NUM_THREADS`` is set; one alone takes
-    them all.
+    ``at_once`` processes share the CPU's cores, unless ``OMP_NUM_THREADS`` is set.
     """
 
-    command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid.cell")
+    command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid.job")
 
     def __init__(self, at_once: int) -> None:
-        # python -m would import what the current folder holds
+        # otherwise python -m would import modules from the current folder
         self._environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         if at_once > 1 and not threads_are_given():
             self._environment["OMP_NUM_THREADS"] = str(max(1, usable_cores() // at_once))
@@ -102,76 +102,76 @@ class Processes:
                     stderr=output,
                     text=True,
                     env=self._environment,
-                    start_new_session=True,  # Ctrl-C reaches the parent alone
+                    start_new_session=True,  # so that Ctrl-C reaches only the parent
                 )
                 self._started.append(process)
             assert process.stdin is not None
             assert process.stdout is not None
-            with suppress(BrokenPipeError), process:  # it may be dead already
+            with suppress(BrokenPipeError), process:  # it may have died already
                 print(json.dumps(job), file=process.stdin, flush=True)
-                if told := process.stdout.read():
-                    return dict(json.loads(told))
-        except (OSError, ValueError) as error:  # one that cannot start must not end the others
+                if message := process.stdout.read():
+                    return dict(json.loads(message))
+        except (OSError, ValueError) as error:  # the other runs must go on
             return {"failed": f"{type(error).__name__}: {error}"}
-        return {"failed": _how_it_ended(process.wait())}
+        return {"failed": _exit_reason(process.wait())}
 
     def stop(self, number: signal.Signals) -> None:
-        """Send a signal to all; on SIGTERM a training saves a checkpoint. None starts any more."""
+        """Send a signal to all processes, and start no more; on SIGTERM they save a checkpoint."""
         with self._lock:
             self._stopping = True
             for process in self._started:
                 process.send_signal(number)
 
 
-def _how_it_ended(status: int) -> str:
-    """Say why a process ended without a word."""
+def _exit_reason(status: int) -> str:
+    """Describe how a process ended that wrote no message."""
     if status == -signal.SIGKILL:
         return "its process was killed, as happens when memory runs out"
-    how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-    return f"its process ended with {how}"
+    reason = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    return f"its process ended with {reason}"
 
 
 def run_grid(status: Status, model: str) -> None:
-    """Run the cells that are not finished, and print a line as each ends; keeps the status.
+    """Train the runs that are not finished, print a line when a run ends, and update the status.
 
-    A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the
-    base model are kept in the cache, so that cells share them. One that fails is recorded, and
-    the rest go on. Ctrl-C or SIGTERM stops them, waits until they have saved, and is raised; a
+    An interrupted run resumes from its checkpoint. If a run fails, the status records it and the
+    other runs go on. The runs share the base model's embeddings and rankings through the cache.
+    Ctrl-C or SIGTERM stops the runs, waits for their checkpoints, and raises KeyboardInterrupt. A
     second Ctrl-C kills them.
     """
-    cells, started = status.waiting, time.monotonic()
-    if not cells:
+    runs, started = status.waiting, time.monotonic()
+    if not runs:
         return
-    at_once = min(status.jobs, len(cells))
-    words = f"{len(cells)} of {len(status.cells)} cells to run, {at_once} at a time"
-    say(f"{words}; the log of the first is {cells[0].log}", file=sys.stderr)
+    at_once = min(status.jobs, len(runs))
+    plan = f"{len(runs)} of {counted(len(status.runs), 'run')} to train, {at_once} at a time"
+    say(f"{plan}; the log of the first is {runs[0].log}", file=sys.stderr)
 
-    def ended(cell: Cell, message: Message) -> None:
+    def report_end(planned: PlannedRun, message: Message) -> None:
         if "failed" in message:
-            status.failed[cell.folder] = message["failed"]
-            say(_failure(cell, message["failed"]), file=sys.stderr)
+            status.failed[planned.folder] = message["failed"]
+            say(_failure(planned, message["failed"]), file=sys.stderr)
             return
-        status.done.add(cell.folder)
-        value = Run.open(cell.folder).measures["final"][PRIMARY]
-        # by steps where cells have them
-        done = sum(cell.steps or 1 for cell in cells if cell.folder in status.done)
-        left = (time.monotonic() - started) * sum(c.steps or 1 for c in status.waiting) / done
-        about = f", about {format_duration(left)} left" if left else ""
-        state = f"{len(status.done)} of {len(status.cells)} cells done{about}"
-        say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
+        status.done.add(planned.folder)
+        value = Run.open(planned.folder).measures["final"][PRIMARY]
+        # runs count by their steps, if the grid sets them
+        done = sum(run.steps or 1 for run in runs if run.folder in status.done)
+        left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
+        remaining = f", about {format_duration(left)} left" if left else ""
+        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
+        say(f"done: {planned.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
     processes = Processes(at_once)
     with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
         futures = {
-            pool.submit(processes.run, _job_of(cell, model), cell.log): number
-            for number, cell in enumerate(cells)
+            pool.submit(processes.run, planned.job(model), planned.log): number
+            for number, planned in enumerate(runs)
         }
         try:
             waiting = set(futures)
-            while waiting:  # a signal that comes just before a wait does not end it
+            while waiting:  # with a timeout, as a signal just before a wait does not end the wait
                 done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
-                for future in sorted(done, key=futures.__getitem__):  # in the order they started
-                    ended(cells[futures[future]], future.result())
+                for future in sorted(done, key=futures.__getitem__):  # in the order of the plan
+                    report_end(runs[futures[future]], future.result())
         except BaseException:
             processes.stop(signal.SIGTERM)
             try:
@@ -182,18 +182,13 @@ def run_grid(status: Status, model: str) -> None:
             raise
 
 
-def _job_of(cell: Cell, model: str) -> dict[str, Any]:
-    """What a cell's process is told."""
-    settings = {"model": model, "values": dict(cell.values)}
-    return {"data": cell.data, "out": str(cell.folder), **settings}
-
-
-def _failure(cell: Cell, reason: str) -> str:
-    """The line of a failed cell, and the end of its log unless that is the reason."""
-    text = cell.log.read_text(encoding="utf-8", errors="replace") if cell.log.is_file() else ""
+def _failure(planned: PlannedRun, reason: str) -> str:
+    """The message for a failed run, with the end of its log unless the log gives the reason."""
+    log = planned.log
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     tail = "\n".join(text.strip().splitlines()[-LOG_LINES:])
     details = "" if reason in tail or not tail else f"\n{tail}"
-    return f"failed: {cell.title}: {reason}{details}\n  full log: {cell.log}"
+    return f"failed: {planned.title}: {reason}{details}\n  full log: {log}"
 
 
 def format_duration(seconds: float) -> str:

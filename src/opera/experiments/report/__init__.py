@@ -1,4 +1,4 @@
-"""A report: one self-contained HTML page on a grid or a run; reads run folders alone."""
+"""Write a self-contained HTML page on a grid or a run; reads only run folders."""
 
 from opera.experiments.report.write import report
 

@@ -1,4 +1,4 @@
-"""The report's pictures, each an SVG by matplotlib: the same runs give the same bytes."""
+"""The charts of the report, as SVG by matplotlib; the same runs give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from opera.core.intervals import EQUAL, points
-from opera.core.terminal import shortened
+from opera.core.terminal import counted, shortened
 from opera.experiments.analysis import (
     BASE,
     PRIMARY,
@@ -38,15 +38,15 @@ COLOURS = {
     "sp+dp": "#c25c9e",
     "denoise": "#7a5fd0",
 }
-"""By method; they can be told apart on white and on black."""
+"""Colours by method, distinct on white and on black."""
 GAINED, LOST = "#12a07a", "#e0662a"
 DASHES = ("-", "--", ":", "-.")
 INK, LINES = "#7b838e", "#8a919b55"
-"""Colours of text and of the grid, on white and on black."""
+"""Colours of text and grid lines, for white and black backgrounds."""
 STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text
+    "svg.fonttype": "none",  # keeps text as text
     "svg.hashsalt": "opera",
-    "text.parse_math": False,  # labels come from runs
+    "text.parse_math": False,  # labels from runs may hold $
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.edgecolor": LINES,
@@ -59,21 +59,21 @@ STYLE: dict[Any, Any] = {
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
 }
 WIDTH, HEIGHT, ROW, LONGEST = 5.0, 3.0, 0.34, 32
-"""Inches: of a picture, and of a row of a forest plot or legend. The most letters of a label."""
+"""Width and height of a picture and height of a row, in inches; maximum characters of a label."""
 MAX_TICKS, MAX_POINTS = 6, 20
-"""With more values of x, ticks are round numbers, and points are not marked."""
+"""With more values of x, ticks are round numbers, and points have no markers."""
 BANDS = 20
-"""Number of bands by similarity, with equally many pairs each, and of bars by rank."""
+"""Number of bands of pairs by similarity, and of bars of the histogram of ranks."""
 PARTS = 40
-"""The most points of a learning curve."""
+"""Maximum number of points of a learning curve."""
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
 WINDOW = 0.2
-"""The share of the steps whose draws stand for a moment."""
+"""The fraction of the steps that the figures of a moment cover."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: its caption and its SVG."""
+    """An SVG with its caption."""
 
     caption: str
     svg: Markup
@@ -81,7 +81,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Line:
-    """A method's line: its label, values of y by x, and ± at each point if there is any."""
+    """A method's line: its label, the points, and ± for each point or empty."""
 
     method: str
     x: Sequence[float]
@@ -91,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A row of a forest plot: a value, the ends of its interval if it has one, and its text."""
+    """A row of a forest plot: a value, the ends of its interval or empty, and its text."""
 
     method: str
     value: float
@@ -104,19 +104,19 @@ def _picture(caption: str, height: float, draw: Callable[[Axes], None]) -> Pictu
     from matplotlib.figure import Figure
 
     with rc_context():
-        rcdefaults()  # no settings of the user or of the current folder
+        rcdefaults()  # ignore the user's matplotlibrc
         with rc_context(STYLE):
             figure, text = Figure((WIDTH, height), layout="constrained"), StringIO()
             draw(axes := figure.add_subplot())
             for artist in axes.findobj():
-                artist.set_clip_on(False)  # so no picture refers to anything by url()
+                artist.set_clip_on(False)  # clip paths would need url() references
             figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     return Picture(caption, Markup(svg[svg.index("<svg") :]))
 
 
 def forest(caption: str, label: str, rows: Sequence[Estimate], reference: float) -> Picture:
-    """Draw a row per method with its interval, and a line down at the reference."""
+    """Draw a row per method with its interval, and a vertical line at the reference."""
 
     def draw(axes: Axes) -> None:
         axes.axvline(reference, color=INK, linestyle=":")
@@ -140,19 +140,20 @@ def chart(
     lines: Sequence[Line],
     base: float | None = None,
 ) -> Picture:
-    """Draw a line per method, a line across for the base model, and a legend."""
+    """Draw a line per method, a horizontal line for the base model, and a legend."""
 
     def draw(axes: Axes) -> None:
         if base is not None:
             axes.axhline(base, color=INK, linestyle=":", label=BASE)
         for line in lines:
-            alike = [other.method for other in lines if colour(other.method) == colour(line.method)]
+            shade = colour(line.method)
+            same_colour = [line.method for line in lines if colour(line.method) == shade]
             axes.errorbar(
                 line.x,
                 line.y,
                 yerr=line.spread or None,
-                color=colour(line.method),
-                linestyle=DASHES[alike.index(line.method) % len(DASHES)],
+                color=shade,
+                linestyle=DASHES[same_colour.index(line.method) % len(DASHES)],
                 marker="o" if len(line.x) <= MAX_POINTS else None,
                 markersize=3,
                 label=shortened(line.method, LONGEST),
@@ -167,21 +168,20 @@ def chart(
 
 
 def colour(method: str) -> str:
-    """Return the colour of a label, its method's."""
+    """Return the colour of the method in a label."""
     return COLOURS.get(method.partition(":")[0], "#888888")
 
 
 def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
-    """Draw each method's quality beside the base model's, and its difference from the
-    baseline."""
+    """Draw the methods' quality with the base model's, and the differences from the baseline."""
     base = table.base[PRIMARY]
     rows = [Estimate(BASE, base, (), f"{base:.3f}")]
     for row in table.rows:
         mean = row.measures[PRIMARY].mean
         rows.append(Estimate(row.method, mean, _ends(row.gain, mean, 1), f"{mean:.3f}"))
-    of_all = " (corrected by Holm)" if len(table.rows) > 1 else ""
-    trained = f"after {table.steps:,} steps"
-    caption = f"{PRIMARY} {trained}, with the 95% interval{of_all} of its change by training"
+    corrected = " (Holm-corrected)" if len(table.rows) > 1 else ""
+    steps = f"after {counted(table.steps, 'step')}"
+    caption = f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training"
     plots = [forest(caption, PRIMARY, rows, base)]
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     if baseline is not None and tests:
@@ -190,20 +190,20 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
             value = 100 * test.difference
             ends = _ends(test, value, 100)
             rows.append(Estimate(method, value, ends, points(test.difference)))
-        caption = f"difference from {baseline} {trained}, with its 95% interval, corrected by Holm"
+        caption = f"difference from {baseline} {steps}, with its Holm-corrected 95% interval"
         plots.append(forest(caption, f"points of {PRIMARY}", rows, 0))
     return plots
 
 
 def _ends(test: PairedTest | None, value: float, scale: int) -> tuple[float, ...]:
-    """The ends of a difference's interval, moved to where its point lies."""
+    """The ends of a difference's interval, shifted to the value and scaled."""
     if test is None:
         return ()
     return tuple(value + scale * (end - test.difference) for end in (test.low, test.high))
 
 
 def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Picture]:
-    """Draw quality by number of steps; nothing where all runs of a data set have the same."""
+    """Draw quality by number of steps, if the runs have more than one."""
     if len({group.steps for group in groups}) < 2:
         return []
     by_method: dict[str, list[Group]] = {}
@@ -217,16 +217,17 @@ def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Pictur
             means, spread = [v.mean for v in values], [v.std or 0.0 for v in values]
             lines.append(Line(label, [group.steps for group in members], means, spread))
         caption = (
-            f"{measure} by number of steps, each point from its own runs; ± one standard deviation "
-            "over the seeds"
+            f"{measure} by number of steps, with separate runs for each point; ± one standard "
+            "deviation over the seeds"
         )
         charts.append(chart(caption, "steps", measure, lines, base[measure]))
     return charts
 
 
 def labels_chart(groups: Sequence[Group]) -> list[Picture]:
-    """Draw a histogram of the ranks at first visit in the first run, with the height that the false
-    pairs have in it: theirs are uniform (Schweder and Spjøtvoll 1982).
+    """Draw a histogram of the first ranks in the first run, with the height of the wrong pairs.
+
+    The ranks of wrong pairs are uniform (Schweder and Spjøtvoll 1982).
     """
     estimate = groups[0].runs[0].record.noisy_labels
     if estimate is None:
@@ -236,9 +237,9 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     def draw(axes: Axes) -> None:
         weights, method = np.full(len(ranks), 100 / len(ranks)), groups[0].method
         axes.hist(ranks, BANDS, range=(0, 1), weights=weights, color=colour(method), rwidth=0.9)
-        even = 100 * estimate.noise_rate / BANDS
-        axes.axhline(even, color=LOST, label="wrong pairs: every rank is equally likely")
-        axes.set_xlabel("share of a batch's documents above the pair's, at first visit")
+        height = 100 * estimate.noise_rate / BANDS
+        axes.axhline(height, color=LOST, label="wrong pairs: every rank is equally likely")
+        axes.set_xlabel("relative rank of a pair's document when first sampled (0 = best)")
         axes.set_ylabel("% of the pairs")
         axes.grid(axis="x", visible=False)
         axes.figure.legend(loc="outside lower center")
@@ -247,9 +248,11 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
 
 
 def queries_chart(run: Run) -> Picture:
-    """Draw the main measure of each test query after training by that before it; equal ones are one
-    larger point."""
-    table, names = run.per_query(), [column(when, PRIMARY) for when in ("base", "final")]
+    """Draw the main measure of the final model against the base model for the test queries.
+
+    Queries with equal values share a larger point.
+    """
+    table, names = run.per_query(), [column(model, PRIMARY) for model in ("base", "final")]
     check_columns(run.path / PER_QUERY_FILE, table, dict.fromkeys(names, NUMBER))
     base, final = (table[name].to_numpy() for name in names)
     kinds = {
@@ -257,15 +260,15 @@ def queries_chart(run: Run) -> Picture:
         "lost": (LOST, base - final > EQUAL),
         "unchanged": (INK, abs(final - base) <= EQUAL),
     }
-    counts = ", ".join(f"{chosen.sum():,} {kind}" for kind, (_, chosen) in kinds.items())
+    counts = ", ".join(f"{mask.sum():,} {kind}" for kind, (_, mask) in kinds.items())
 
     def draw(axes: Axes) -> None:
         axes.plot((0, 1), (0, 1), color=INK, linestyle=":")
-        for kind, (shade, chosen) in kinds.items():
-            values = np.column_stack([base[chosen], final[chosen]]).round(2)
+        for kind, (shade, mask) in kinds.items():
+            values = np.column_stack([base[mask], final[mask]]).round(2)
             (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
-            look: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
-            axes.scatter(x, y, 20 * np.sqrt(count), **look).set_in_layout(False)
+            style: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
+            axes.scatter(x, y, 20 * np.sqrt(count), **style).set_in_layout(False)
         axes.set(xlabel=f"{PRIMARY} of the base model", ylabel=f"{PRIMARY} of the final model")
         axes.figure.legend(loc="outside lower center", ncols=3)
 
@@ -273,8 +276,7 @@ def queries_chart(run: Run) -> Picture:
 
 
 def learning_charts(run: Run) -> list[Picture]:
-    """Draw a run's loss, averaged over parts of its steps, and its evaluations on dev if there are
-    two or more."""
+    """Draw a run's mean loss over parts of its steps, and two or more evaluations on dev."""
     trace, method = run.trace(), run.settings["method"]
     check_columns(run.path / TRACE_FILE, trace, dict.fromkeys(("step", "loss"), NUMBER))
     parts = [
@@ -291,25 +293,24 @@ def learning_charts(run: Run) -> list[Picture]:
 
 
 def cutoffs_chart(groups: Sequence[Group]) -> list[Picture]:
-    """Draw the precision of the answers by the share of the questions that are answered, a line for
-    the first run of each group."""
+    """Draw precision by the fraction of queries answered, for the first run of each group."""
     lines = []
     for group in groups:
         if (record := group.runs[0].record.cutoffs) is not None:
             answered = [point.answered / record.queries for point in record.curve]
             relevant = [point.relevant / point.answered for point in record.curve]
             lines.append(Line(group.method, answered, relevant))
-    caption = "precision by share of the questions answered, for cut-offs of the best score"
-    x, y = "share of the questions that are answered", "share of the answers that are relevant"
+    caption = "precision by fraction of queries answered, for cut-offs of the best score"
+    x, y = "fraction of queries answered", "fraction of answers that are relevant"
     return [chart(caption, x, y, lines)] if lines else []
 
 
-def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
-    """How often the first seed of each group drew its pairs, by similarity (Figure 1).
+def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
+    """How often a group's first seed sampled its pairs, by similarity (Figure 1).
 
-    A run without similarities is left out. By label, float64 ``[moments, bands]``: times as often
-    as plain fine-tuning would (Equation 1), from the least similar pairs, in the fifth of the steps
-    around each moment.
+    By label, float64 ``[moments, bands]``: the frequency relative to plain fine-tuning (Equation
+    1), from the least similar pairs, over :data:`WINDOW` of the steps. Runs without similarities
+    are left out.
     """
     ratios = {}
     for group in groups:
@@ -317,9 +318,9 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
         if "similarity" not in table.column_names:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)
-        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # pairs are sorted by it
+        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # ids are sorted
         counts = np.bincount(query)
-        fair = 1 / (len(counts) * counts[query])
+        expected = 1 / (len(counts) * counts[query])
         order = np.argsort(table["similarity"].to_numpy(), kind="stable")
         bands = np.array_split(order, min(BANDS, len(order)))
         draws = group.runs[0].draws()
@@ -328,15 +329,15 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
         for moment in MOMENTS.values():
             start = moment * (1 - WINDOW) * step.max()
             window = pair[(step > start) & (step <= start + max(1, WINDOW * step.max()))]
-            drawn = np.bincount(window, minlength=len(fair)) / len(window)
-            rows.append([drawn[band].sum() / fair[band].sum() for band in bands])
+            sampled = np.bincount(window, minlength=len(expected)) / len(window)
+            rows.append([sampled[band].sum() / expected[band].sum() for band in bands])
         ratios[group.method] = np.array(rows)
     return ratios
 
 
 def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
     """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
-    ratios = drawn_by_similarity(groups)
+    ratios = sampled_by_similarity(groups)
     charts = []
     for number, moment in enumerate(MOMENTS) if ratios else ():
         lines = []
@@ -344,6 +345,6 @@ def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
             ratio = by_moment[number].tolist()
             percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
             lines.append(Line(label, percentiles, ratio))
-        caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
+        caption = f"how often pairs are sampled {moment}, relative to plain fine-tuning"
         charts.append(chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
     return charts

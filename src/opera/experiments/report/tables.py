@@ -1,4 +1,4 @@
-"""The tables of a comparison: one definition of each, for the terminal and the page."""
+"""The tables of a comparison, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opera.core.intervals import points, signed
+from opera.core.terminal import counted
 from opera.experiments.analysis import BASE, PRIMARY, RECALL, Comparison, PairedTest
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
@@ -24,13 +25,13 @@ _value = "{:.3f}".format
 
 @dataclass(frozen=True)
 class ReportTable:
-    """One table.
+    """A table.
 
     Attributes:
-        caption: what it shows.
-        columns: by heading, how a value is written; the first names the row.
-        rows: values by heading; missing where there is none.
-        best: by heading, the row with the highest value.
+        caption: its caption.
+        columns: functions that format values, by heading; the first column names the row.
+        rows: values by heading; a missing value leaves a blank.
+        best: the name of the row with the highest value, by heading.
     """
 
     caption: str
@@ -39,18 +40,18 @@ class ReportTable:
     best: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, row: Row) -> list[tuple[str, bool]]:
-        """A row's values after its name as they are shown, and whether each is the highest."""
+        """The formatted values of a row after its name, and whether they are the highest."""
         first, *names = self.columns
         return [(self.shown(row, name), self.best.get(name) == row[first]) for name in names]
 
     def shown(self, row: Row, name: str) -> str:
-        """A value as it is shown."""
+        """A formatted value."""
         value = row.get(name)
         return "" if value is None else self.columns[name](value)
 
 
 def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
-    """Return the tables on one data set with one number of steps: quality, cost, guard."""
+    """Return the tables for one data set and number of steps: quality, cost, guard."""
     tables = [_quality(comparison, table), _cost(table)]
     guarded = any(row.guard is not None for row in table.rows)
     return [*tables, _guard(table)] if guarded else tables
@@ -62,7 +63,7 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
     if not ranks:
         return None
     return ReportTable(
-        "average rank over the data sets, each with its largest number of steps; 1 is best",
+        "average rank over the data sets, at the largest number of steps of each; 1 is best",
         {"method": str, **dict.fromkeys(ranks, "{:.2f}".format)},
         [{"method": m, **{name: ranks[name][m] for name in ranks}} for m in ranks[PRIMARY]],
     )
@@ -70,27 +71,27 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
 
 def measures_table(run: Run) -> ReportTable:
     """Return the measures of a single run's models, and their change."""
-    moments = {"base": "base model", "fine_tuned": "fine-tuned", "final": "final model"}
+    models = {"base": "base model", "fine_tuned": "fine-tuned", "final": "final model"}
     if run.measures["fine_tuned"] == run.measures["final"]:
-        del moments["fine_tuned"]
+        del models["fine_tuned"]
     per_query = run.per_query()
     changes = changes_on_test(per_query, DEFAULT_MEASURES)
-    columns: Columns = {"measure": str, **dict.fromkeys(moments.values(), _value)}
+    columns: Columns = {"measure": str, **dict.fromkeys(models.values(), _value)}
     columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = [
         {
             "measure": name,
-            **{heading: run.measures[when][name] for when, heading in moments.items()},
+            **{heading: run.measures[model][name] for model, heading in models.items()},
             "points": 100 * (run.measures["final"][name] - run.measures["base"][name]),
             INTERVAL: changes[name].interval_in_points() if name in changes else "",
         }
         for name in DEFAULT_MEASURES
     ]
-    return ReportTable(f"{per_query.num_rows:,} test queries", columns, rows)
+    return ReportTable(counted(per_query.num_rows, "test query"), columns, rows)
 
 
 def corrected_table(corrected: CorrectedTest) -> ReportTable:
-    """Return the figures with the labels as given, and with the corrected ones."""
+    """Return the results with the given and with the corrected labels."""
     columns: Columns = {"method": str, "labels": str, "queries": "{:,}".format, PRIMARY: str}
     columns |= {"points": signed, INTERVAL: str, **dict.fromkeys(CORRECTED, str)}
     rows: list[Row] = [
@@ -110,11 +111,9 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
     columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _value)}
-    caption = f"quality after {table.steps:,} steps, {table.tested}"
+    caption = f"quality after {counted(table.steps, 'step')}, {table.tested}"
     if against is not None:
-        caption += (
-            f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
-        )
+        caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
         columns |= {"points": signed, INTERVAL: str, "p": _p_value}
     columns |= {"points vs base": signed, "p vs base": _p_value}
     rows: list[Row] = [{"method": BASE, **table.base}]
@@ -137,7 +136,7 @@ def _points(test: PairedTest) -> dict[str, Value]:
 
 
 def _cost(table: ResultsTable) -> ReportTable:
-    caption = f"time taken, {table.steps:,} steps"
+    caption = f"training time, {counted(table.steps, 'step')}"
     columns: Columns = {"method": str}
     columns |= dict.fromkeys(("ms per step", "seconds of training"), "{:,.0f}".format)
     if len(table.rows) > 1:
@@ -172,7 +171,10 @@ def _guard(table: ResultsTable) -> ReportTable:
         if (test := guard.against_fine_tuned) is not None:
             values |= _points(test)
         rows.append(values)
-    caption = f"what the guard chose, {table.steps:,} steps; points: final model against fine-tuned"
+    caption = (
+        f"the guard's choices, {counted(table.steps, 'step')}; points: final model against "
+        "fine-tuned model"
+    )
     return ReportTable(caption, columns, rows)
 
 

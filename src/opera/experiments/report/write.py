@@ -1,4 +1,4 @@
-"""Writes a report: one file, from one template."""
+"""Write a report: one file from one template."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from opera.runs.folder import REPORT_FILE, is_report
 from opera.runs.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
-"""Queries that gained most and that lost most, on the page of a single run."""
+"""Number of example queries with the largest gains, and with the largest losses."""
 MAX_TITLED = 8
-"""Above this number methods are counted in the title, not named."""
+"""With more methods, the title has only their number."""
 
 
 def report(
@@ -58,27 +58,26 @@ def report(
     decisions: str | Path | Sequence[str | Path] = (),
     overwrite: bool = False,
 ) -> Path:
-    """Write one HTML file on a run, a grid or any folder of runs. It opens from disk and loads
-    nothing else.
+    """Write a self-contained HTML file on a run, a grid or any folder of runs.
 
     Args:
         folder: the folder to report on.
-        out: the file to write; ``None`` writes ``report.html`` in the folder, over an earlier
-            report.
-        baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if
-            there is one, else the first.
-        decisions: a file, or several, of decisions about test labels, which ``opera.review(run,
-            split="test")`` makes. The report then has the figures with the labels as given and
-            with the corrected ones, of all runs, which must have the same test queries.
-        overwrite: replace ``out`` if it exists; never a file that the report reads.
+        out: the file to write; ``None`` writes ``report.html`` in the folder, and replaces an
+            earlier report.
+        baseline: label of the method that all other methods are tested against; by default ``ft``
+            if there is one, else the first method.
+        decisions: one or more files of decisions about test labels, from ``opera.review(run,
+            split="test")``. The report then compares the results with the given and with the
+            corrected labels. All runs must have the same test queries.
+        overwrite: replace ``out`` if it exists; a file that the report reads is never replaced.
 
     Returns:
-        Path of the file.
+        The path of the file.
 
     Raises:
         RunFolderError: if the folder holds no finished run.
-        SettingError: if the baseline is unknown, the file is not .html, or a file is there already.
-        DataError: if no decision is about test, or one is about other queries.
+        SettingError: if the baseline is unknown, the file is not .html, or the file exists.
+        DataError: if no decision is about test, or if a decision is about other queries.
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
@@ -88,16 +87,16 @@ def report(
     if folder.is_dir():
         if out is None and path.is_file() and not is_report(path):
             raise SettingError(
-                f"{path}: exists and is no report that opera wrote; pass --out with another file"
+                f"{path}: exists and is not a report by OPERA; pass another file with --out"
             )
-        free = overwrite or out is None
+        replaces = overwrite or out is None
         check_output(
             path,
             "--out",
             (".html",),
             overwrite=overwrite,
             reads=[folder, *files],
-            ours=lambda file: free and is_report(file),
+            ours=lambda file: replaces and is_report(file),
         )
     page = render(analyse_runs(folder, baseline, files))
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
@@ -146,11 +145,11 @@ def _title(comparison: Comparison) -> str:
 
 
 def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -> dict[str, Any]:
-    """What the template shows of one data set."""
+    """The template's values for one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
     if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
-        return _section_of_run(comparison, final, conclusion)
+        return _run_section(comparison, final, conclusion)
     final_groups = [group for group in groups if group.steps == final.steps]
     return {
         "name": final.name,
@@ -165,7 +164,7 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
         "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": [warning for guard in guards for warning in guard.warnings],
-        "others": {
+        "other_steps": {
             table.steps: tables_of(comparison, table)
             for table in comparison.tables
             if table.data == final.data and table is not final
@@ -173,10 +172,10 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
     }
 
 
-def _section_of_run(
+def _run_section(
     comparison: Comparison, table: ResultsTable, conclusion: Verdict
 ) -> dict[str, Any]:
-    """What the template shows of a single run."""
+    """The template's values for a single run."""
     (group,) = comparison.groups
     (run,) = group.runs
     guard, labels = run.record.guard, labels_chart([group])
@@ -199,12 +198,12 @@ def _section_of_run(
         "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
-        "others": {},
+        "other_steps": {},
     }
 
 
 def _cutoffs(groups: Sequence[Group]) -> dict[str, Any]:
-    """The chart of cut-offs, and what those of the first run do."""
+    """The chart of cut-offs, and the sentences about those of the first run."""
     record = groups[0].runs[0].record.cutoffs
     sentences = [] if record is None else record.sentences
     return {"cutoffs": cutoffs_chart(groups), "cutoff_sentences": sentences}

@@ -1,4 +1,4 @@
-"""The process of a cell."""
+"""The process that trains one run of a grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from opera.core.errors import OperaError
 from opera.core.registry import load_extensions
 from opera.core.terminal import say
-from opera.data import RetrievalData, load_data
+from opera.data import load_data
 from opera.experiments.grid.run import Message
 from opera.run.adapt import adapt
 from opera.runs.folder import holds_run
@@ -24,9 +24,9 @@ from opera.runs.housekeeping import drop_checkpoints
 
 
 def main() -> None:
-    """Run the job on standard input, and say on standard output how it went."""
+    """Run the job on standard input, and write a :data:`Message` to standard output."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing printed may be taken for the message
+    os.dup2(2, 1)  # so that prints do not mix with the message
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("opera").setLevel(logging.INFO)
     job = json.loads(sys.stdin.readline())
@@ -35,14 +35,14 @@ def main() -> None:
         message = run_job(job)
     except KeyboardInterrupt:
         os._exit(130)
-    with suppress(BrokenPipeError):  # the parent may be gone
+    with suppress(BrokenPipeError):  # the parent may have ended
         print(json.dumps(message), file=out, flush=True)
 
 
 def end_with_parent() -> None:
-    """End at once when the parent is gone, so that the next call can train the cell.
+    """Exit as soon as the parent ends, so that the next call can continue this run.
 
-    A run that is ended at any moment resumes to the same end.
+    An interrupted run always resumes to the same result.
     """
     while os.read(0, 1):
         pass
@@ -50,16 +50,18 @@ def end_with_parent() -> None:
 
 
 def run_job(job: Mapping[str, Any]) -> Message:
-    """Train a cell; returns how that went."""
+    """Train or resume a run and delete its checkpoints; return the outcome."""
     try:
-        load_extensions()  # here, so that an error is in the message
+        load_extensions()  # here, so that the message reports an error
+        folder = Path(job["out"])
         data = load_data(job["data"])
-        train_cell(data, job["model"], Path(job["out"]), job["values"])
+        adapt(data, model=job["model"], out=folder, resume=holds_run(folder), **job["values"])
+        drop_checkpoints(folder)
     except OperaError as error:
         return _failed(str(error))
     except OSError as error:
-        where = error.filename or job["out"]
-        return _failed(f"{where}: {(error.strerror or str(error)).lower()}")
+        path = error.filename or job["out"]
+        return _failed(f"{path}: {(error.strerror or str(error)).lower()}")
     except Exception as error:
         with suppress(OSError):
             traceback.print_exc()
@@ -68,15 +70,9 @@ def run_job(job: Mapping[str, Any]) -> Message:
 
 
 def _failed(reason: str) -> Message:
-    with suppress(OSError):  # the log may lie on a full disk
+    with suppress(OSError):  # the disk of the log may be full
         say(f"opera: error: {reason}", file=sys.stderr)
     return {"failed": reason}
-
-
-def train_cell(data: RetrievalData, model: str, folder: Path, values: Mapping[str, Any]) -> None:
-    """Train a cell, or resume it from its checkpoint, and delete its checkpoints."""
-    adapt(data, model=model, out=folder, resume=holds_run(folder), **values)
-    drop_checkpoints(folder)
 
 
 if __name__ == "__main__":
