@@ -11,7 +11,7 @@ COMMANDS = [
 nonsense => no such command 'nonsense'; see opera --help
 '\x1b[31mtrain\x07' => no such command '\\x1b[31mtrain\\x07'; did you mean 'train'?; see opera --help
 train data --model model --out => option '--out' requires an argument; see opera --help
-train --model model --out run => DATA: is missing; give a data set, or --pairs FILE
+train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
 evaluate data => --model: is missing; pass --model MODEL, or the folder of a run instead of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
@@ -28,27 +28,27 @@ TRAINING = [
 --set global_batch_size=64 --set gradient_accumulation_steps=3 => global_batch_size=64: does not divide evenly over
     1 process with gradient_accumulation_steps=3, 3 batches per step; give 63 or 66
 --lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
---set gradient_cache=8 => gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers,
-    so large batches need no cache; leave the setting out
---matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; give smaller numbers
+--set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
+    so large batches need no cache; remove the setting
+--matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
 --trainer seed=1 => trainer: seed: OPERA sets this itself; see opera train --help-settings, got {'seed': 1}
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
---negatives given => --negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set
     guard=true
 --also data --mix half => --mix: must be proportional, equal, or NAME=SHARE,... with shares above 0, such as
     nfcorpus=2,scifact=1, got 'half'
---also data => data: is given twice; give each data set once
+--also data => data: is given twice; pass each data set once
     """),
     Bad("train data --out run --query-vectors q.npy", "--query-vectors needs document_vectors: give both files"),
     Bad(f"{TRAIN} --resume --overwrite", "--resume continues a run and --overwrite replaces it: pass one of the two",
         with_run),
     Bad(f"{TRAIN} --set pair_weights=loss",
-        "pair_weights=loss: the pairs of data have no weights; leave the setting out"),
+        "pair_weights=loss: the pairs of data have no weights; remove the setting"),
 ]  # fmt: skip
 
 MEASURING = [
@@ -56,7 +56,7 @@ MEASURING = [
 search data '' --model model => query: must not be empty
 search data words --model model --top 0 => invalid value for '--top': must be greater than or equal to 1; see opera
     search --help
-mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts past the end of the corpus (40 documents)
+mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts after the end of the corpus (40 documents)
 inspect data --model model --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more
     (relevant_grade=5; a recipe may set it): nothing to train on
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs

@@ -62,8 +62,8 @@ JUDGEMENTS = [
     *table(EVALUATE, """
 test0\td0\thigh => column 'score' must be a number, got 'high'
 test0\td0\t1_0 => column 'score' must be a number, got '1_0'
-test0\td0\t4294967297 => grade must lie between -1000 and 1000, got 4.29497e+09{COUNTS}
-nobody\td0\t1 => query 'nobody' is no id in the table of queries; add it there, or remove such pairs
+test0\td0\t4294967297 => grade must be between -1000 and 1000, got 4.29497e+09{COUNTS}
+nobody\td0\t1 => query 'nobody' is not an id in the table of queries; add it to the table, or remove its pairs
     """.replace("{COUNTS}", COUNTS), judgement, QRELS),
     Bad(EVALUATE, f"{TEST}: OPERA recognises no column for the query and the document; the columns are 'test0', 'd0', "
         "'1'; choose some, as in --columns query=test0,document=d0; if the file has no header: --columns "
@@ -95,11 +95,12 @@ PUBLISHED = [
     *table("evaluate --model model", """
 irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no such data set; did you mean 'beir/fiqa'?
-memory:pairs => memory:pairs: these data were in a program's memory, such as a DataFrame; pass them, or a file of them
-'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT
+memory:pairs => memory:pairs: these data were in a program's memory, such as a DataFrame; pass them
+    again, or save them to a file and pass the file
+'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; :SPLIT may follow
     """),
-    Bad("train hf:pairs --model model --out run", "hf:pairs, train: no column has a name known for the "
-        "query and the document; its columns are 'left', 'right'; say which to take, as in --columns "
+    Bad("train hf:pairs --model model --out run", "hf:pairs, train: OPERA recognises no column for the "
+        "query and the document; the columns are 'left', 'right'; choose some, as in --columns "
         "query=left,document=right", write("pairs/train.jsonl", '{"left": "a", "right": "b"}\n')),
 ]  # fmt: skip
 

@@ -62,7 +62,7 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         write("m/pytorch_model.bin", b"\x80\x04.")),
     *table("train data --out run", """
 --query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with adapter=query vectors come
-    from files; leave the setting out
+    from files; remove the setting
 --model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding does not support it;
     leave the setting out
     """),
@@ -74,15 +74,15 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
 
 TEACHERS = [
     *table("", """
-train data --model model --steps 2 --batch-size 4 --out out --set loss=distill =~ loss=distill: data holds no
-    scores of a teacher; .*--teacher
+train data --model model --steps 2 --batch-size 4 --out out --set loss=distill =~ loss=distill: data has no
+    teacher scores; .*--teacher
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --teacher t.tsv => t.tsv: cannot be
     read (No such file or directory)
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>
     distill_weight: must be less than or equal to 1, got 1.5
     """),
     *table("score data --out x.tsv", """
---model model --reranker reranker => model: beside a reranker a model mines; give negatives=N, or leave the model
+--model model --reranker reranker => model: with a reranker, the model only mines; pass negatives=N, or leave the model
     out
 --reranker model =~ model: cannot be loaded as a reranker \\(a cross-encoder\\): .*
     """),
@@ -115,7 +115,7 @@ export model --onnx --out out => model: is not a run, so its data are not known;
         "--out full: --overwrite would delete full/mine.txt, which OPERA did not write; move it away, or pass another "
         "folder", with_run, write("full/export.json", "{}"), write("full/mine.txt", "x")),
     Bad("export run --onnx --out out",
-        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; the "
+        "hf:someone/something: not a local folder or file that OPERA reads; pass the data yourself; the "
         "run trained on it; pass --data DATA, or --no-measure", with_run, data_of_the_hub),
     Bad("push run a/b", "run/model/README.md: is a link, but OPERA uploads files only; replace it by a file", with_run,
         link("run/model/README.md", "../../data/corpus.jsonl")),

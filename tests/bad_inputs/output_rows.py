@@ -26,8 +26,8 @@ out --resume => --out out: holds no run to resume; omit --resume to start
     Bad(f"{TRAIN} run --overwrite",
         "--out run: --overwrite would delete run/model/mine.txt, which OPERA did not write; move it away, or pass "
         "another folder", with_run, write("run/model/mine.txt", "mine")),
-    Bad("train tables --model model --out tables/runs/a", f"--out tables/runs/a: lies in tables{DATA}", TABLES),
-    Bad("train tables --model model --out linked/run", f"--out linked/run: lies in tables{DATA}", TABLES,
+    Bad("train tables --model model --out tables/runs/a", f"--out tables/runs/a: is inside tables{DATA}", TABLES),
+    Bad("train tables --model model --out linked/run", f"--out linked/run: is inside tables{DATA}", TABLES,
 
         link("linked", "tables")),
 ]  # fmt: skip
@@ -40,7 +40,7 @@ absent/pairs.tsv => --out absent/pairs.tsv: its folder does not exist; create it
     format
     """),
     Bad("mine data --model model --range 1:5 --out data/qrels/mined.tsv",
-        f"--out data/qrels/mined.tsv: lies in data/qrels{DATA}"),
+        f"--out data/qrels/mined.tsv: is inside data/qrels{DATA}"),
     Bad(f"{SCORE} pairs.tsv", "--out pairs.tsv: exists; pass --overwrite to replace it, or another file",
         write("pairs.tsv", "mine")),
     Bad(f"{SCORE} pairs.tsv --overwrite", "--out pairs.tsv: is a named pipe; pass a file", pipe("pairs.tsv")),

@@ -22,38 +22,40 @@ ROLES = "(known: query, document, query_id, document_id, title, grade, weight, s
 
 TABLES = [
     *table("", """
-evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: not beside a data set (data);
-    give one of the two
+evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: cannot be combined with a data set
+    (data); pass one or the other
 evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must be train, dev or test, got 'eval'
     """),
     Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: applies only to tables in files, not to "
-        "t.jsonl; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table", write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
+        "t.jsonl; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table",
+        write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
     *table(P_CSV, """
-left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
-    'right'; say which to take, as in --columns query=left,document=right; if the first line is no header:
+left,right⏎a,b => p.csv: OPERA recognises no column for the query and the document; the columns are 'left',
+    'right'; choose some, as in --columns query=left,document=right; if the file has no header:
     --columns query=1,document=2
-query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; say which: --columns
+query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; choose one, as in --columns
     query=query
-query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not fit (unexpected end of data); a field with one
-    stands in quotation marks, and each within it is doubled: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
+query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not match (unexpected end of data); quote a field
+    that contains one, and double each one inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
     these 2 of 3 rows
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
 query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got -2
-query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must lie between -1000 and 1000, got 4000; counts, as of
-    clicks, are weights: --columns weight=COLUMN
+query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts,
+    such as clicks, as weights: --columns weight=COLUMN
 question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:2: column 'answer' must not be empty; fill it or remove the row
     (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎--skip-bad-rows leaves out
     these 3 of 4 rows
-query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their texts; give these with --documents
-    FILE
+query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts; pass the texts with
+    --documents FILE
     """, lambda lines: write("p.csv", lines + "\n")),
-    Bad(f"{ON} p.jsonl", "p.jsonl:1: column 'query' must hold texts or whole numbers, but holds bool",
+    Bad(f"{ON} p.jsonl", "p.jsonl:1: column 'query' must contain texts or whole numbers, but its type is bool",
         write("p.jsonl", '{"query": true, "document": "b"}\n')),
-    Bad(f"{ON} c.jsonl", "c.jsonl: holds texts and no pairs, as in a BEIR folder; give the folder that has its qrels/",
+    Bad(f"{ON} c.jsonl", "c.jsonl: has texts but no pairs, like a file of a BEIR folder; "
+        "pass the folder that contains its qrels/",
         write("c.jsonl", '{"_id": "d", "title": "", "text": "x"}\n')),
-    Bad(BY_ID, "pairs.csv:3: document '7' is no id in the table of documents; add it there, or remove such pairs "
-        "(2 of 4 rows)\n--skip-bad-rows leaves out these 2 of 4 rows", DOCS, QUERIES,
+    Bad(BY_ID, "pairs.csv:3: document '7' is not an id in the table of documents; add it to the table, "
+        "or remove its pairs (2 of 4 rows)\n--skip-bad-rows leaves out these 2 of 4 rows", DOCS, QUERIES,
         write("pairs.csv", "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n")),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",
@@ -68,8 +70,8 @@ query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their tex
     Bad("evaluate p.parquet --model model --split train",
         matching(r"p\.parquet: cannot be read \(Parquet magic bytes not found in footer\..*\)"),
         write("p.parquet", b"PAR1 and more")),
-    Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), "
-        "not judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE", DOCS, QUERIES,
+    Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), "
+        "not judgements; pass a qrels file (QUERY 0 DOCUMENT GRADE)", DOCS, QUERIES,
         write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
     Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:2: column 'grade' must be a number, got 'high'", DOCS,
         QUERIES, write("qrels.txt", "# judged by hand\n1 1st 007 high\n")),
@@ -82,7 +84,7 @@ PAIRS = [
 {"query": "x", "pos": []} => column 'pos' must not be empty; fill it or remove the row
 {"query": "x", "pos": ["a"], "neg": [["a"]]} => column 'neg' must be a text or a number, got ['a']
 {"query": ["x"], "pos": ["a"]} => column 'query' must be a text or a number, got ['x']
-{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must hold one number for each
+{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must have one number for each
     text of 'pos', got 2 for 1
 {"query": "x", "pos": ["a"], "pos_scores": ["high"]} => column 'pos_scores' must be a number, got 'high'
     """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
@@ -94,7 +96,7 @@ PACKAGES = table(
     "evaluate --model model",
     """
 python:../etc => python:PACKAGE: must be the import name of a package, such as json, got '../etc'
-python:math => python:math: no installed package (a folder of modules with their source) has this import name
+python:math => python:math: there is no installed package of this import name with Python source files
 """,
 )
 
@@ -151,7 +153,7 @@ FEW = "no text has a unique title, heading or question of at least three words w
 WEAK = [
     *table("pairs", """
 data --out w.tsv => --out w.tsv: must end in .csv or .parquet or .jsonl; the suffix decides the format
-python:json --columns text=a --out w.csv => --columns: is for tables, and python:json is none
+python:json --columns text=a --out w.csv => --columns: applies only to tables, not to python:json
     """),
     Bad("pairs data --out w.csv", f"data: {FEW}"),
     Bad("pairs notes --out w.csv", "notes/a.md:2: not UTF-8; convert the file to UTF-8",
