@@ -99,8 +99,8 @@ memory:pairs => memory:pairs: these data were in a program's memory, such as a D
     again, or save them to a file and pass the file
 'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; :SPLIT may follow
     """),
-    Bad("train hf:pairs --model model --out run", "hf:pairs, train: OPERA recognises no column for the query "
-        "and the document; the columns are 'left', 'right'; choose some, as in --columns "
+    Bad("train hf:pairs --model model --out run", "hf:pairs, train: OPERA recognises no column for the "
+        "query and the document; the columns are 'left', 'right'; choose some, as in --columns "
         "query=left,document=right", write("pairs/train.jsonl", '{"left": "a", "right": "b"}\n')),
 ]  # fmt: skip
 

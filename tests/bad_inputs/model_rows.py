@@ -74,8 +74,8 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
 
 TEACHERS = [
     *table("", """
-train data --model model --steps 2 --batch-size 4 --out out --set loss=distill =~ loss=distill: data has
-    no teacher scores; .*--teacher
+train data --model model --steps 2 --batch-size 4 --out out --set loss=distill =~ loss=distill: data has no
+    teacher scores; .*--teacher
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --teacher t.tsv => t.tsv: cannot be
     read (No such file or directory)
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>

@@ -74,8 +74,8 @@ FILES = [
     of_run("status: Input should be 'running', 'failed' or 'finished'",
         changed("run/run.json", put("status", value="done"))),
     of_run("guard.mixing_weight: Input should be less than or equal to 1",
-        changed("run/run.json", put("guard", "share", value=2))),
-    of_run("after.nDCG@10: Input should be a valid number, unable to parse string as a number",
+        changed("run/run.json", put("guard", "mixing_weight", value=2))),
+    of_run("final.nDCG@10: Input should be a valid number, unable to parse string as a number",
         changed("run/measures.json", put("final", "nDCG@10", value="good")), "measures.json"),
     of_run("column 'query_id' is missing",
         parquet("run/pairs.parquet", lambda pairs: pairs.drop_columns(["query_id"])), "pairs.parquet"),
@@ -84,7 +84,7 @@ FILES = [
     Bad(REPORT, matching(r"run/trace.parquet: is not as OPERA wrote it: .{5,200}"), with_run,
         write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
-    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 5); use that "
+    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 6); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),
     of_run("seed: must be greater than or equal to 0, got -1",
         changed("run/run.json", put("identity", "seed", value=-1)), command=EVALUATE),
@@ -119,8 +119,8 @@ DECISIONS = [
             "test0,d0,unsure,test\ntrain0,d0,wrong,train\n",
         ),
         (
-            "decisions.csv: query 'test0', document 'd0' is wrong in one row, and correct or "
-            "missing in another; keep one of them",
+            "decisions.csv: query 'test0', document 'd0' is wrong in one row, and "
+            "correct or missing in another; keep one of them",
             "test0,d0,wrong,test\ntest0,d0,missing,test\n",
         ),
     )

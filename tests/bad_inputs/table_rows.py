@@ -41,8 +41,8 @@ query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not match (unex
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
 query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got -2
-query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts, such
-    as clicks, as weights: --columns weight=COLUMN
+query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts,
+    such as clicks, as weights: --columns weight=COLUMN
 question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:2: column 'answer' must not be empty; fill it or remove the row
     (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎--skip-bad-rows leaves out
     these 3 of 4 rows
@@ -51,11 +51,11 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
     """, lambda lines: write("p.csv", lines + "\n")),
     Bad(f"{ON} p.jsonl", "p.jsonl:1: column 'query' must contain texts or whole numbers, but its type is bool",
         write("p.jsonl", '{"query": true, "document": "b"}\n')),
-    Bad(f"{ON} c.jsonl", "c.jsonl: has texts but no pairs, like a file of a BEIR folder; pass the folder that "
-        "contains its qrels/",
+    Bad(f"{ON} c.jsonl", "c.jsonl: has texts but no pairs, like a file of a BEIR folder; "
+        "pass the folder that contains its qrels/",
         write("c.jsonl", '{"_id": "d", "title": "", "text": "x"}\n')),
-    Bad(BY_ID, "pairs.csv:3: document '7' is not an id in the table of documents; add it to the table, or remove its "
-        "pairs (2 of 4 rows)\n--skip-bad-rows leaves out these 2 of 4 rows", DOCS, QUERIES,
+    Bad(BY_ID, "pairs.csv:3: document '7' is not an id in the table of documents; add it to the table, "
+        "or remove its pairs (2 of 4 rows)\n--skip-bad-rows leaves out these 2 of 4 rows", DOCS, QUERIES,
         write("pairs.csv", "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n")),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",
@@ -70,8 +70,8 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
     Bad("evaluate p.parquet --model model --split train",
         matching(r"p\.parquet: cannot be read \(Parquet magic bytes not found in footer\..*\)"),
         write("p.parquet", b"PAR1 and more")),
-    Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), not "
-        "judgements; pass a qrels file (QUERY 0 DOCUMENT GRADE)", DOCS, QUERIES,
+    Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), "
+        "not judgements; pass a qrels file (QUERY 0 DOCUMENT GRADE)", DOCS, QUERIES,
         write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
     Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:2: column 'grade' must be a number, got 'high'", DOCS,
         QUERIES, write("qrels.txt", "# judged by hand\n1 1st 007 high\n")),
