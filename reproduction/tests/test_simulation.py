@@ -43,7 +43,7 @@ def test_the_last_claim_fails_where_the_scores_mislead() -> None:
 
 
 def test_a_selection_that_keeps_nothing_is_refused() -> None:
-    with pytest.raises(opera.SettingError, match="all are pruned"):
+    with pytest.raises(opera.SettingError, match="must keep at least one pair"):
         simulate(SimulationSettings(documents=10, k=0.05, repeats=20))
 
 

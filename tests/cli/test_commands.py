@@ -124,7 +124,7 @@ def test_the_command_line_and_python_show_a_warning_once(
     e5, bge = (shutil.copytree(static_model, tmp_path / name) for name in ("e5-small", "bge-small-en-v1.5"))
     for _ in range(2):
         opera.search(beir, "t1w1", model=bge)
-    warning = "warning: {}: models of the family {} are used with a query prompt (model card of "
+    warning = "warning: {}: models of the family {} need a query prompt (model card of "
     assert capsys.readouterr().err.count(warning.format(bge, "bge-en")) == 1
     assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1
 

@@ -46,7 +46,7 @@ def test_a_learning_rate_far_above_the_usual_is_questioned(
         "--steps",
         "1",
         "--set",
-        "needs one, so pass guard=false",
+        "guard=false",
         "--method",
         "FT",
     ]

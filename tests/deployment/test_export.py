@@ -117,7 +117,7 @@ def test_nothing_is_fetched_because_a_run_names_it(
     run.write_model(lambda folder: (folder / "modules.json").write_text("[]"))  # type: ignore[arg-type, return-value]
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(DataError, match=r"not a folder or file .*; the run trained on it; pass --data DATA"):
+    with pytest.raises(DataError, match=r"not a local folder or file .*; the run trained on it; pass --data DATA"):
         opera.export(tmp_path / "run", out=tmp_path / "out", forms=["onnx"])
     assert not (tmp_path / "out").exists()
 
@@ -131,7 +131,7 @@ def test_a_run_is_measured_on_its_own_data(
     printed = run_opera("export", run.path, "--onnx", "--out", tmp_path / "out")
     assert printed.returncode == 0, printed.stderr
     (form,) = json.loads((tmp_path / "out" / "export.json").read_text())["forms"]
-    assert form["figures"]["base"] == pytest.approx(run.measures["final"]["nDCG@10"], abs=1e-6)
+    assert form["figures"]["before"] == pytest.approx(run.measures["final"]["nDCG@10"], abs=1e-6)
     assert form["verdict"] == "same"
     assert "onnx: same: nDCG@10 0.0 points" in printed.stdout
     assert "| onnx | " in (tmp_path / "out" / "README.md").read_text()

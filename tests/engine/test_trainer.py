@@ -63,7 +63,7 @@ def test_a_run_takes_and_records_fields_of_the_trainer(beir: Path, static_model:
 def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="transformers refuses the settings"):
+    with pytest.raises(InputError, match="transformers rejects the settings"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer={"optim_args": "fast"}, **SMALL)
     assert not (tmp_path / "run").exists()
 
@@ -161,7 +161,7 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
 
 def test_an_adapter_of_queries_trains_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
     """Its one parameter takes part in one of three forward passes per step."""
-    options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "needs one, so pass guard=false"]
+    options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "guard=false"]
     command = ["-m", "opera", *train_command(beir, static_model, tmp_path / "run", *options)]
     for child in launched(command, tmp_path / "log"):
         assert child.wait() == 0, child.log.read_text()

@@ -129,4 +129,4 @@ def test_what_is_missing_or_left_out_is_said(grid: Path, tmp_path: Path) -> None
     (part / cells[1] / "pairs.parquet").write_bytes(b"PAR1 and <script>")
     text = opera.report(part).read_text()
     assert f"Left out, damaged: {part / cells[1] / 'pairs.parquet'}: is not as OPERA wrote it" in text
-    assert f"2 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0]
+    assert f"2 of the {len(cells)} runs of this grid are not finished" in text.split("<nav>")[0]

@@ -105,7 +105,7 @@ def test_the_command_takes_more_sets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = ["train", str(sets[0]), "--also", str(sets[1]), "--mix", "equal", "--model", str(static_model)]
-    command += ["--steps", "4", "--set", "needs one, so pass guard=false", "--method", "ft", "--out", "run", "--json"]
+    command += ["--steps", "4", "--set", "guard=false", "--method", "ft", "--out", "run", "--json"]
     done = opera_here(tmp_path, command, monkeypatch, capsys)
     assert [part["name"] for part in json.loads(done.stdout)["sets"]] == ["first", "second"]
 
