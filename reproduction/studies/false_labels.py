@@ -43,13 +43,13 @@ COLUMN = "final nDCG@10"
 
 
 def noisy(name: str, noise: str, seed: int) -> RetrievalData:
-    """A data set with wrong pairs in train and dev; ``noise`` is ``clean``, or a kind and a share: ``random:0.3``."""
+    """A data set with wrong pairs in train and dev; ``noise`` is ``clean``, or a kind and a fraction: ``random:0.3``."""
     data = opera.load_data(DATA / name)
     if noise == "clean":
         return data
-    kind, share = noise.split(":")
+    kind, fraction = noise.split(":")
     model = STATIC_MODEL if "model" in NEEDS[kind] else None
-    return add_wrong_pairs(data, kind, float(share), seed, model=model)[0]
+    return add_wrong_pairs(data, kind, float(fraction), seed, model=model)[0]
 
 
 def _rows(split: Qrels) -> list[tuple[int, int]]:
@@ -75,11 +75,11 @@ def train(model: str, run: Row) -> Row:
     return {
         "truth": wrong.mean(),
         "visited": sampled.mean(),
-        **{name: getattr(estimate, name, None) for name in ("share", "low", "high")},
+        **{name: getattr(estimate, name, None) for name in ("noise_rate", "low", "high")},
         "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() else None,
         "listed": int(listed.sum()),
-        "listed_false": int((listed & wrong).sum()),
-        "share_fine_tuned": guard.mixing_weight if guard is not None else None,
+        "listed_wrong": int((listed & wrong).sum()),
+        "mixing_weight": guard.mixing_weight if guard is not None else None,
         **{f"{model} {m}": np.asarray(queries[f"{model} {m}"]) for m in MEASURES for model in ("fine_tuned", "final")},
     }
 
@@ -145,8 +145,8 @@ class Runs:
     def found(self, name: str, noise: str) -> tuple[str, str]:
         """The estimate of the noise rate by denoise, and how many of the pairs that it lists are wrong."""
         rows = self.rows[name, noise, "denoise"]
-        share, listed, wrong = (np.mean([row[key] for row in rows]) for key in ("share", "listed", "listed_false"))
-        return f"{100 * share:.0f}", f"{100 * wrong / listed:.0f}"
+        rate, listed, wrong = (np.mean([row[key] for row in rows]) for key in ("noise_rate", "listed", "listed_wrong"))
+        return f"{100 * rate:.0f}", f"{100 * wrong / listed:.0f}"
 
 
 def _table(models: dict[str, Runs]) -> str:

@@ -75,7 +75,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
     return {
         "queries": trained.record.data.counts["train_queries"],
         "seen": -1.0 if guard.test_seen is None else guard.test_seen,
-        "share": guard.mixing_weight,
+        "mixing_weight": guard.mixing_weight,
         "verdict": guard.verdict,
         **{f"dev_{name}": 100 * getattr(guard.dev, name) for name in ("difference", "low", "high")},
         **{f"{name}{end}": 100 * measures[name][m] for m, end in MEASURES.items() for name in COMPARED},
@@ -92,7 +92,7 @@ def settings_table(runs: pd.DataFrame) -> str:
         ]
         means = chosen.groupby("setting")[list(COMPARED)].mean()
         worst = [signed((means[name] - means.base).min()) for name in COMPARED[1:]]
-        weights = f"{chosen.share.min():g} to {chosen.share.max():g}"
+        weights = f"{chosen.mixing_weight.min():g} to {chosen.mixing_weight.max():g}"
         lines.append([title, *(f"{mean:.1f}" for mean in means.mean()), *worst, weights])
     return table_lines(heads, lines)
 

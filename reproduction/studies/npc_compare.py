@@ -9,7 +9,7 @@ run. Finished runs are not repeated, so the study can be stopped at any time. Re
 
 Columns: ``auc`` is the probability that a false pair scores worse than a true one. The score is the p-value of the
 first visit for ft and denoise, and the perplexity of the last scoring pass for npc; ``first_auc`` is that of npc's
-first pass. ``estimated`` is the share of false pairs by the run: by first visits, or the share of noisy pairs in
+first pass. ``estimated`` is the noise rate by the run: from first visits, or the rate of noisy pairs in
 npc's last pass. ``seconds`` is processor time in both trainings of a run, scoring included.
 """
 
@@ -92,7 +92,7 @@ def detected_by_npc(wrong: np.ndarray) -> dict[str, Any]:
         "auc": auc(last.perplexity, wrong) if wrong.any() else None,
         "first_auc": auc(first.perplexity, wrong) if wrong.any() else None,
         "listed": last.noisy.sum(),
-        "listed_false": (last.noisy & wrong).sum(),
+        "listed_wrong": (last.noisy & wrong).sum(),
         "passes": len(detections),
     }
 
@@ -104,7 +104,7 @@ def detected_by_rank(pairs: Any, record: Any, wrong: np.ndarray) -> dict[str, An
         "estimated": record.noisy_labels.noise_rate,
         "auc": auc(pairs.first_rank.to_numpy()[visited], wrong[visited]) if wrong.any() else None,
         "listed": listed.sum(),
-        "listed_false": (listed & wrong).sum(),
+        "listed_wrong": (listed & wrong).sum(),
     }
 
 
@@ -140,7 +140,7 @@ def tables(results: Results) -> str:
             name, noise, str(len(seeds)),
             *(f"{m['auc']:.3f}" for m in (denoise, npc)), f"{npc['first_auc']:.3f}",
             *(f"{m['estimated']:.2f}" for m in (denoise, npc)),
-            *(f"{m['listed']:,.0f}, {m['listed_false'] / max(m['listed'], 1):.0%} wrong" for m in (denoise, npc)),
+            *(f"{m['listed']:,.0f}, {m['listed_wrong'] / max(m['listed'], 1):.0%} wrong" for m in (denoise, npc)),
             *(f"{m['nDCG@10']:.1f} / {m['R@20']:.1f}" for m in mean),
             *(f"{m['seconds']:.0f}" for m in mean),
         ))  # fmt: skip
