@@ -31,11 +31,11 @@ FEW = "Too few dev queries to tell (19 of 20): "
     [
         ({}, f"Better: {TEST}", True),
         ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
-        ({"test": measured(-0.01, 0.05)}, "Better on dev; test cannot tell: nDCG", False),
+        ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
         ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
-        ({"verdict": "same"}, "Not distinguishable on dev: nDCG", False),
+        ({"verdict": "same"}, "Gain not confirmed on dev: nDCG", False),
         ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
-        ({"verdict": "kept", "mixing_weight": 0}, "No sure gain on dev: the base model stays", False),
+        ({"verdict": "kept", "mixing_weight": 0}, "No confirmed gain on dev: the base model stays", False),
         (
             dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "mixing_weight": 0},
             "Worse: the base model stays; fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 test queries",

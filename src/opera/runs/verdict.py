@@ -55,13 +55,13 @@ def verdict_words(guard: GuardRecord) -> str:
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
-        return "worse" if guard.dev.fine_tuned < guard.dev.base else "no sure gain on dev"
+        return "worse" if guard.dev.fine_tuned < guard.dev.base else "no confirmed gain on dev"
     if guard.verdict == "same":
-        return "not distinguishable on dev"
+        return "gain not confirmed on dev"
     if guard.test is None:
         return "better on dev"
     if guard.test.queries < LEAST_QUERIES or guard.test.low <= 0 <= guard.test.high:
-        return "better on dev; test cannot tell"
+        return "better on dev, not confirmed on test"
     return "better" if guard.test.low > 0 else "better on dev, worse on test"
 
 
