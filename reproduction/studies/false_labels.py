@@ -43,7 +43,7 @@ COLUMN = "final nDCG@10"
 
 
 def noisy(name: str, noise: str, seed: int) -> RetrievalData:
-    """A data set with wrong pairs in train and dev; ``noise`` is ``clean``, or a kind and a fraction: ``random:0.3``."""
+    """A data set with wrong pairs in train and dev; ``noise`` is ``clean`` or, for example, ``random:0.3``."""
     data = opera.load_data(DATA / name)
     if noise == "clean":
         return data

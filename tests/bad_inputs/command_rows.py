@@ -12,10 +12,11 @@ nonsense => no such command 'nonsense'; see opera --help
 '\x1b[31mtrain\x07' => no such command '\\x1b[31mtrain\\x07'; did you mean 'train'?; see opera --help
 train data --model model --out => option '--out' requires an argument; see opera --help
 train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
-evaluate data => --model: is missing; pass --model MODEL, or the folder of a run instead of the data
+evaluate data => --model is missing; add --model MODEL, or pass a run folder in place of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
 search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
-search data x --model model --precision 0.8 => precision=0.8: model records no cut-offs; pass a finished run or --cutoff
+search data x --model model --precision 0.8 => precision=0.8: model has no cut-offs; pass a finished run or
+    --cutoff
 search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: pass only one of the two options
 search run data garlic --model model => got unexpected extra argument(s) (garlic); see opera search --help
 train data --methid dp => no such option: --methid (Possible options: --method, --mix, --set); see opera train --help
@@ -31,7 +32,7 @@ TRAINING = [
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
---trainer seed=1 => trainer: seed: OPERA sets this itself; see opera train --help-settings, got {'seed': 1}
+--trainer seed=1 => trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
@@ -58,12 +59,12 @@ search data words --model model --top 0 => invalid value for '--top': must be gr
     search --help
 mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts after the end of the corpus (40 documents)
 inspect data --model model --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more
-    (relevant_grade=5; a recipe may set it): nothing to train on
+    (relevant_grade=5, from you or a recipe): nothing to train on
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
     """),
     *table("evaluate data --model model", """
 --split dev => data: has no split 'dev'; pass --split test or --split train
---relevant-grade 9 => data: split 'test' has no judgement of 9 or more (relevant_grade=9; a recipe may set it):
+--relevant-grade 9 => data: split 'test' has no judgement of 9 or more (relevant_grade=9, from you or a recipe):
     nothing to measure
     """),
     *table("evaluate data --model model --measures", """

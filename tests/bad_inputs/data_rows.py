@@ -44,7 +44,7 @@ def judgement(line: str) -> Make:
 CORPORA = [
     *table(EVALUATE, """
 {oops => not JSON (Expecting property name enclosed in double quotes at column 2): {given}
-{"_id": "x", "text": "cut \\ud83d"} => holds half a character ('\\ud83d'); remove it: {given}
+{"_id": "x", "text": "cut \\ud83d"} => contains half a character ('\\ud83d', a cut emoji); remove it: {given}
 [1] => must be a JSON object, got [1]
 {} => column '_id' must not be empty
 {"_id": "x", "text": true} => column 'text' must be a text or a number, got True
@@ -95,9 +95,9 @@ PUBLISHED = [
     *table("evaluate --model model", """
 irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no such data set; did you mean 'beir/fiqa'?
-memory:pairs => memory:pairs: these data were in a program's memory, such as a DataFrame; pass them
+memory:pairs => memory:pairs: these data were only in memory, as a DataFrame is; pass them
     again, or save them to a file and pass the file
-'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; :SPLIT may follow
+'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; add :SPLIT if wanted
     """),
     Bad("train hf:pairs --model model --out run", "hf:pairs, train: OPERA recognises no column for the "
         "query and the document; the columns are 'left', 'right'; choose some, as in --columns "

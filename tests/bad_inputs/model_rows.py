@@ -61,8 +61,8 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         write("m/config.json", '{"architectures": ["BertModel"], "model_type": "bert"}'),
         write("m/pytorch_model.bin", b"\x80\x04.")),
     *table("train data --out run", """
---query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with adapter=query vectors come
-    from files; remove the setting
+--query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: has no effect with
+    adapter=query, because the vectors come from files; remove the setting
 --model model --set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding does not support it;
     leave the setting out
     """),

@@ -13,7 +13,7 @@ matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
 lora=true: must be r alone, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
 lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), got \
 'rank=4'
-trainer=num_train_epochs=3 => trainer: num_train_epochs: OPERA sets this itself; see opera train --help-settings, \
+trainer=num_train_epochs=3 => trainer: OPERA sets num_train_epochs itself (opera train --help-settings), \
 got 'num_train_epochs=3'
 eval_steps=0.5 => trainer: eval_steps: must be a whole number, got 0.5
 temperature=0: must be greater than or equal to 0.0001, got 0
@@ -22,11 +22,11 @@ per_device_train_batch_size=1000000000: must be less than or equal to 100000, go
 precision=fp8: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
 range=5: must be LO:HI, two ranks such as 10:100, got 5
 range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'
-load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
+load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps, the steps between two evaluations
 guard=perhaps: must be true or false, got 'perhaps'
 k=0.5 => setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is denoise
 num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
-out=elsewhere => 'out' is not a setting: pass it as the argument or option out
+out=elsewhere => 'out' is not a setting; pass --out, or out=... in Python
 """
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""
 

@@ -35,8 +35,8 @@ left,right⏎a,b => p.csv: OPERA recognises no column for the query and the docu
     --columns query=1,document=2
 query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; choose one, as in --columns
     query=query
-query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not match (unexpected end of data); quote a field
-    that contains one, and double each one inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
+query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: a quotation mark has no partner (unexpected end of data); put a field
+    with quotation marks in quotes and double the marks inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
     these 2 of 3 rows
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'

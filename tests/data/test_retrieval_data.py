@@ -68,7 +68,7 @@ class TestFromDicts:
         [
             ({"corpus": {"d": None}}, "mine: document 'd': text must be a string, got None"),
             ({"corpus": {"d": " "}}, "mine: split 'train': a relevant pair (query 'q', document 'd')"),
-            ({"queries": {"q": "cut \ud83d"}}, r"mine: query 'q': text holds half a character ('\ud83d')"),
+            ({"queries": {"q": "cut \ud83d"}}, r"mine: query 'q': text contains half a character ('\ud83d'"),
             ({"corpus": {7: "a"}}, "mine: document id must be a string, got 7"),
             ({"qrels": {"test": {"q": {"d": 1.5}}}}, "mine: split 'test': score must be a whole number, got 1.5"),
             ({"qrels": {"test": {"q": {"e": 1}}}}, "mine: split 'test' judges document 'e' without a text"),

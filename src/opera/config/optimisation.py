@@ -171,7 +171,7 @@ class OptimisationSettings(Settings):
     def _best_model_needs_evaluations(self) -> Self:
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
             raise ValueError(
-                "load_best_model_at_end=True needs eval_steps: steps between two evaluations"
+                "load_best_model_at_end=True needs eval_steps, the steps between two evaluations"
             )
         return self
 

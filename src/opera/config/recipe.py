@@ -175,7 +175,7 @@ def _misplaced(name: str, method: type[Method[Any]], known: Iterable[str]) -> st
 def unknown_name(name: str, known: Iterable[str]) -> str:
     """Say that ``name`` is not a setting, and what to use instead."""
     if name in ADAPT_ARGUMENTS:
-        return f"'{name}' is not a setting: pass it as the argument or option {name}"
+        return f"'{name}' is not a setting; pass --{name}, or {name}=... in Python"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 

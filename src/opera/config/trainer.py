@@ -94,7 +94,7 @@ def as_fields(value: Any) -> dict[str, Any]:
         raise ValueError("must be fields and values, such as adam_beta2=0.98")
     for name, item in value.items():
         if name.startswith(OURS):
-            raise ValueError(f"{name}: OPERA sets this itself; see opera train --help-settings")
+            raise ValueError(f"OPERA sets {name} itself (opera train --help-settings)")
         if not is_trainer_field(name):
             hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
             raise ValueError(f"{shortened(name)}: no such field, got {shown(item)}{hint}")
@@ -110,7 +110,7 @@ def is_trainer_field(name: str) -> bool:
 
 
 def check_trainer_fields(values: Mapping[str, Any]) -> None:
-    """Check types and bounds of the fields, and report every mistake. This imports the library."""
+    """Check types and bounds of the fields, and report every mistake. Imports transformers."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     kinds: dict[str, Any] = get_type_hints(SentenceTransformerTrainingArguments)

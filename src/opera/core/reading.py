@@ -52,7 +52,7 @@ def parse_json(text: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise ValueError(f"holds half a character ({half!r}); remove it") from None
+        raise ValueError(f"contains half a character ({half!r}, a cut emoji); remove it") from None
     except json.JSONDecodeError as error:
         line = "" if error.lineno == 1 else f"line {error.lineno}, "
         raise ValueError(

@@ -200,7 +200,7 @@ def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool)
 
 
 def _note_columns(relation: Relation, read: Sequence[tuple[Table, Roles]]) -> None:
-    """Note how OPERA read the columns, once for all files with the same note."""
+    """Add a note on how OPERA read the columns. Files read in the same way share a note."""
     files: dict[str, list[str]] = {}
     for table, roles in read:
         if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):

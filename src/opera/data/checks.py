@@ -35,7 +35,7 @@ def check_text(place: str, text: object) -> None:
     """Check that a text is a string and not only white space.
 
     Args:
-        place: start of the message: the document or query.
+        place: the document or query; the message starts with it.
         text: its text.
 
     Raises:
@@ -76,6 +76,6 @@ def check_string(place: str, value: object) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError as error:  # as in a text that ends in the middle of an emoji
         raise DataError(
-            f"{place} holds half a character ({value[error.start]!r}); remove it"
+            f"{place} contains half a character ({value[error.start]!r}, a cut emoji); remove it"
         ) from None
     return value

@@ -1,4 +1,4 @@
-"""Combine several data sets into one. Their tables follow each other, and ids begin with SET/.
+"""Combine several data sets into one. Tables are concatenated; ids get the prefix SET/.
 
 A document is ranked, or sampled as a negative, only for queries of the same data set. So code that
 ranks, samples or splits loops over :func:`each_set`. Code that looks up texts or trains uses the

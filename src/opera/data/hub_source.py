@@ -75,7 +75,7 @@ class HubName(NamedTuple):
                 return cls(str(home), None, split, True)
         if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
-                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; :SPLIT may follow"
+                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; add :SPLIT if wanted"
             )
         place, revision, config, split = match.groups()
         return cls(place, config, split, False, revision)

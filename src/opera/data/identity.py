@@ -95,7 +95,7 @@ def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.
 
 
 def copy_notes(data: RetrievalData) -> list[str]:
-    """Count the documents, and the queries, that repeat the text of another, in a note."""
+    """Return notes on how many documents and queries repeat the text of another."""
     notes = []
     for kind, table in (("documents", data.corpus), ("queries", data.queries)):
         copies = np.setdiff1d(table.copies, table.empty_rows())

@@ -80,7 +80,7 @@ class Index:
         self.by_text, self.has_ids = dict[str, bool](), dict[str, bool]()
 
     def build(self, splits: Sequence[str] = ()) -> None:
-        """Build the data set. Without ``splits``, the order of the splits is that of the pairs.
+        """Build the data set. Without ``splits``, they are in the order of their first pairs.
 
         Raises:
             DataError: for each broken rule, with file, line or row, rule and value of the first bad

@@ -143,7 +143,9 @@ def _list(values: Any, name: str) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeError:
-        raise DataError(f"{name}: holds half a character, as in a cut emoji; remove it") from None
+        raise DataError(
+            f"{name}: contains half a character, as in a cut emoji; remove it"
+        ) from None
 
 
 def _texts(value: Any, name: str) -> MemoryTable:

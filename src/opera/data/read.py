@@ -35,8 +35,8 @@ TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 LISTS_OF_TEXTS = pa.list_(pa.string())
 QUOTES = (
-    "quotation marks do not match ({}); quote a field that contains one, and double each one "
-    'inside: "5"" pipe"'
+    "a quotation mark has no partner ({}); put a field with quotation marks in quotes and double "
+    'the marks inside: "5"" pipe"'
 )
 
 

@@ -207,7 +207,7 @@ class RetrievalData:
         return (
             "above 0"
             if lowest == 1
-            else f"of {lowest} or more (relevant_grade={lowest}; a recipe may set it)"
+            else f"of {lowest} or more (relevant_grade={lowest}, from you or a recipe)"
         )
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:

@@ -233,6 +233,6 @@ def refuse_memory(text: str) -> None:
     """
     if text.startswith(MEMORY):
         raise DataError(
-            f"{shortened(text)}: these data were in a program's memory, such as a DataFrame; pass "
-            "them again, or save them to a file and pass the file"
+            f"{shortened(text)}: these data were only in memory, as a DataFrame is; pass them "
+            "again, or save them to a file and pass the file"
         )

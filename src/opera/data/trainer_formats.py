@@ -1,4 +1,4 @@
-"""Read JSON Lines of FlagEmbedding and Tevatron into the long relation."""
+"""Read JSON Lines of FlagEmbedding and Tevatron: one row per query-document pair."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def corpus(record: Record) -> Iterator[Record]:
 
 
 def queries(record: Record) -> Iterator[Record]:
-    """Yield a query."""
+    """Yield the query of a line as a row."""
     yield {"query_id": text_of(record, "docid", "id"), "query": text_of(record, "text")}
 
 

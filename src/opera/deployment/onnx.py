@@ -236,7 +236,7 @@ def _rewrite(file: Path, change: Callable[[Any], Any]) -> None:
 
 
 def _pooling_flags(values: dict[str, Any]) -> dict[str, Any]:
-    """Convert the names of pooling to flags."""
+    """Convert names of pooling modes to the older ``pooling_mode_*`` flags."""
     modes = values["pooling_mode"]
     used = modes if isinstance(modes, list) else [modes]
     flags = {flag: mode in used for mode, flag in POOLING_FLAGS.items()}

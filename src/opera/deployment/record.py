@@ -171,7 +171,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         model: the folder of the trained model.
         name: its name, used if it has no README.
         folder: the exported folder.
-        exported: the forms and their figures.
+        exported: the exported formats, with size, speed and quality.
     """
     try:
         text = read_text(model / CARD_FILE)

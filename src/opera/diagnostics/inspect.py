@@ -170,7 +170,7 @@ def inspect(
         document_prompt: text before each document, with the same rules.
         train: CSV file for a list of suspicious pairs. OPERA trains the model on the data, writes
             the list, and discards the model (docs/noisy-labels.md).
-        overwrite: replace the file ``train`` if it exists.
+        overwrite: replace the CSV file given as ``train`` if it exists.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: columns of tables by role, as for :func:`opera.load_data`.
         encoding: encoding of tables, as for :func:`opera.load_data`.

@@ -96,7 +96,7 @@ class Pack(NamedTuple):
 
     @classmethod
     def of(cls, bounds: Tensor) -> Pack:
-        """Create a pack from the bounds of texts, int32 ``[texts + 1]``."""
+        """Create a pack (texts in one row, without padding) from bounds, int32 ``[texts + 1]``."""
         offsets = bounds.numpy().astype(np.int64)
         return cls(offsets[:-1], np.diff(offsets).astype(np.int32))
 

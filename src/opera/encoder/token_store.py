@@ -82,7 +82,7 @@ class TokenSource:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def stored(self) -> TokenStore | None:
-        """Open the ids of all rows if the cache has them; one process may call this alone."""
+        """Open the cached token ids of all rows, or return ``None``. Any process may call this."""
         home = entry(KIND, self.key)
         return None if home is None else TokenStore(home)
 

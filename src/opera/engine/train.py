@@ -55,7 +55,7 @@ SHOWN_PAIRS = 3
 
 @dataclass(frozen=True)
 class Fit:
-    """A finished training; the model holds its weights.
+    """The result of training. The trained weights are in the model itself.
 
     Attributes:
         training_set: the training pairs.

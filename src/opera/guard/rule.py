@@ -135,7 +135,7 @@ def cross_fitted(
 
 
 def expected_gains(per_query: PerQuery, kind: QueryKind, static: bool) -> NDArray[np.float64]:
-    """Return the expected gain of each λ, ascending, over the base model for a kind of queries."""
+    """Return the expected gain over the base model of each λ, in ascending order of λ."""
     best, steps = anchor(kind.seen, static), []
     for low, high in pairwise(sorted(per_query)):
         difference = (per_query[high] - per_query[low])[kind.rows]
@@ -169,7 +169,7 @@ def novelty(seen: float) -> float:
 
 
 def prior_mean(low: float, high: float, best: float) -> float:
-    """m: the expected gain of the measure from λ = ``low`` to ``high`` if ``best`` is best."""
+    """m: the expected change from λ = ``low`` to λ = ``high`` if the optimum is at ``best``."""
     return -GAIN * (abs(high - best) - abs(low - best))
 
 

@@ -60,7 +60,7 @@ class FirstVisits:
         return none if self.confirmed is None else self.confirmed
 
     def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
-        """The number of each pair's data set: int64 like ``pair_ids``."""
+        """The index of each pair's data set, int64 in the shape of ``pair_ids``."""
         return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
 
     def part(self, number: int) -> FirstVisits:

@@ -164,12 +164,12 @@ class Method(ABC, Generic[S]):
     def probabilities(self, step: int) -> Probabilities:
         """Return the exact sampling probabilities at ``step``, the last step that was sampled.
 
-        Before the first draw, ``step`` is the first step. If a step spans two passes or pools, the
-        probabilities are those of the later one.
+        Before anything is sampled, these are the values of the first step. If a step spans two
+        passes or pools, the probabilities are those of the later one.
         """
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Learn from a step's forward passes: pair ids, cosines and unweighted losses ``[B]``."""
+        """Update from one step: pair ids, cosines and unweighted losses, each ``[B]``."""
         return None
 
     def schedule(self, step: int) -> dict[str, float]:

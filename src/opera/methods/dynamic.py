@@ -239,7 +239,9 @@ class DynamicPruning(Method[DynamicSettings]):
 
     @classmethod
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
-        """Check that r stays in (0, 1), and that the update interval is at least 1."""
+        """Check that r, the fraction of high-quality queries, is in (0, 1) at every step, and that
+        the update interval is at least 1.
+        """
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(
                 f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"

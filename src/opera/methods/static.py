@@ -63,10 +63,10 @@ P = TypeVar("P", bound=KeptPassesSettings)
 
 
 class StaticPruning(PruningMethod[P]):
-    """Shuffled passes over the ⌊k·N⌋ best pairs by the base model's similarity or CBS.
+    """Shuffled passes over the ⌊k·N⌋ pairs that the base model scores best (similarity or CBS).
 
     A pass holds every kept pair once. With ``query_weighting=uniform`` it holds every kept query
-    once, with one of its kept pairs, uniformly.
+    once, with one of its kept pairs drawn uniformly.
     """
 
     name = "sp"
@@ -101,7 +101,7 @@ class StaticPruning(PruningMethod[P]):
 
 
 class CBSPruning(StaticPruning[CBSSettings]):
-    """SP with ``score=cbs``: the CBS row of Table 10."""
+    """SP by corpus-based scores (CBS): the row CBS of the paper's Table 10."""
 
     name = "sp+cbs"
     title = "Static pruning by CBS"

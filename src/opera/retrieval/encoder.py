@@ -167,7 +167,7 @@ class Encoder:
     def cached(
         self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
     ) -> Path:
-        """Return the folder of a cache entry of this model; ``write`` fills a new one.
+        """Return the folder of this model's cache entry; call ``write`` if there is none.
 
         The entry depends only on the prompts and lengths of ``roles``. So a new query prompt does
         not encode the documents again. All processes must call this; all call ``write``.
@@ -197,7 +197,7 @@ class Encoder:
         return TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
 
     def _tokens(self, source: TokenSource, *, keep: bool = False) -> Tokens | None:
-        """Return a function from rows to token ids; ``None`` if the ids do not determine a text.
+        """Return a function from rows to token ids; ``None`` if the model needs more than these.
 
         With ``keep``, all rows are tokenised and stored first; all processes must pass it.
         """

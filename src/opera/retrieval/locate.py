@@ -139,7 +139,7 @@ def data_and_model(
     name = "" if isinstance(data, RetrievalData) else expand_user(data, "data")
     if not name or run_in(Path(name)) is None:
         raise SettingError(
-            "--model: is missing; pass --model MODEL, or the folder of a run instead of the data"
+            "--model is missing; add --model MODEL, or pass a run folder in place of the data"
         )
     return run_data(name, f"pass DATA --model {name}"), name
 
@@ -182,7 +182,7 @@ def run_cutoff(model: str | Path, precision: float) -> float:
     record = None if run is None else run.record.cutoffs
     if record is None:
         raise SettingError(
-            f"precision={precision:g}: {model} records no cut-offs; pass a finished run or --cutoff"
+            f"precision={precision:g}: {model} has no cut-offs; pass a finished run or --cutoff"
         )
     cutoff = record.cutoff(precision)
     if cutoff is None:

@@ -64,7 +64,7 @@ class Rule(NamedTuple):
     Attributes:
         file: the name of a file; ``Dense`` means the configuration of a ``Dense`` module.
         keys: the path of keys to a value, separated by dots.
-        allowed: the value as text; :data:`PARTS` for an object or a list that is not empty.
+        allowed: pattern of the value as text; :data:`PARTS` for a non-empty object or list.
         message: the rule, as the error states it.
     """
 

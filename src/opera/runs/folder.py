@@ -105,7 +105,7 @@ MODEL_FILES = (
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, for reading. This needs no torch.
+    """Read access to a run folder. Does not import torch.
 
     Attributes:
         path: the folder.

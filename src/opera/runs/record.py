@@ -100,7 +100,7 @@ class NoisyLabelsRecord(Part):
 
     @property
     def sentence(self) -> str:
-        """Say how many pairs look wrong, without the full stop."""
+        """A sentence on how many pairs look wrong, without its final full stop."""
         about = "about" if self.visited >= MANY_VISITS else "up to about"
         text = (
             f"{about} {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
@@ -304,8 +304,8 @@ class RunRecord(Part):
         status: ``running`` until the last measure is written, then ``finished``; ``failed`` after
             an error. A run that was killed, or stopped by Ctrl-C, stays ``running``.
         started: the first start of the run, UTC, ISO 8601.
-        identity: facts that must be equal to resume: the user's settings, the number of processes,
-            fingerprints of data and model.
+        identity: facts that must not have changed when a run resumes: the user's settings, the
+            number of processes, fingerprints of data and model.
         data: the data set.
         model: the base model.
         device: the device of the training.
@@ -320,7 +320,7 @@ class RunRecord(Part):
         noisy_labels: how many training pairs look wrong; ``None`` until training is done, or if too
             few pairs were sampled.
         training: the record of the training; ``None`` until it is done.
-        guard: the guard's choice; ``None`` until it is made, and with ``guard=false``.
+        guard: the λ that the guard chose, and why; ``None`` before, and with ``guard=false``.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
             without the setting.
         sets: the record of each data set if there are several, else ``None``.

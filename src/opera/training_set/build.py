@@ -245,7 +245,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
-    """Return the data sets that the data combine, or only the data."""
+    """Return the parts of combined data; for a single data set, a list with this one."""
     sets, first_query = [], 0
     for part, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
         train = part.training_split()

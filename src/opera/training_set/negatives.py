@@ -81,7 +81,7 @@ class RandomNegatives:
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return uniform rows. The loss masks known positives among them."""
+        """Return rows drawn uniformly. The loss masks known positives among them."""
         places = generator(seed, "negatives", step).integers(
             len(self.pool), size=len(queries) * count
         )

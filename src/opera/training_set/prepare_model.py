@@ -157,12 +157,13 @@ def _check_adapter_settings(settings: TrainSettings) -> None:
     if settings.query_vectors is not None:
         unused |= {"max_query_length", "max_passage_length", "corpus_text"}
         unused |= {"query_prompt", "document_prompt"}
-        reason = "vectors come from files"
+        reason = "the vectors come from files"
     for name in sorted(unused & settings.model_fields_set):
         value = getattr(settings, name)
         if value != EncodingSettings.model_fields[name].default:
             raise SettingError(
-                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; remove the setting"
+                f"{name}={value}: has no effect with adapter={settings.adapter_kind}, because "
+                f"{reason}; remove the setting"
             )
 
 
