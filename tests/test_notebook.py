@@ -1,4 +1,4 @@
-"""The notebook runs from its first cell to its last."""
+"""The notebook runs from its first cell to its last; ``minilm`` is a small model here, so no figure is checked."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from tiny_world import write_letter_model
+
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_hour.ipynb"
 
 
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_letter_model(tmp_path / "model")
+    monkeypatch.setattr("opera.retrieval.locate.minilm_folder", lambda: model)
     monkeypatch.chdir(tmp_path)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     assert len(cells) == 10
@@ -27,5 +31,4 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     first, second = names["first"], names["second"]
     assert second.record.data.notes[-1].split()[0] != "0"
     assert second.measures["base"] == first.measures["base"]
-    assert second.measures["final"]["nDCG@10"] > first.measures["final"]["nDCG@10"] - 0.02
     assert "review.html" in printed.getvalue()
