@@ -3,10 +3,9 @@
     python benchmarks/shared_cores.py [--rounds 3] [--patience 60] [--settings "default,passive"]
 
 Each setting is a process of its own that has MiniLM loaded and trains steps (8 queries, documents and negatives of 64
-tokens, in the precision of this processor) when asked to. They take turns, alone and beside one and two endless loops.
-A turn begins when nothing else runs, or after ``--patience`` seconds; what else ran meanwhile is measured, and turns
-beside other work do not count where there are calm ones. Writes benchmarks/shared_cores.json, and prints a
-table.
+tokens, in the precision of this processor) when asked to. They take turns: alone, next to one endless loop, and next to
+two. A turn begins when nothing else runs, or after ``--patience`` seconds. The script measures what else ran during a
+turn. If some turns ran undisturbed, only these count. Writes benchmarks/shared_cores.json, and prints a table.
 """
 
 from __future__ import annotations

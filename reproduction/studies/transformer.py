@@ -201,9 +201,9 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     pruning = RunPruning(model, training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
-        found = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)
+        values = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)
         model.train()
-        return found
+        return values
 
     every_tenth = EveryTenth(lambda step: results.add_measured(asdict(run), measure(), step=step))
     callbacks = [every_tenth] if run.steps >= LONG else []

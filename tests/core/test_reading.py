@@ -1,4 +1,4 @@
-"""Only regular files are read, and a byte-order mark is no part of the text."""
+"""Only regular files are read, and a byte-order mark does not belong to the text."""
 
 from __future__ import annotations
 

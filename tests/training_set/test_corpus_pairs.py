@@ -75,8 +75,8 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     (home / ".hidden" / "c.md").write_text(f"# Never to be read\n\n{LONG.format('c')}\n")
     table = opera.pairs(home, out=tmp_path / "weak.csv")
     assert table.column_names == ["query", "document", "origin"]
-    found = [(row["query"], row["origin"]) for row in table.to_pylist()]
-    assert found == [("Reset of the box", "title")] * 2 + [("What does it cost?", "question")]
+    pairs = [(row["query"], row["origin"]) for row in table.to_pylist()]
+    assert pairs == [("Reset of the box", "title")] * 2 + [("What does it cost?", "question")]
     assert opera.load_data(tmp_path / "weak.csv").counts()["train_pairs"] == 3
 
 
@@ -166,5 +166,5 @@ or a question? It is a paragraph.
 )
 def test_headings_and_questions(text: str, expected: list[tuple[str, str, str]]) -> None:
     for breaks in ("\n", "\r\n"):
-        found = sections_of(text.replace("\n", breaks), "guide.md")
-        assert [(own.kind, own.title, "\n".join(own.lines).strip()) for own in found] == expected
+        sections = sections_of(text.replace("\n", breaks), "guide.md")
+        assert [(section.kind, section.title, "\n".join(section.lines).strip()) for section in sections] == expected

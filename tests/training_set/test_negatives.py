@@ -85,8 +85,8 @@ def training_set(data: RetrievalData, model: Path, **settings: object) -> Traini
 def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
     data = opera.load_data(folder)
     everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
-    given = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
-    data = replace(data, given_negatives=given)
+    negatives = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
+    data = replace(data, given_negatives=negatives)
     ranks = {"range": "1:180"} if kind == "hard" else {}
     built = training_set(data, static_model, negatives=kind, corpus_text="text", **ranks)
     drawn = np.concatenate([built.negatives.sets[0].draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])

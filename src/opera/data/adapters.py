@@ -118,7 +118,7 @@ def add_pairs(relation: Relation, pairs: PairTable) -> None:
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
         source = f"(SELECT *, unnest({items}) AS item FROM {source})"
         text, negative, part = "item.text", "item.negative", "item.part"
-        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text is no negative
+        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text cannot be a negative
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     split, known = f"'{pairs.split or 'train'}'", "true"

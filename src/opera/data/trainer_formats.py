@@ -68,7 +68,7 @@ def flagembedding(record: Record) -> Iterator[Record]:
             counts = f"{len(scores)} for {len(texts)}"
             raise BadRow(f"column {shown(scores_name)} {rule}", counts)
         for text, score in zip_longest(texts or [""], scores):
-            if text.strip() or not negative:  # an empty text is no negative
+            if text.strip() or not negative:  # an empty text cannot be a negative
                 yield {**pair, "document": text, "score": score, "negative": negative}
 
 
