@@ -36,7 +36,7 @@ def verdict_sentence(guard: GuardRecord) -> str:
     if guard.verdict == "kept":
         change = measured.fine_tuned - measured.base
         values = _change(guard.measure, measured.base, measured.fine_tuned, change)
-        text = f"{words}: the base model stays; fine-tuning changes {values}"
+        text = f"{words}: fine-tuning changes {values}"
     else:
         values = _change(guard.measure, measured.base, measured.final, measured.difference)
         text = f"{words}: {values}"
@@ -55,9 +55,9 @@ def verdict_words(guard: GuardRecord) -> str:
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
-        return "worse" if guard.dev.fine_tuned < guard.dev.base else "no confirmed gain on dev"
+        return "worse" if guard.dev.fine_tuned < guard.dev.base else "base model kept"
     if guard.verdict == "same":
-        return "gain not confirmed on dev"
+        return "gain not significant on dev"
     if guard.test is None:
         return "better on dev"
     if guard.test.queries < LEAST_QUERIES or guard.test.low <= 0 <= guard.test.high:

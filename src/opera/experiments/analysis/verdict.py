@@ -14,7 +14,7 @@ from opera.runs.verdict import mixture
 
 MAX_LISTED = 4
 """A longer list of methods is replaced by their number."""
-VERDICTS = {"better": "better", "same": "gain not confirmed", "kept": "base model kept"}
+VERDICTS = {"better": "better", "same": "gain not significant", "kept": "base model kept"}
 """The guard's verdicts in words."""
 
 
