@@ -14,12 +14,7 @@ SCRIPT = Path(__file__).with_name("under_fault.py")
 
 
 def under_fault(
-    command: Sequence[str],
-    log: Path,
-    watched: Sequence[Path],
-    fault: str = "none",
-    at: int = NEVER,
-    **environment: str,
+    command: Sequence[str], log: Path, watched: Sequence[Path], fault: str = "none", at: int = NEVER, **environment: str
 ) -> Child:
     """Start ``opera command`` under one of the faults of ``under_fault.py``, at the n-th change of some folders.
 

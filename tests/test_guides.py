@@ -24,9 +24,7 @@ GUIDES = ("start.md", "coming-from-sentence-transformers.md", "coming-from-flage
 SKILL = "../skills/opera/SKILL.md"
 LONGER = ("data.md", "training.md", "compare.md", "deploy.md", SKILL)
 """Guides whose blocks run where the slow tests do, CI among them."""
-NEEDS = {
-    "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
-}
+NEEDS = {"deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime")}
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
 REASONS = (
     "needs a network",

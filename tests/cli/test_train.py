@@ -38,18 +38,7 @@ def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
 def test_a_learning_rate_far_above_the_usual_is_questioned(
     run_opera: Opera, beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = [
-        "--out",
-        "run",
-        "--lr",
-        "0.6",
-        "--steps",
-        "1",
-        "--set",
-        "guard=false",
-        "--method",
-        "FT",
-    ]
+    options = ["--out", "run", "--lr", "0.6", "--steps", "1", "--set", "guard=false", "--method", "FT"]
     assert run_opera("train", beir, "--model", static_model, *options).returncode == 0
     assert "times the automatic 0.01 for such a model" in caplog.text
     assert Run.open("run").settings["method"] == "ft"

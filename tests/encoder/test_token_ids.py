@@ -12,13 +12,7 @@ from sentence_transformers.base.modules import Normalize, Router
 from tokenizers.models import WordLevel
 
 from backbones import write_backbone
-from opera.encoder.token_ids import (
-    has_token_path,
-    prompt_length,
-    token_ids,
-    tokenisation_fingerprint,
-    vocabulary_size,
-)
+from opera.encoder.token_ids import has_token_path, prompt_length, token_ids, tokenisation_fingerprint, vocabulary_size
 from opera.retrieval.models import load_model
 
 TEXTS = ["t1w1 common3 t2w2", "", "unknown 中文 words, 🙂", "common1 " * 60, "t3w1", " \n"]

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import (
-    FEWEST,
-    beside_siblings,
-    estimate,
-    noise_rate,
-    probability_wrong,
-)
+from opera.labels.estimate import FEWEST, beside_siblings, estimate, noise_rate, probability_wrong
 from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
 from opera.methods import METHODS, Plan

@@ -14,12 +14,7 @@ from backbones import write_backbone
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
 from opera.core.errors import ModelError
 from opera.retrieval.models import load_model
-from opera.retrieval.prompts import (
-    FAMILIES,
-    family_of,
-    prompt_for,
-    set_prompts,
-)
+from opera.retrieval.prompts import FAMILIES, family_of, prompt_for, set_prompts
 
 
 def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
