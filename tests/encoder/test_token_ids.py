@@ -72,6 +72,10 @@ def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_mode
     routed = spoilt()
     routed.append(Router.for_query_document([Normalize()], [Normalize()]))
     assert not has_token_path(routed), "the task decides"
+    decoder = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu")
+    assert has_token_path(decoder)
+    decoder[0].tokenizer.model_input_names = ["input_ids", "attention_mask", "token_type_ids"]
+    assert not has_token_path(decoder), "it has no segments: GPT-2 would add the embedding of token 0 to each token"
 
 
 def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
@@ -81,15 +85,6 @@ def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: P
     assert prompt_length(model, "") is None
     length = prompt_length(model, "common1 common2 ")
     assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]
-
-
-def test_zeros_as_segments_are_no_ids_of_a_model_without_segments(tmp_path: Path) -> None:
-    """GPT-2 would add the embedding of token 0 to each token."""
-    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu")
-    assert has_token_path(model)
-    model[0].tokenizer.model_input_names = ["input_ids", "attention_mask", "token_type_ids"]
-    assert not model.preprocess(["t1w1"])["token_type_ids"].any()
-    assert not has_token_path(model)
 
 
 @pytest.mark.parametrize("kind", ["bert", "static"])
