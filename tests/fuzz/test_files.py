@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from fuzzing import Files, json_lines, one_spoilt, only_refusals, workplace
+from fuzzing import Files, few, json_lines, one_spoilt, only_refusals, workplace
 from opera.adapter import load
 from opera.adapter.vectors import FileVectors
 from opera.data import RetrievalData, TextTable
@@ -76,6 +76,7 @@ READERS: dict[str, tuple[Files, Callable[[Path], None]]] = {
 def test_vectors_adapters_and_teachers(kind: str) -> None:
     files, read = READERS[kind]
 
+    @few(50)
     @given(one_spoilt(files))
     def check(spoilt_files: Files) -> None:
         with workplace(spoilt_files) as folder, only_refusals(lambda message: message.startswith(str(folder))):
