@@ -44,7 +44,7 @@ def test_a_learning_rate_far_above_the_usual_is_questioned(
     assert Run.open("run").settings["method"] == "ft"
 
 
-def test_require_gain_and_the_verdict_first(
+def test_require_gain_the_verdict_first_and_each_size(
     run_opera: Opera, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from opera.guard import choice
@@ -52,7 +52,8 @@ def test_require_gain_and_the_verdict_first(
     monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
     for verdict, status in (("better", 0), ("kept", 3)):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, verdict=verdict: verdict)
-        words = ["train", beir, "--model", static_model, "--out", verdict, *QUICK, "--require-gain"]
+        options = ["--out", verdict, *QUICK, "--require-gain", "--matryoshka", "8,4"]
+        words = ["train", beir, "--model", static_model, *options]
         done = run_opera(*words)
         assert done.returncode == status, done.stderr
         assert Run.open(verdict).finished
@@ -61,6 +62,8 @@ def test_require_gain_and_the_verdict_first(
     assert any(line.startswith("warning: 10 dev queries are few") for line in others)
     assert "denoise, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
     assert "SentenceTransformer('kept/model')" in done.stdout
+    _, _, table = done.stdout.partition("nDCG@10 with the first dimensions only")
+    assert re.findall(r"(all|8|4) +│ 0\.\d{4}", table) == ["all", "8", "4"]
     values = json.loads(run_opera(*words, "--resume", "--json").stdout)
     guard = Run.open("kept").record.guard
     assert guard is not None
@@ -77,11 +80,3 @@ def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
     names = ("negatives", "learning_rate", "max_steps", "range", "query_prompt", "per_device_train_batch_size")
     assert [settings[name] for name in names] == ["hard", 0.01, 2, [1, 9], "common1 ", 8]
-
-
-def test_matryoshka_prints_each_size(run_opera: Opera, beir: Path, static_model: Path) -> None:
-    command = ["train", beir, "--model", static_model, "--out", "run", *QUICK, "--matryoshka", "8,4"]
-    done = run_opera(*command)
-    assert done.returncode == 0, done.stderr
-    _, _, table = done.stdout.partition("nDCG@10 with the first dimensions only")
-    assert re.findall(r"(all|8|4) +│ 0\.\d{4}", table) == ["all", "8", "4"]

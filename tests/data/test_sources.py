@@ -14,7 +14,6 @@ import pytest
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
-from opera.data.files_read import load_stored
 from opera.data.table_files import TableSource
 
 MakeBeir = Callable[..., Path]
@@ -36,14 +35,6 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
 
     assert load_data(beir).name == "renamed"
     assert load_data(f"{beir}/").fingerprint == known.fingerprint
-
-
-def test_the_example_comes_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    data = load_stored("example:faq")  # as a command loads what a run names
-    assert (data.name, data.source) == ("faq", "example:faq")
-    assert (len(data.queries), len(data.corpus), data.counts()["train_pairs"]) == (300, 66, 300)
-    assert "".join([*data.queries.texts(), *data.corpus.texts()]).isascii()
 
 
 TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})

@@ -72,7 +72,9 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return seen
 
 
-SCRIPTS = [(method, "mnrl", False) for method in METHODS] + [
+STATES = ("ft", "sp", "infobatch", "dp", "sp+dp", "denoise")
+"""Methods that keep different things; rp and sp+cbs keep what sp keeps, and tests/methods resume them."""
+SCRIPTS = [(method, "mnrl", False) for method in STATES] + [
     (method, kind, sizes)
     for method in ("dp", "infobatch")
     for kind in LOSSES
@@ -166,7 +168,7 @@ def test_weights_multiply_the_loss_of_each_pair(kind: str, sizes: bool, dataset:
 
 SIX = {"num_train_epochs": 3, "per_device_train_batch_size": 6}
 RESUMED: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {"num_train_epochs": 2}) for method in METHODS),
+    *((method, "static", {"num_train_epochs": 2}) for method in STATES),
     ("dp", "bert", {"num_train_epochs": 1}),
     ("dp", "static", {"num_train_epochs": 3, "gradient_accumulation_steps": 4}),
     ("dp", "static", {"num_train_epochs": 2, "ignore_data_skip": True}),
@@ -204,7 +206,7 @@ def test_a_script_that_is_resumed(
 
 
 RUNS: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {}) for method in METHODS),
+    *((method, "static", {}) for method in STATES),
     ("dp", "bert", {"update_interval": 7, "precision": "fp32", "gradient_accumulation_steps": 2}),
     ("dp", "bert", {"lora": "r=4,dropout=0.1", "learning_rate": 0.03, "guard": True, "refit": True}),
     ("dp", "static", {"update_interval": "epoch"}),
