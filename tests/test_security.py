@@ -65,7 +65,7 @@ def test_nothing_uses_the_network(
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **{**SMALL, "max_steps": 2, "save_steps": 2})
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **{**SMALL, "max_steps": 2, "guard": False})
     opera.evaluate(beir, model=run.path)
     opera.search(beir, "t1w1", model=run.path)
     opera.inspect(beir, model=bert_model)

@@ -23,9 +23,9 @@ def test_help_settings(run_opera: Opera) -> None:
 
 
 def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
-    run_opera: Opera, beir: Path, bert_model: Path, tmp_path: Path
+    run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    command = ["train", str(beir), "--model", str(bert_model), "--out", str(tmp_path / "run"), "--plan"]
+    command = ["train", beir, "--model", static_model, "--out", tmp_path / "run", "--steps", 50, "--plan"]
     done = run_opera(*command)
     assert done.returncode == 0
     assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 100 steps of ", done.stdout)
