@@ -50,9 +50,9 @@ def test_require_gain_the_verdict_first_and_each_size(
     from opera.guard import choice
 
     monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
-    for verdict, status in (("better", 0), ("kept", 3)):
+    for verdict, status, more in (("better", 0, []), ("kept", 3, ["--matryoshka", "8,4"])):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, verdict=verdict: verdict)
-        options = ["--out", verdict, *QUICK, "--require-gain", "--matryoshka", "8,4"]
+        options = ["--out", verdict, *QUICK, "--require-gain", *more]
         words = ["train", beir, "--model", static_model, *options]
         done = run_opera(*words)
         assert done.returncode == status, done.stderr

@@ -30,7 +30,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Pat
     home, made = tmp_path_factory.mktemp("runs"), dict[str, Run]()
 
     def run(method: str) -> Run:
-        settings = FAST | {"guard": False} | ({"k": 0.5} if "k" in METHODS[method].settings_class.model_fields else {})
+        settings = {**FAST, "guard": False}
+        if "k" in METHODS[method].settings_class.model_fields:
+            settings["k"] = 0.5
         if method not in made:
             made[method] = opera.adapt(beir, model=static_model, out=home / method, method=method, **settings)
         return made[method]
