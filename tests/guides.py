@@ -29,6 +29,9 @@ BLOCK = re.compile(
 SHOWN = ("text", "json", "html", "")
 OF_THE_SHELL = ("cat", "head", "ls", "mkdir", "gunzip", "wc")
 
+REASONS = ("needs a network", "needs docker", "needs a person", "takes minutes")
+"""Why a block may be left out."""
+
 Run = Callable[[list[str]], Done]
 """Runs one ``opera`` command, given its arguments."""
 
@@ -82,6 +85,7 @@ def run_page(page: Path, folder: Path, opera: Run, names: dict[str, Any]) -> Non
 
 
 def _check_commands(block: Block) -> None:
+    assert block.reason.startswith(REASONS), f"{block.place}: {block.reason}"
     for words in block.commands() if block.language in ("bash", "console") else ():
         if "opera" in words and words[0] not in ("pip", "docker", "git"):
             parse(words[words.index("opera") + 1 :])

@@ -33,13 +33,6 @@ def write_beir_hub(folder: Path) -> Path:
     return folder
 
 
-def write_pairs(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> Path:
-    """Rows in columns, a file per split."""
-    for split, records in rows.items():
-        _write(folder / f"{split}.jsonl", records)
-    return folder
-
-
 def _write_card(folder: Path, configs: dict[str, dict[str, str]]) -> None:
     lines = []
     for name, files in configs.items():

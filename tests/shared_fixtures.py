@@ -20,6 +20,7 @@ from tiny_world import write_beir, write_bert_model, write_static_model
 
 if TYPE_CHECKING:
     from commands import Opera
+    from opera.runs.folder import Run
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
@@ -131,3 +132,12 @@ def static_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_ga
 def bert_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_garbage: None) -> Path:
     """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
     return write_bert_model(tmp_path_factory.mktemp("bert") / "model")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    """A finished run, which tests may read and not change."""
+    import opera
+    from small_runs import SMALL
+
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("trained") / "run", **SMALL)

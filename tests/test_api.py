@@ -52,20 +52,3 @@ def test_a_tilde_is_the_home_folder_everywhere(
     assert opera.report("~/run") == home / "run" / "report.html"
     assert opera.report("~/run", "~/page.html") == home / "page.html"
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
-
-
-def test_functions_replace_files_when_told_to_and_never_what_they_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beir: Path, static_model: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(beir, "data")
-    before = Path("data/qrels/train.tsv").read_bytes()
-    Path("link.tsv").symlink_to("data/qrels/train.tsv")
-    Path("mine.tsv").touch()
-    with pytest.raises(opera.SettingError, match=r"mine\.tsv: exists; pass --overwrite"):
-        opera.score("data", model=static_model, out="mine.tsv")
-    with pytest.raises(opera.SettingError, match=r"link\.tsv: is inside data/qrels, which OPERA reads as data"):
-        opera.score(opera.load_data("data"), model=static_model, out="link.tsv", overwrite=True)
-    opera.score("data", model=static_model, out="mine.tsv", overwrite=True)
-    assert Path("mine.tsv").stat().st_size > 0
-    assert Path("data/qrels/train.tsv").read_bytes() == before

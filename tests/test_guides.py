@@ -24,22 +24,8 @@ GUIDES = ("start.md", "coming-from-sentence-transformers.md", "coming-from-flage
 SKILL = "../skills/opera/SKILL.md"
 LONGER = ("data.md", "training.md", "compare.md", "deploy.md", SKILL)
 """Guides whose blocks run where the slow tests do, CI among them."""
-NEEDS = {
-    "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
-}
+NEEDS = {"deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime")}
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
-REASONS = (
-    "needs a network",
-    "needs several GPUs",
-    "needs a package index",
-    "needs docker",
-    "takes minutes",
-    "takes hours",
-    "needs a person",
-)
-"""Why a block may be left out."""
-
-
 SEARCHES = {
     "radiator knob rattles all night": "A Pello that clicks",
     "reset the room thermostat before a new tenant comes": "Hold the dial of the Osk",
@@ -79,12 +65,6 @@ def test_the_blocks_of_a_guide_run(page: str, run_here: Any) -> None:
     for package in NEEDS.get(page, ()):
         pytest.importorskip(package)
     run_here(ROOT / "docs" / page)
-
-
-@pytest.mark.parametrize("page", [*GUIDES, *LONGER])
-def test_a_block_that_is_not_run_says_why(page: str) -> None:
-    for block in blocks_of(ROOT / "docs" / page):
-        assert not block.reason or block.reason.startswith(REASONS), f"{block.place}: {block.reason}"
 
 
 def test_the_skill_is_short_and_runs_every_command() -> None:

@@ -49,8 +49,11 @@ def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypat
     "command", [["-m", "opera"], [str(Path(sys.executable).parent / "opera")]], ids=["-m", "opera"]
 )
 def test_not_by_the_command(command: list[str], hostile: Path) -> None:
-    done = subprocess.run([sys.executable, *command, "--version"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr, hostile.exists()) == (0, "", False)
+    """It ends as in this process: one message, and status 2."""
+    words = [*command, "evaluate", "absent", "--model", "absent"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("opera: error: absent: no such file or folder; pass a BEIR folder")
+    assert (done.returncode, done.stdout, done.stderr.count("\n"), hostile.exists()) == (2, "", 1, False)
 
 
 def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

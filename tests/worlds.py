@@ -24,9 +24,6 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("dp", {"soft": False}),
     ("dp", {"alpha_start": 5, "alpha_end": 2, "beta_start": 1, "beta_end": 8}),
     ("dp", {"alpha_start": 1, "alpha_end": 1}),
-    ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
-    ("dp", {"update_interval": 7, "soft": False}),
-    ("sp", {"k": 0.5, "score": "cbs"}),
     ("sp+cbs", {"k": 0.4}),
     ("sp+cbs", {"k": 0.4, "query_weighting": "uniform"}),
     ("infobatch", {}),
@@ -34,7 +31,6 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("sp+dp", {"k": 0.5}),
     ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
     ("sp+dp", {"k": 0.7, "levels": "document", "threshold": "per_query", "query_score": "similarity"}),
-    ("sp+dp", {"k": 0.6, "query_score": "loss", "soft": False}),
     ("denoise", {}),
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]

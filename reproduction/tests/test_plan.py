@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import opera
-from opera.cli import app
+from documents import parse
 from opera.config.recipe import make_recipe
+from opera.config.yaml import parse_assignments
 from opera.experiments.grid.plan import parse_method
 from opera_paper.plan import DATA_SETTINGS, Reproduction, row_method, set_of_row, trained_rows
 from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
@@ -97,17 +97,17 @@ def test_wrong_options_are_refused(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("preset", ["paper", "release"])
-def test_the_printed_commands_ask_for_the_same_settings(preset: str, beir: Path, static_model: Path) -> None:
-    plan = planned("hierarchy", preset=preset, user_model=str(static_model), user_data=[f"fiqa={beir}"])
-    (command,) = plan.commands()
-    small = ["--steps", "4", "--set", "range=1:5", "--plan", "--json"]
-    words = shlex.split(command.replace("--steps 8000", ""))[1:]
-    words = [word for word in words if not word.startswith("range=")]
-    at = next((i for i, word in enumerate(words) if word == "--set" and words[i + 1].startswith("--")), None)
-    if at is not None:
-        del words[at]
-    result = CliRunner().invoke(app, [*words, *small])
-    assert result.exit_code == 0, result.output
+def test_the_printed_commands_ask_for_the_same_settings(preset: str) -> None:
+    plan = planned("hierarchy", preset=preset, user_data=["fiqa=mine"])
+    (command,), (call,) = plan.commands(), plan.calls
+    given = parse(shlex.split(command)[1:])
+    asked = opera.recipe(*given["config"], parse_assignments(given["set_"]), methods=["dp"])
+    assert (given["methods"], int(given["steps"])) == (",".join(call.methods), call.steps)
+    settings = (
+        make_recipe({**values, "method": "dp", "max_steps": 8000}).flat()
+        for values in (asked, opera.recipe(call.settings))
+    )
+    assert next(settings) == next(settings)
 
 
 def test_runs_on_noisy_labels_read_a_folder_that_the_first_command_writes() -> None:

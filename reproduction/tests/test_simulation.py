@@ -8,14 +8,7 @@ import pytest
 
 import opera
 from commands import Opera
-from opera_paper.theory import (
-    METHOD_NAMES,
-    SimulationSettings,
-    examine,
-    predict,
-    simulate,
-    static_beats_dynamic,
-)
+from opera_paper.theory import METHOD_NAMES, SimulationSettings, examine, predict, simulate, static_beats_dynamic
 
 
 @pytest.mark.parametrize(("noise", "auc"), [(0.2, 0.3), (0.5, 0.5), (0.2, 0.95), (0.5, 0.75)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from bad_inputs.table import Bad, Make, link, pipe, remove, table, write
+from bad_inputs.table import Bad, Make, edit, link, pipe, remove, table, write
 
 EVALUATE = "evaluate data --model model"
 PASS = (
@@ -20,25 +18,14 @@ NO_QRELS = f"{NO_BEIR} qrels/ has no .tsv file, such as qrels/train.tsv"
 COUNTS = "; pass counts, such as clicks, as weights: --columns weight=COLUMN"
 
 
-def put(name: str, number: int, line: str | bytes) -> Make:
-    """Put bytes in place of a line."""
-
-    def make(home: Path) -> None:
-        lines = (home / name).read_bytes().split(b"\n")
-        lines[number - 1] = line.encode() if isinstance(line, str) else line
-        (home / name).write_bytes(b"\n".join(lines))
-
-    return make
-
-
 def corpus(line: str | bytes) -> Make:
     """Put another line in place of the third document."""
-    return put("data/corpus.jsonl", 3, line)
+    return edit("data/corpus.jsonl", 3, line)
 
 
 def judgement(line: str) -> Make:
     """Put another line in place of the first judgement."""
-    return put(TEST, 2, line)
+    return edit(TEST, 2, line)
 
 
 CORPORA = [
@@ -67,9 +54,10 @@ nobody\td0\t1 => query 'nobody' is not an id in the table of queries; add it to 
     """.replace("{COUNTS}", COUNTS), judgement, QRELS),
     Bad(EVALUATE, f"{TEST}: OPERA recognises no column for the query and the document; the columns are 'test0', 'd0', "
         "'1'; choose some, as in --columns query=test0,document=d0; if the file has no header: --columns "
-        "query=1,document=2", put(TEST, 1, "test0\td0\t1")),
+        "query=1,document=2", edit(TEST, 1, "test0\td0\t1")),
     Bad(EVALUATE, f"{QRELS}a relevant pair has a query or document without a text; add it or remove the pair",
-        write(TEST, HEADER + "test0\td39\t1\n"), put("data/corpus.jsonl", 40, '{"_id": "d39", "text": " \\n\\u2003"}')),
+        write(TEST, HEADER + "test0\td39\t1\n"),
+        edit("data/corpus.jsonl", 40, '{"_id": "d39", "text": " \\n\\u2003"}')),
 ]  # fmt: skip
 
 FILES = [

@@ -104,13 +104,13 @@ def write(name: str, text: str | bytes) -> Make:
     return make
 
 
-def edit(name: str, line: int, text: str) -> Make:
+def edit(name: str, line: int, text: str | bytes) -> Make:
     """Put a line in place of line ``line``, 1-based, of a file that is there."""
 
     def make(folder: Path) -> None:
-        lines = (folder / name).read_text(encoding="utf-8").splitlines()
-        lines[line - 1] = text
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines = (folder / name).read_bytes().split(b"\n")
+        lines[line - 1] = text.encode() if isinstance(text, str) else text
+        (folder / name).write_bytes(b"\n".join(lines))
 
     return make
 

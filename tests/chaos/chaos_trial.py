@@ -18,11 +18,11 @@ from opera.runs.folder import Run, holds_run
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))
 
-from killable import NEVER, under_fault  # noqa: E402
-from processes import Child  # noqa: E402
+from processes import Child, start  # noqa: E402
 from small_runs import weights  # noqa: E402
 from tiny_world import write_beir, write_bert_model, write_static_model  # noqa: E402
 
+NEVER = 10**9
 Outcome = dict[str, str]
 """What two runs of a command are compared by: digests by name."""
 
@@ -192,11 +192,15 @@ class Trial:
             folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, fault: str = "none", at: int = NEVER, out: Path | None = None, **more: str) -> Child:
-        """Start the command, or what finishes it."""
+        """Start the command, or what finishes it; a fault strikes at the n-th change of its output and cache.
+
+        What happens between two changes dies with the process, so other moments are no different.
+        """
         self._calls += 1
         words = self.command.arguments(self.world, out or self.out)
         log = self.home / f"log{self._calls}"
-        return under_fault(words, log, [self.out.parent, self.cache], fault, at, **environment(self.cache, **more))
+        script, watched = Path(__file__).with_name("under_fault.py"), f"{self.out.parent}{os.pathsep}{self.cache}"
+        return start([str(script), fault, str(at), watched, *words], log, **environment(self.cache, **more))
 
     def end(self, child: Child) -> int:
         """Wait for a process, and record how it ended."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 import typer
@@ -17,14 +14,6 @@ COMMANDS = [
     "train", "evaluate", "score", "mine", "pairs", "search",
     "compare", "report", "inspect", "quickstart",
 ]  # fmt: skip
-
-
-def test_the_installed_command(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "--model", "absent"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("opera: error: absent: no such file or folder; pass a BEIR folder")
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_version(run_opera: Opera) -> None:

@@ -23,9 +23,9 @@ def test_help_settings(run_opera: Opera) -> None:
 
 
 def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
-    run_opera: Opera, beir: Path, bert_model: Path, tmp_path: Path
+    run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    command = ["train", str(beir), "--model", str(bert_model), "--out", str(tmp_path / "run"), "--plan"]
+    command = ["train", beir, "--model", static_model, "--out", tmp_path / "run", "--steps", 50, "--plan"]
     done = run_opera(*command)
     assert done.returncode == 0
     assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 100 steps of ", done.stdout)
@@ -38,32 +38,22 @@ def test_a_plan_says_what_a_run_will_take_and_writes_nothing(
 def test_a_learning_rate_far_above_the_usual_is_questioned(
     run_opera: Opera, beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = [
-        "--out",
-        "run",
-        "--lr",
-        "0.6",
-        "--steps",
-        "1",
-        "--set",
-        "guard=false",
-        "--method",
-        "FT",
-    ]
+    options = ["--out", "run", "--lr", "0.6", "--steps", "1", "--set", "guard=false", "--method", "FT"]
     assert run_opera("train", beir, "--model", static_model, *options).returncode == 0
     assert "times the automatic 0.01 for such a model" in caplog.text
     assert Run.open("run").settings["method"] == "ft"
 
 
-def test_require_gain_and_the_verdict_first(
+def test_require_gain_the_verdict_first_and_each_size(
     run_opera: Opera, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from opera.guard import choice
 
     monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
-    for verdict, status in (("better", 0), ("kept", 3)):
+    for verdict, status, more in (("better", 0, []), ("kept", 3, ["--matryoshka", "8,4"])):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, verdict=verdict: verdict)
-        words = ["train", beir, "--model", static_model, "--out", verdict, *QUICK, "--require-gain"]
+        options = ["--out", verdict, *QUICK, "--require-gain", *more]
+        words = ["train", beir, "--model", static_model, *options]
         done = run_opera(*words)
         assert done.returncode == status, done.stderr
         assert Run.open(verdict).finished
@@ -72,6 +62,8 @@ def test_require_gain_and_the_verdict_first(
     assert any(line.startswith("warning: 10 dev queries are few") for line in others)
     assert "denoise, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in others
     assert "SentenceTransformer('kept/model')" in done.stdout
+    _, _, table = done.stdout.partition("nDCG@10 with the first dimensions only")
+    assert re.findall(r"(all|8|4) +│ 0\.\d{4}", table) == ["all", "8", "4"]
     values = json.loads(run_opera(*words, "--resume", "--json").stdout)
     guard = Run.open("kept").record.guard
     assert guard is not None
@@ -88,11 +80,3 @@ def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
     names = ("negatives", "learning_rate", "max_steps", "range", "query_prompt", "per_device_train_batch_size")
     assert [settings[name] for name in names] == ["hard", 0.01, 2, [1, 9], "common1 ", 8]
-
-
-def test_matryoshka_prints_each_size(run_opera: Opera, beir: Path, static_model: Path) -> None:
-    command = ["train", beir, "--model", static_model, "--out", "run", *QUICK, "--matryoshka", "8,4"]
-    done = run_opera(*command)
-    assert done.returncode == 0, done.stderr
-    _, _, table = done.stdout.partition("nDCG@10 with the first dimensions only")
-    assert re.findall(r"(all|8|4) +│ 0\.\d{4}", table) == ["all", "8", "4"]

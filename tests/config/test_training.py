@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.config.automatic import Situation, resolve
-from opera.config.optimisation import BatchingSettings
 from opera.config.training import GROUPS, TrainSettings
 from opera.core.errors import SettingError
 
@@ -24,19 +23,6 @@ def test_values_are_checked_and_come_back() -> None:
     assert settings.evaluates_on_dev
     assert settings.flat() == {**TrainSettings().flat(), **values, "range": (5, 50)}
     assert TrainSettings.parse(settings.flat()) == settings
-
-
-@given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 4), st.integers(1, 8))
-def test_batch_arithmetic(per_device: int, accumulation: int, group: int, processes: int) -> None:
-    batching = BatchingSettings(
-        per_device_train_batch_size=per_device,
-        trainer={"gradient_accumulation_steps": accumulation},
-        train_group_size=group,
-    )
-    assert batching.n_negatives == group - 1
-    assert batching.queries_per_pass(processes) == per_device * processes
-    assert batching.documents_per_pass(processes) == per_device * processes * group
-    assert batching.queries_per_step(processes) == per_device * processes * accumulation
 
 
 @given(st.integers(1, 10**6), st.integers(1, 8), st.integers(1, 16))

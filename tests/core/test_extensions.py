@@ -48,9 +48,3 @@ def test_a_broken_module_is_named_wherever_extensions_are_loaded(write_module: W
     done = run_opera("report")
     assert (done.returncode, done.stderr) == (2, f"opera: error: {message}\n")
     assert run_job({})["failed"] == message
-
-
-def test_ctrl_c_while_one_is_imported(write_module: Write, run_opera: Opera) -> None:
-    write_module(slow_extension="raise KeyboardInterrupt")
-    done = run_opera("report")
-    assert (done.returncode, done.stderr) == (130, "\nopera: interrupted\n")

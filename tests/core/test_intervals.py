@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import OF_ONE_QUERY, mean_interval, mean_intervals, points
+from opera.core.intervals import mean_interval, mean_intervals, points
 
 
 @pytest.mark.parametrize("count", [2, 20, 1000])
@@ -15,15 +15,6 @@ def test_the_interval_is_that_of_the_paired_t_test(count: int) -> None:
     for level in (0.95, 0.99):
         expected = ttest_1samp(values, 0).confidence_interval(level)
         assert mean_interval(values, level) == pytest.approx((expected.low, expected.high))
-
-
-@pytest.mark.parametrize(
-    ("count", "level", "says"), [(1, 0.95, False), (5, 0.95, False), (6, 0.95, True), (6, 0.99, False)]
-)
-def test_a_few_equal_values_say_nothing(count: int, level: float, says: bool) -> None:
-    """Two of the 2ⁿ choices of signs have a mean as far from 0: p = 2/2ⁿ, below 0.05 from six values on."""
-    expected = (pytest.approx(0.3),) * 2 if says else OF_ONE_QUERY
-    assert mean_interval(np.full(count, 0.3), level) == expected
 
 
 def test_intervals_of_measures_stay_between_0_and_1_and_those_of_counts_are_not_cut() -> None:

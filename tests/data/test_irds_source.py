@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from opera.core.errors import MissingExtraError
 from opera.data import RetrievalData, load_data
 from opera.data.irds_source import find_splits
 from opera_paper.catalogue import PAPER_SETS
@@ -89,9 +88,3 @@ def test_what_is_parsed_needs_neither_files_nor_the_library(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "ir_datasets", None)  # importing it fails
     again = load_data("paper:fever")
     assert again.corpus.table == first.corpus.table
-
-
-def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(MissingExtraError):
-        load_data("irds:vaswani")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -70,27 +71,22 @@ def test_limits_seed_and_splits() -> None:
         assert len(set(table.ids())) == len(table)
 
 
-def test_nothing_of_an_editable_package_runs(tmp_path: Path) -> None:
-    """Neither the package, nor its parents, as importing would; the code runs in a process that has imported none."""
+def test_nothing_of_an_editable_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the package, nor its parents, as importing would."""
     inner = tmp_path / "home" / "outer" / "middle" / "inner"
     inner.mkdir(parents=True)
     for folder in (inner, inner.parent, inner.parent.parent):
         for name in ("__init__", "one", "two"):
             text = MODULE.format(name=f"{folder.name}{name}") + f"\nopen({str(tmp_path / 'ran')!r}, 'w')\n"
             (folder / f"{name}.py").write_text(text)
-    finder = f"""
-class Editable:
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name == "outer":
-            return spec_from_file_location(name, {str(inner.parents[1] / "__init__.py")!r})
-sys.meta_path.append(Editable)
-"""
-    code = (
-        "import sys\nfrom importlib.util import spec_from_file_location\n" + finder + "import opera.data\n"
-        "for name in ('outer', 'outer.middle', 'outer.middle.inner'):\n"
-        "    assert 'inner.one.Shape' in str(opera.data.load_data(f'python:{name}').corpus.ids())\n"
-        "assert not [name for name in sys.modules if name.startswith('outer')]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+
+    class Editable:
+        @classmethod
+        def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return spec_from_file_location(name, inner.parents[1] / "__init__.py") if name == "outer" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Editable])
+    for name in ("outer", "outer.middle", "outer.middle.inner"):
+        assert "inner.one.Shape" in str(load_data(f"python:{name}").corpus.ids())
+    assert not [name for name in sys.modules if name.startswith("outer")]
     assert not (tmp_path / "ran").exists()

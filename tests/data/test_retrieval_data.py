@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.checks import check_id, check_text
-from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
 
@@ -36,8 +36,8 @@ def test_data_are_written_and_read_again(beir: Path, tmp_path: Path, caplog: pyt
 
 def test_titles_count_unless_only_texts_are_encoded(make_beir: MakeBeir) -> None:
     folder = make_beir()
-    edit_line(folder / "corpus.jsonl", 110, '{"_id": "d109", "title": " ", "text": "\\u2003\\n"}')
-    edit_line(folder / "corpus.jsonl", 111, '{"_id": "d110", "title": "a title", "text": " "}')
+    edit("corpus.jsonl", 110, '{"_id": "d109", "title": " ", "text": "\\u2003\\n"}')(folder)
+    edit("corpus.jsonl", 111, '{"_id": "d110", "title": "a title", "text": " "}')(folder)
     for path in (folder / "qrels").iterdir():
         path.write_text("query-id\tcorpus-id\tscore\ntrain0\td7\t1\n")
     corpus = load_data(folder).corpus
@@ -112,7 +112,7 @@ def passes(check: object, value: object) -> bool:
     return True
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(STRINGS, STRINGS)
 def test_what_passes_survives_a_beir_folder(identifier: str, text: str) -> None:
     assume(passes(check_id, identifier) and passes(check_text, text))

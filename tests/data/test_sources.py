@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
-from opera.data.files_read import load_stored
 from opera.data.table_files import TableSource
-from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
 
@@ -36,14 +35,6 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
 
     assert load_data(beir).name == "renamed"
     assert load_data(f"{beir}/").fingerprint == known.fingerprint
-
-
-def test_the_example_comes_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    data = load_stored("example:faq")  # as a command loads what a run names
-    assert (data.name, data.source) == ("faq", "example:faq")
-    assert (len(data.queries), len(data.corpus), data.counts()["train_pairs"]) == (300, 66, 300)
-    assert "".join([*data.queries.texts(), *data.corpus.texts()]).isascii()
 
 
 TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})
@@ -90,21 +81,18 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     assert tables.options() == ["--documents", "docs", "--pairs", "train=clicks.csv", "--columns", "query=q"]
 
 
-MakeBeir = Callable[..., Path]
-
-
 def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -> None:
     folder = make_beir()
     first, second = load_data(folder), load_data(folder)
     assert first.fingerprint == second.fingerprint
     assert (cache_folder() / "data" / first.fingerprint[:32] / "corpus.arrow").is_file()
-    edit_line(folder / "queries.jsonl", 1, '{"_id": "train0", "text": "something else"}')
+    edit("queries.jsonl", 1, '{"_id": "train0", "text": "something else"}')(folder)
     assert load_data(folder).fingerprint != first.fingerprint
 
 
 def test_a_failed_read_leaves_nothing_in_the_cache(make_beir: MakeBeir) -> None:
     folder = make_beir()
-    edit_line(folder / "qrels" / "train.tsv", 2, "nobody\td0\t1")
+    edit("qrels/train.tsv", 2, "nobody\td0\t1")(folder)
     before = set((cache_folder() / "data").iterdir())
     with pytest.raises(DataError):
         load_data(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 import opera
 from backbones import write_backbone
 from commands import Opera
-from grids import write_unfinished_run
-from opera.core.errors import DataError, RunFolderError
+from opera.core.errors import RunFolderError
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export
@@ -101,25 +99,8 @@ def test_an_export_is_replaced_only_when_asked_to(
     assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == [Path(first.forms[0].file).name]
     with pytest.raises(RunFolderError, match="holds an export; pass --overwrite"):
         opera.export(bert_model, **options)
-    (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(RunFolderError, match=r"would delete .*notes.txt, which OPERA did not write"):
-        opera.export(bert_model, **options, overwrite=True)
-    (tmp_path / "out" / "notes.txt").unlink()
     opera.export(bert_model, **{**options, "forms": ["onnx"]}, overwrite=True)
     assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == ["model.onnx"]
-
-
-@pytest.mark.parametrize("source", ["hf:someone/something", "irds:beir/fiqa"])
-def test_nothing_is_fetched_because_a_run_names_it(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = write_unfinished_run(tmp_path / "run", {"method": "ft"}, source)[0]
-    run.write_model(lambda folder: (folder / "modules.json").write_text("[]"))  # type: ignore[arg-type, return-value]
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(DataError, match=r"not a local folder or file .*; the run trained on it; pass --data DATA"):
-        opera.export(tmp_path / "run", out=tmp_path / "out", forms=["onnx"])
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_is_measured_on_its_own_data(

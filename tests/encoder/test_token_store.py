@@ -55,19 +55,6 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
             sources[0].store()
 
 
-@pytest.mark.parametrize(("vocabulary", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.int32)])
-def test_ids_take_two_bytes_where_they_fit(
-    vocabulary: int, dtype: type, static_model: Path, beir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(token_store, "vocabulary_size", lambda model: vocabulary)
-    ids = [np.array([vocabulary - 1, 0], np.int32)]
-    monkeypatch.setattr(token_store, "token_ids", lambda model, texts, *rest: ids * len(texts))
-    store = TokenSource.of(load_model(static_model, "cpu"), load_data(beir), "document").store()
-    assert same(store.rows(ROWS), ids * len(ROWS))
-    (path,) = (cache_folder() / "tokens").rglob("ids.bin")
-    assert path.stat().st_size == 120 * 2 * np.dtype(dtype).itemsize
-
-
 def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model: Path, beir: Path) -> None:
     source = TokenSource.of(load_model(static_model, "cpu"), load_data(beir), "document")
     expected = source.tokenise(ROWS)

@@ -78,7 +78,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-SETTINGS = {**SMALL, "report_to": "wandb", "logging_steps": 2, "method": "dp", "learning_rate": 0.05}
+SETTINGS = {**SMALL, "guard": False, "report_to": "wandb", "logging_steps": 2, "method": "dp", "learning_rate": 0.05}
 
 
 def test_the_curves_are_logged_and_services_change_nothing(

@@ -72,7 +72,9 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return seen
 
 
-SCRIPTS = [(method, "mnrl", False) for method in METHODS] + [
+STATES = ("ft", "sp", "infobatch", "dp", "sp+dp", "denoise")
+"""Methods that keep different things; rp and sp+cbs keep what sp keeps, and tests/methods resume them."""
+SCRIPTS = [(method, "mnrl", False) for method in STATES] + [
     (method, kind, sizes)
     for method in ("dp", "infobatch")
     for kind in LOSSES
@@ -164,9 +166,9 @@ def test_weights_multiply_the_loss_of_each_pair(kind: str, sizes: bool, dataset:
     torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
 
 
-SIX = {"num_train_epochs": 3, "per_device_train_batch_size": 6}
+SIX = {"num_train_epochs": 2, "per_device_train_batch_size": 6}
 RESUMED: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {"num_train_epochs": 2}) for method in METHODS),
+    *((method, "static", {"num_train_epochs": 2}) for method in STATES),
     ("dp", "bert", {"num_train_epochs": 1}),
     ("dp", "static", {"num_train_epochs": 3, "gradient_accumulation_steps": 4}),
     ("dp", "static", {"num_train_epochs": 2, "ignore_data_skip": True}),
@@ -204,7 +206,7 @@ def test_a_script_that_is_resumed(
 
 
 RUNS: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {}) for method in METHODS),
+    *((method, "static", {}) for method in STATES),
     ("dp", "bert", {"update_interval": 7, "precision": "fp32", "gradient_accumulation_steps": 2}),
     ("dp", "bert", {"lora": "r=4,dropout=0.1", "learning_rate": 0.03, "guard": True, "refit": True}),
     ("dp", "static", {"update_interval": "epoch"}),
@@ -238,7 +240,6 @@ def test_a_run_that_is_resumed(
     assert_same_run(resumed, uninterrupted)
     assert (resumed.path / "draws.parquet").read_bytes() == (uninterrupted.path / "draws.parquet").read_bytes()
     assert resumed.measures == uninterrupted.measures
-    assert opera.adapt(data, out=tmp_path / "cut", resume=True, **settings).finished
 
 
 SCRIPT = """
@@ -308,7 +309,7 @@ class InFloat64(TrainerCallback):
 batch, cache, data, model, out = sys.argv[1:]
 settings = dict(
     gradient_cache=int(cache) or None, matryoshka="8", dropout=0,
-    max_steps=12, eval_steps=6, save_steps=6, callbacks=[InFloat64()],
+    max_steps=6, eval_steps=3, save_steps=3, callbacks=[InFloat64()],
     per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
     temperature=0.1, precision="fp32", optim="sgd", max_grad_norm=0.0, learning_rate=0.03,  # shows each wrong gradient
 )
@@ -321,7 +322,7 @@ def test_a_run_in_two_processes(beir: Path, bert_model: Path, tmp_path: Path) ->
     """The draws, losses and weights of one process, and of a gradient cache those without it.
 
     Two processes add the same numbers in another order. In float64 that changes a sum of n ≤ 1000 terms of size 10 by
-    less than n·2⁻⁵³·10 = 1e-12 per step. To reach 1e-9, 12 steps would have to amplify it a thousand times, while a
+    less than n·2⁻⁵³·10 = 1e-12 per step. To reach 1e-9, 6 steps would have to amplify it a thousand times, while a
     wrong scale or a missing negative moves weights by 1e-3. Observed losses are rounded to float32, so their means may
     differ by one last bit. A draw differs only where a loss lies within that bit of the next one or of the mean; the
     seeds are fixed, so in float64 this happens on every machine or on none.
@@ -340,7 +341,7 @@ def test_a_run_in_two_processes(beir: Path, bert_model: Path, tmp_path: Path) ->
         assert first.measures["base"] == second.measures["base"], "shared work has the same bytes"
         evaluations = [dict(run.training.evaluations) for run in (first, second)]
         assert evaluations[0] == pytest.approx(evaluations[1], abs=1e-9)
-        assert list(evaluations[0]) == [6, 12]
+        assert list(evaluations[0]) == [3, 6]
         losses = [run.trace()["loss"].to_numpy() for run in (first, second)]
         np.testing.assert_allclose(*losses, rtol=2.0**-23, atol=0)
         tables = [load_file(next(run.model_path.rglob("model.safetensors"))) for run in (first, second)]

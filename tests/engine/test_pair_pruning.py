@@ -13,11 +13,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-from sentence_transformers.sentence_transformer.losses import (
-    MarginMSELoss,
-    MultipleNegativesRankingLoss,
-    TripletLoss,
-)
+from sentence_transformers.sentence_transformer.losses import MarginMSELoss, MultipleNegativesRankingLoss, TripletLoss
 
 import opera
 from opera.engine.pair_pruning import PairPruning
@@ -174,8 +170,7 @@ def test_a_loss_without_temperature_and_lora(dataset: Dataset, bert_model: Path,
 
 
 @pytest.mark.parametrize(
-    ("changed", "lag"),
-    [({"gradient_accumulation_steps": 4}, 5), ({"dataloader_num_workers": 1}, 4), ({}, 2)],
+    ("changed", "lag"), [({"gradient_accumulation_steps": 4}, 5), ({"dataloader_num_workers": 1}, 4), ({}, 2)]
 )
 def test_the_lag_is_the_least_that_the_arguments_allow(
     changed: dict[str, Any], lag: int, dataset: Dataset, static_model: Path, tmp_path: Path

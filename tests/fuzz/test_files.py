@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from fuzzing import Files, json_lines, one_spoilt, only_refusals, spoilt, workplace
+from fuzzing import Files, few, json_lines, one_spoilt, only_refusals, workplace
 from opera.adapter import load
 from opera.adapter.vectors import FileVectors
-from opera.data import RetrievalData, TextTable, load_data
+from opera.data import RetrievalData, TextTable
 from opera.data.pair_files import with_teacher
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
@@ -77,6 +76,7 @@ READERS: dict[str, tuple[Files, Callable[[Path], None]]] = {
 def test_vectors_adapters_and_teachers(kind: str) -> None:
     files, read = READERS[kind]
 
+    @few(50)
     @given(one_spoilt(files))
     def check(spoilt_files: Files) -> None:
         with workplace(spoilt_files) as folder, only_refusals(lambda message: message.startswith(str(folder))):
@@ -96,35 +96,3 @@ def test_model_folders(static_model: Path) -> None:
             assert np.isfinite(encoder.encode(["t1w2 common3", "nothing known"], "query")).all()
 
     check()
-
-
-MODULE = b'''"""A module."""
-if True:
-    def first(x):
-        """Return the first of %s things.
-
-        It must not be empty; there is more text here.
-        """
-        return x[0]  # and some more characters
-class Things(list):
-    """Hold a number of things %s."""
-    @property
-    def last(self):
-        "Return the last of these %s."
-        return self[-1]  # and some more characters
-'''
-
-
-@given(spoilt(MODULE.replace(b"%s", b"two")))
-def test_source_code(content: bytes) -> None:
-    files = {"fuzzed/__init__.py": MODULE.replace(b"%s", b"one"), "fuzzed/spoilt.py": content}
-    with workplace(files) as folder:
-        sys.path.insert(0, str(folder))
-        try:
-            with only_refusals(lambda message: message.startswith("python:fuzzed: ")):
-                data = load_data("python:fuzzed")
-                assert any(name.startswith("fuzzed.first") for name in data.queries.ids())
-                assert len(data.corpus) >= len(data.queries)
-        finally:
-            sys.path.remove(str(folder))
-            sys.path_importer_cache.pop(str(folder), None)

@@ -83,7 +83,7 @@ def outcome(name: str, content: bytes, **how: Any) -> dict[str, Any]:
         return json.loads(json.dumps(loaded).replace(str(home), ""))  # type: ignore[no-any-return]
 
 
-@few(60)
+@few(30)
 @given(tables(ODD))
 def test_every_format_is_loaded_as_the_same(rows: list[Row]) -> None:
     loaded = {}
@@ -95,7 +95,7 @@ def test_every_format_is_loaded_as_the_same(rows: list[Row]) -> None:
         assert loaded[suffix] == loaded["csv"], suffix
 
 
-@few(150)
+@few(60)
 @given(tables(ODD + MULTILINE), st.sampled_from(",;|\t"), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.data())
 def test_duckdb_reads_what_is_read_by_lines(
     rows: list[Row], delimiter: str, end: str, skip: bool, data: st.DataObject
@@ -110,7 +110,7 @@ def test_duckdb_reads_what_is_read_by_lines(
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-@few(40)
+@few(20)
 @given(tables(ODD), st.booleans(), st.data())
 def test_a_spoilt_file_is_read_or_refused(suffix: str, rows: list[Row], skip: bool, data: st.DataObject) -> None:
     content = data.draw(spoilt(written(rows, suffix)))
@@ -136,7 +136,7 @@ TRAINERS = {
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-@few(60)
+@few(30)
 @given(st.data())
 def test_a_spoilt_file_of_another_trainer_is_read_or_refused(name: str, data: st.DataObject) -> None:
     content = data.draw(spoilt(json_lines(list(TRAINERS[name]))))

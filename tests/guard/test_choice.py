@@ -12,13 +12,10 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.numpy import load_file
-from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.config.recipe import make_recipe
 from opera.guard import choice, dev_corpus
-from opera.guard.choice import Weights, mix
-from opera.retrieval.models import load_model
 from opera.run import refit
 from opera.runs.folder import Run
 from opera.training_set.prepare import load_and_check
@@ -255,36 +252,3 @@ def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None
     assert prepared.data.drawn.held_out is not None
     assert prepared.data.again.held_out is None
     assert prepared.data.again.training_split().pairs().n_pairs == 80
-
-
-@pytest.fixture
-def model(bert_model: Path) -> SentenceTransformer:
-    return load_model(bert_model, "cpu")
-
-
-def change_weights(model: SentenceTransformer) -> Weights:
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn(parameter.shape, generator=generator))
-    return Weights.of(model)
-
-
-def test_mixtures_interpolate_and_the_ends_are_the_given_weights_byte_for_byte(model: SentenceTransformer) -> None:
-    model[1].register_buffer("seen", torch.tensor(3))
-    with torch.no_grad():
-        next(model.parameters())[0] = -0.0  # 0·x + -0 is +0
-    before = Weights.of(model)
-    copies = {name: tensor.clone() for name, tensor in before.tensors.items()}
-    model[1].seen.fill_(8)
-    after = change_weights(model)
-    assert all(torch.equal(before.tensors[name], tensor) for name, tensor in copies.items()), "it is a copy"
-    for weight, expected in ((0.0, before), (1.0, after)):
-        mix(before, after, weight).put_into(model)
-        for name, tensor in Weights.of(model).tensors.items():
-            assert tensor.numpy().tobytes() == expected.tensors[name].numpy().tobytes(), name
-    mix(before, after, 0.25).put_into(model)
-    for name, parameter in model.named_parameters():
-        assert torch.equal(parameter, 0.75 * before.tensors[name] + 0.25 * after.tensors[name]), name
-    assert model[1].seen.item() == 8, "integers are those of the training"

@@ -13,14 +13,7 @@ from opera.config.recipe import make_recipe
 from opera.data import RetrievalData
 from opera.guard import choice
 from opera.guard import dev_corpus as module
-from opera.guard.dev_corpus import (
-    DevCorpus,
-    base_values,
-    best_documents,
-    dev_corpus,
-    dev_values,
-    reduced_corpus,
-)
+from opera.guard.dev_corpus import DevCorpus, base_values, best_documents, dev_corpus, dev_values, reduced_corpus
 from opera.retrieval.search import search_corpus
 from opera.training_set.prepare import Prepared, load_and_check
 

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import (
-    FEWEST,
-    beside_siblings,
-    estimate,
-    noise_rate,
-    probability_wrong,
-)
+from opera.labels.estimate import FEWEST, beside_siblings, estimate, noise_rate, probability_wrong
 from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
 from opera.methods import METHODS, Plan
@@ -146,7 +140,7 @@ def test_denoise_draws_are_as_frequent_as_its_probabilities_say() -> None:
     """check_draws has no visits; here half of the pairs are doubted."""
     pairs, visits, _ = simulated(300, 0.5)
     counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
-    for seed in range(200):
+    for seed in range(80):
         method = METHODS["denoise"](pairs, Plan(seed, 10, 60), METHODS["denoise"].settings_class())
         method.visits.load_state_dict(visits.state_dict())
         for step in range(10):

@@ -15,8 +15,6 @@ from opera.methods.dynamic import (
     DynamicSettings,
     query_scores,
     query_thresholds,
-    top_ratio,
-    virtual_dataset_size,
 )
 from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
 
@@ -105,14 +103,6 @@ def test_the_hard_cutoff_excludes_documents_below_t_of_queries_with_some_above(
         method.observe(drawn.pair_ids, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
     assert excluded > 0
     assert spared > 0
-
-
-def test_ratio_runs_from_a_quarter_to_053_forward_and_back() -> None:
-    n = 100_000
-    pool = virtual_dataset_size(n, 2, 0.25)
-    assert pool == 62_500
-    assert top_ratio(2, pool, n) == pytest.approx(0.25)
-    assert top_ratio(5, pool, n) == pytest.approx(0.53125)
 
 
 def test_observations_overwrite_and_the_last_of_a_pair_counts(pairs: TrainingPairs) -> None:

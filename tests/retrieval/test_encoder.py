@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from opera.data import cache_folder, load_data
 from opera.encoder import embeddings
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
-from processes import start
 
 
 @pytest.fixture
@@ -66,38 +64,25 @@ def test_embeddings_are_those_of_sentence_transformers(
         np.testing.assert_allclose(vectors, plain, rtol=0, atol=2e-6)
 
 
-KILLED = """
-import os, signal, sys
-from opera.data import load_data
-from opera.encoder import embeddings
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import load_model
+@pytest.mark.usefixtures("four_shards")
+def test_an_encoding_that_is_cut_off_goes_on_with_what_is_missing(
+    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    data, embed, encoded = load_data(beir), Encoder._vectors, list[int]()
 
-embeddings.LEAST_ROWS = 32
-embed, seen = Encoder._vectors, []
+    def cut(self: Encoder, source: Any, rows: np.ndarray, *rest: Any) -> np.ndarray:
+        encoded.append(int(rows[0]))
+        if len(encoded) == 3:
+            raise KeyboardInterrupt
+        return embed(self, source, rows, *rest)
 
-
-def kill(self, source, rows, *rest):
-    if rows[0] == 64 and sys.argv[3] == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    print("encoded", rows[0])
-    return embed(self, source, rows, *rest)
-
-
-Encoder._vectors = kill
-Encoder(load_model(sys.argv[2], "cpu"), show_progress=False).encode_corpus(load_data(sys.argv[1]))
-"""
-
-
-def test_a_killed_encoding_goes_on_with_what_is_missing(bert_model: Path, beir: Path, tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(KILLED)
-    for how, status, encoded in (("kill", -signal.SIGKILL, None), ("go on", 0, ["64", "96"])):
-        command = [str(tmp_path / "script.py"), str(beir), str(bert_model), how]
-        child = start(command, tmp_path / "log", OPERA_CACHE=str(tmp_path / "cache"))
-        assert child.wait() == status, child.log.read_text()
-        if encoded is not None:
-            assert re.findall(r"^encoded (.*)$", child.log.read_text(), re.MULTILINE) == encoded
-    assert not list((tmp_path / "cache").rglob(".*"))
+    monkeypatch.setattr(Encoder, "_vectors", cut)
+    with pytest.raises(KeyboardInterrupt):
+        Encoder(load_model(bert_model, "cpu")).encode_corpus(data)
+    Encoder(load_model(bert_model, "cpu")).encode_corpus(data)
+    assert encoded == [0, 32, 64, 64, 96]
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_model_that_truncates_its_embeddings(bert_model: Path) -> None:

@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opera
 from grids import write_unfinished_run
 from opera.core.errors import DataError
-from opera.data import RetrievalData
-from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
 from small_runs import SMALL
-
-
-@pytest.fixture
-def data() -> RetrievalData:
-    """Twenty training queries, each with a document of grade 1 and one of grade 2."""
-    ids = [str(number) for number in range(20)]
-    qrels = {"train": {number: {number: 1, str(19 - int(number)): 2} for number in ids}}
-    return RetrievalData.from_dicts(
-        "mine", corpus={i: f"text {i}" for i in ids}, queries={i: f"query {i}" for i in ids}, qrels=qrels
-    )
-
-
-def run_of(path: Path, data: RetrievalData, **values: Any) -> Path:
-    write_unfinished_run(path, {"method": "ft", **values}, data.source, fingerprint=data.fingerprint)
-    return path
-
-
-def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Path) -> None:
-    path = run_of(tmp_path / "run", data, seed=5, relevant_grade=2, guard=False)
-    prepared = with_run_splits(data, path)
-    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5)
-    assert list(prepared.splits) == ["train", "test"]
-    for name, qrels in prepared.splits.items():
-        assert qrels.query_rows.tolist() == drawn.splits[name].query_rows.tolist()
-        assert set(qrels.grades.tolist()) == {0, 2}
-    assert prepared.splits["test"].n_queries == 2
 
 
 def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
@@ -58,7 +29,8 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
         assert ("dev scores are too high" in caplog.text) is (split == "dev")
 
 
-def test_a_run_on_other_data_or_no_run_changes_nothing(data: RetrievalData, tmp_path: Path) -> None:
+def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Path) -> None:
+    data = opera.load_data(beir)
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")
     assert with_run_splits(data, tmp_path / "run") is data
     assert with_run_splits(data, tmp_path) is data

@@ -14,13 +14,7 @@ from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData
 from opera.retrieval import measures
 from opera.retrieval.evaluation import Evaluation
-from opera.retrieval.measures import (
-    FULL_MEASURES,
-    Ranking,
-    check_trec_ids,
-    parse_measures,
-    write_trec_run,
-)
+from opera.retrieval.measures import FULL_MEASURES, Ranking, check_trec_ids, parse_measures, write_trec_run
 
 
 def per_query(ranking: Ranking, qrels: Qrels, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -10,16 +10,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import opera
-from backbones import write_backbone
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
-from opera.core.errors import ModelError
 from opera.retrieval.models import load_model
-from opera.retrieval.prompts import (
-    FAMILIES,
-    family_of,
-    prompt_for,
-    set_prompts,
-)
+from opera.retrieval.prompts import FAMILIES, family_of, prompt_for, set_prompts
 
 
 def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
@@ -64,15 +57,3 @@ def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
         prompts = {role: getattr(encoding, f"{role}_prompt") or "" for role in ("query", "document")}
         assert prompts == (family.prompts if family else {"query": "", "document": ""}), name
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-
-
-@pytest.mark.parametrize(
-    ("backbone", "name", "family", "pooling"),
-    [("bge", "bge-small-en-v1.5", "bge-en", "cls"), ("qwen3", "Qwen3-Embedding-0.6B", "Qwen3-Embedding", "lasttoken")],
-)
-def test_a_family_that_is_pooled_otherwise_than_guessed_is_refused(
-    backbone: str, name: str, family: str, pooling: str, tmp_path: Path
-) -> None:
-    folder = write_backbone(backbone, tmp_path / "whole").with_name("plain").rename(tmp_path / name)  # no modules.json
-    with pytest.raises(ModelError, match=f"pooling mean, but models of the family {family} need {pooling}"):
-        load_model(folder, "cpu")

@@ -87,11 +87,7 @@ BERT = "sentence_bert_config.json"
         (BERT, {"modality_config": {"text": {"method": "push_to_hub"}}}, "must be forward or get_..._features"),
         (f"2_Part/{BERT}", {"model_args": {"weights_only": False}}, "a model may not set this argument"),
         ("config.json", {"_attn_implementation": "flash_attention_2"}, "'_attn_implementation': must be eager or sdpa"),
-        (
-            "config.json",
-            {"attn_implementation": {"": "sdpa", "text": "a/b"}},
-            "must be eager or sdpa",
-        ),
+        ("config.json", {"attn_implementation": {"": "sdpa", "text": "a/b"}}, "must be eager or sdpa"),
         ("config.json", {"quantization_config": {"quant_method": "mxfp4"}}, "OPERA cannot load quantised weights"),
         ("adapter_config.json", {"peft_type": "XLORA"}, "must be plain LoRA, got 'XLORA'"),
         ("adapter_config.json", {"peft_type": "LORA", "megatron_config": {"a": 1}}, "must be plain LoRA"),

@@ -69,10 +69,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
     assert "ignored 1 of 3 scores" in scored.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("settings", "fraction"),
-    [({}, None), ({"mix": "first=1,second=3"}, 0.25), ({"one_set_per_step": True}, None)],
-)
+@pytest.mark.parametrize(("settings", "fraction"), [({}, None), ({"mix": "first=1,second=3"}, 0.25)])
 def test_a_run_measures_each_set_on_its_own_documents(
     settings: dict[str, Any], fraction: float | None, sets: list[Path], static_model: Path, tmp_path: Path
 ) -> None:

@@ -13,12 +13,6 @@ from opera.core.errors import SettingError
 from opera.core.intervals import share_interval
 from opera.runs.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
 from opera.runs.folder import Run, RunWriter
-from small_runs import SMALL
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
-    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("cutoffs") / "run", **SMALL)
 
 
 def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -56,30 +50,30 @@ def test_an_interval_of_a_share_is_wilsons() -> None:
     assert share_interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
 
 
-def test_a_run_records_what_its_best_documents_are(run: Run) -> None:
-    record = run.record.cutoffs
+def test_a_run_records_what_its_best_documents_are(trained: Run, tmp_path: Path) -> None:
+    record = trained.record.cutoffs
     assert record is not None
     first = record.curve[0]
-    assert record.queries == first.answered == run.per_query().num_rows
-    assert first.relevant == run.per_query()["final Success@1"].to_numpy().sum()
-    assert json.loads((run.path / "run.json").read_text())["cutoffs"] == record.model_dump()
-    assert "When not to answer" in (run.model_path / "README.md").read_text()
-    assert "<summary>When not to answer" in opera.report(run.path).read_text()
+    assert record.queries == first.answered == trained.per_query().num_rows
+    assert first.relevant == trained.per_query()["final Success@1"].to_numpy().sum()
+    assert json.loads((trained.path / "run.json").read_text())["cutoffs"] == record.model_dump()
+    assert "When not to answer" in (trained.model_path / "README.md").read_text()
+    assert "<summary>When not to answer" in opera.report(trained.path, tmp_path / "report.html").read_text()
 
 
-def test_a_search_takes_the_cutoff_of_a_precision(run: Run, tmp_path: Path) -> None:
+def test_a_search_takes_the_cutoff_of_a_precision(trained: Run, tmp_path: Path) -> None:
     record = fit_cutoffs(np.linspace(0, 1, 200, dtype=np.float32), np.arange(200) >= 100)
     assert [cutoff.target for cutoff in record.cutoffs] == list(PRECISIONS)
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / "model").symlink_to(run.model_path)
-    RunWriter(copy).write_record(run.record.model_copy(update={"cutoffs": record}))
+    (copy / "model").symlink_to(trained.model_path)
+    RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": record}))
     cutoff = record.cutoff(0.8)
     assert cutoff is not None
     for options in ({"precision": 0.8}, {"cutoff": cutoff.score}):
         documents = opera.search(copy, "t1w5 t1w6", top=20, **options)
         assert [row.good_enough for row in documents] == [row.score >= cutoff.score for row in documents]
     nothing = CutoffRecord(queries=200, curve=record.curve[:1], cutoffs=[])
-    RunWriter(copy).write_record(run.record.model_copy(update={"cutoffs": nothing}))
+    RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": nothing}))
     with pytest.raises(SettingError):
         opera.search(copy, "t1w5 t1w6", precision=0.8)

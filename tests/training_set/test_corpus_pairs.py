@@ -91,14 +91,6 @@ def test_bad_rows_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert "left out 2 of 3 rows" in caplog.text
 
 
-def test_weak_pairs_train(tmp_path: Path, beir: Path, static_model: Path) -> None:
-    rows = [{"title": f"t{n % 4}w{n} common{n} t1w{n}", "text": f"t{n % 4}w{n} w{n}"} for n in range(40)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "docs.parquet")
-    opera.pairs(tmp_path / "docs.parquet", out=tmp_path / "weak.jsonl")
-    run = opera.adapt(tmp_path / "weak.jsonl", model=static_model, out=tmp_path / "run", max_steps=2)
-    assert run.record.data.counts["test_queries"] == 4
-
-
 MARKDOWN = """---
 title: not a heading
 ---

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.experiments.analysis import (
-    PRIMARY,
-    analyse_runs,
-    average_ranks,
-    holm,
-    mean_ranks,
-    paired_test,
-)
+from opera.experiments.analysis import PRIMARY, analyse_runs, average_ranks, holm, mean_ranks, paired_test
 from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
 
 

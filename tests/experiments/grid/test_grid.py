@@ -27,13 +27,12 @@ QUICK: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "learning_rate": 0.01,
     "temperature": 0.1,
-    "save_steps": 20,
+    "save_steps": 5,
     "negatives": "hard",
     "range": "1:50",
     "refit": False,
 }
 SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
-FAILING = "sp:max_query_length=8"  # a static model reads whole texts, which only the cell itself finds out
 CELL = """
 import sys
 from pathlib import Path
@@ -41,7 +40,7 @@ from opera.experiments.grid import job
 from waiting import WaitsForASignal
 
 adapt = job.adapt
-wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
+wait = WaitsForASignal(7, Path(sys.argv[1]))  # once, before step 8
 job.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
 job.main()
 """
@@ -49,7 +48,7 @@ Call = Callable[..., Done]
 
 
 def waiting_cell(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
-    """A cell that waits at the first training's 26th step for a signal, and the file it creates there."""
+    """A cell that waits at the first training's 8th step for a signal, and the file it creates there."""
     script, reached = folder / "cell.py", folder / "reached"
     script.write_text(CELL)
     return lambda _, **options: ForkedWorker([sys.executable, str(script), str(reached)], **options), reached
@@ -71,10 +70,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, static_model: Path) -> SimpleNamespace:
-    """A grid after its first call, in which a cell was killed while it trained, one was spoiled and two cannot run."""
+    """A grid after its first call, in which a cell was killed while it trained and one cannot run."""
     folder = tmp_path_factory.mktemp("grids")
     out, (start, reached) = folder / "a [grid] of 1", waiting_cell(folder)
-    spoiled = out / beir.name / "dp" / "steps40" / "seed1"
+    spoiled = out / beir.name / "dp" / "steps12" / "seed1"
 
     def first_doomed(command: list[str], **options: Any) -> ForkedWorker:
         process = start(command, **options)
@@ -94,9 +93,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
         with pytest.raises(TrainingError) as caught:
-            opera.compare(
-                beir, model=static_model, out=out, methods=["ft", "dp", FAILING], seeds=[0, 1], steps=[40], **QUICK
-            )
+            opera.compare(beir, model=static_model, out=out, methods=["ft", "dp"], seeds=[0, 1], steps=[12], **QUICK)
     return SimpleNamespace(out=out, cells=out / beir.name, spoiled=spoiled, message=str(caught.value))
 
 
@@ -109,15 +106,13 @@ class TestGrid:
 
     def test_failed_cells_are_reported_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
         finished = {str(path.parent.relative_to(grid.cells)) for path in grid.out.rglob("measures.json")}
-        assert finished == {"dp/steps40/seed0", "ft/steps40/seed1"}
+        assert finished == {"dp/steps12/seed0", "ft/steps12/seed1"}
         reasons = dict(line.split(": ", 1) for line in grid.message.splitlines())
         assert (
-            reasons[str(grid.cells / "ft/steps40/seed0")] == "its process was killed, as happens when memory runs out"
+            reasons[str(grid.cells / "ft/steps12/seed0")] == "its process was killed, as happens when memory runs out"
         )
         assert "is not empty and holds no run" in reasons[str(grid.spoiled)]
-        for seed in (0, 1):
-            assert "reads whole texts" in reasons[str(grid.cells / "sp,max_query_length=8" / "steps40" / f"seed{seed}")]
-        assert len(reasons) == 4
+        assert len(reasons) == 2
 
     def test_the_same_call_does_what_is_left(
         self,
@@ -129,20 +124,19 @@ class TestGrid:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
-        (grid.spoiled / "notes.txt").unlink()
         before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
         finished = [path for path in before if Run(path.parent).finished]
         cached = times_in(cache)
-        folder = ["--out", grid.out, "--methods", f"ft,dp,{FAILING}", "--seeds", "0,1", "--steps", "40"]
+        folder = ["--out", grid.out, "--methods", "ft,dp", "--seeds", "0,1", "--steps", "12"]
         options = [*folder, *SETTINGS, "--jobs", 2, "--json", "--baseline", "dp"]
         done = compare(beir, "--model", static_model, *options)
         assert done.returncode == 1
-        assert "2 runs failed, see above; the same command tries again" in done.stderr
-        assert done.stderr.count("done: ") == 2
+        assert "1 run failed, see above; the same command tries again" in done.stderr
+        assert done.stderr.count("done: ") == 1
         comparison = json.loads(done.stdout)
         assert comparison["baseline"] == "dp"
         (table,) = comparison["tables"]
-        assert [(row["method"], row["seeds"]) for row in table["rows"]] == [("ft", [0, 1]), ("dp", [0, 1])]
+        assert [(row["method"], row["seeds"]) for row in table["rows"]] == [("ft", [0, 1]), ("dp", [0])]
         assert all(path.stat().st_mtime_ns == before[path] for path in finished)
         assert not list(grid.out.rglob("checkpoint-*"))
         assert times_in(cache) == cached, "encoded and mined once for all cells"
@@ -150,8 +144,8 @@ class TestGrid:
     def test_cells_are_ordinary_runs_also_after_a_kill(
         self, grid: SimpleNamespace, beir: Path, static_model: Path, tmp_path: Path
     ) -> None:
-        alone = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", max_steps=40, **QUICK)
-        cell = grid.cells / "ft/steps40/seed0"
+        alone = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", max_steps=12, **QUICK)
+        cell = grid.cells / "ft/steps12/seed0"
         assert weights(cell) == weights(alone.path)
         assert Run(cell).pairs() == alone.pairs()
         assert len(Run(cell).draws())
