@@ -33,7 +33,7 @@ KINDS = {
     "": "as they are",
     "+n60": "60 queries (`+n60`)",
     "+new": "new documents (`+new`)",
-    "+new+n200": "both, 200 queries (`+new+n200`)",
+    "+new+n200": "new documents, 200 queries (`+new+n200`)",
 }
 """What was done to the data sets, and the names of it in the table."""
 MODELS = {"static": STATIC_MODEL, "minilm": "minilm"}

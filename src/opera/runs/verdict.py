@@ -12,6 +12,7 @@ from opera.runs.record import GuardRecord
 if TYPE_CHECKING:
     from opera.runs.folder import Run
 
+NOT_SIGNIFICANT = "gain on dev not significant"
 NEWER = 0.1
 """If the fraction of documents in train is higher for dev than for test by more, OPERA warns."""
 
@@ -39,7 +40,8 @@ def verdict_sentence(guard: GuardRecord) -> str:
         text = f"{words}: fine-tuning changes {values}"
     else:
         values = _change(guard.measure, measured.base, measured.final, measured.difference)
-        text = f"{words}: {values}"
+        other_split = words == NOT_SIGNIFICANT and split == "test"
+        text = f"{words}; test: {values}" if other_split else f"{words}: {values}"
         if measured.queries >= LEAST_QUERIES:
             interval = f"{points(measured.low)} to {points(measured.high)}"
             text = f"{text[:-1]}, 95% interval {interval})"
@@ -57,7 +59,7 @@ def verdict_words(guard: GuardRecord) -> str:
     if guard.verdict == "kept":
         return "worse" if guard.dev.fine_tuned < guard.dev.base else "base model kept"
     if guard.verdict == "same":
-        return "gain not significant on dev"
+        return NOT_SIGNIFICANT
     if guard.test is None:
         return "better on dev"
     if guard.test.queries < LEAST_QUERIES or guard.test.low <= 0 <= guard.test.high:
