@@ -28,22 +28,9 @@ SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "schedule")
 SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
 
 
-class NotFiniteError(TrainingError):
-    """A loss or gradient is not a finite number.
-
-    Args:
-        quantity: its name, such as ``"the loss"``.
-        step: the step, from 0.
-        pair_ids: ``[m]``, the pairs of the batch.
-        finite: bool ``[m]``, whether each pair's value is finite; ``None`` if only the batch has a
-            value.
-    """
-
-    def __init__(
-        self, quantity: str, step: int, pair_ids: NDArray[Any], finite: BoolArray | None = None
-    ) -> None:
-        self.quantity, self.step, self.pair_ids, self.finite = quantity, step, pair_ids, finite
-        super().__init__(f"step {step}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
+def not_finite(quantity: str, step: int) -> TrainingError:
+    """Return the error for a loss or a gradient of a step, from 0, that is not a finite number."""
+    return TrainingError(f"step {step + 1}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
 from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
-from opera.engine.sampler import ADVICE_NOT_FINITE, NotFiniteError
+from opera.engine.sampler import ADVICE_NOT_FINITE, not_finite
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
@@ -99,8 +99,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Stop if the gradient is not finite; fp16 training skips such steps instead."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
-            step = self.state.global_step
-            raise NotFiniteError("the gradient", step, self.sampler.sampled[step])
+            raise not_finite("the gradient", self.state.global_step)
         return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

@@ -20,7 +20,7 @@ from opera.core.errors import OperaError, StorageError, TrainingError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.data.combined import each_set
-from opera.engine.callbacks import checked_callbacks, open_services
+from opera.engine.callbacks import checked_callbacks, logging_services
 from opera.engine.session import Session, announce, log_mean, new_record
 from opera.engine.train import Fit
 from opera.engine.trainer import training_arguments
@@ -94,11 +94,12 @@ def prepare(
     """Load the model, and check it with the data, the settings and the resumed run. This writes
     nothing.
     """
-    user_callbacks = checked_callbacks(callbacks)
+    report_to = checked.recipe.train.of_trainer("report_to")
+    trainer_callbacks = [*logging_services(report_to), *checked_callbacks(callbacks)]
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
-    arguments = training_arguments(prepared.settings, model, run.checkpoints)
+    training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
     record = new_record(prepared)
     if checked.resume:
         refuse_other_settings(checked.folder, prepared.identity)
@@ -111,8 +112,6 @@ def prepare(
             record = earlier.record
             log.info("%s is already finished: nothing to do", checked.folder)
     processes.wait_for_everyone()  # until every process has read the folder
-    report_to = "none" if record.status == "finished" else prepared.settings.of_trainer("report_to")
-    trainer_callbacks = [*open_services(report_to, arguments, model), *user_callbacks]
     return Session(prepared, run, checked.started, checked.resume, trainer_callbacks, record)
 
 
