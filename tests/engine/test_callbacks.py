@@ -101,6 +101,6 @@ def test_a_service_without_its_package_is_refused_before_anything_is_written(
     serve: Any, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     serve(Missing)
-    with pytest.raises(SettingError, match=r"report_to=wandb: requires wandb to be installed; fix"):
+    with pytest.raises(SettingError, match=r"report_to=wandb: RuntimeError: requires wandb"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()
