@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,6 @@ from opera.retrieval.models import with_separate_settings
 
 log = logging.getLogger("opera")
 
-ROWS_AT_ONCE = 10_000
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """sentence-transformers takes the first of these columns that exists as the label."""
 ONLY = ""
@@ -50,7 +47,6 @@ class PairRows:
         dataset: the user's rows.
         label: the user's label column, if there is one.
         columns: the text columns, in the order of the loss.
-        lists: for each column with lists of negatives, the length of the shortest list.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
         row_of_pair: int64 ``[N]``.
@@ -60,15 +56,9 @@ class PairRows:
     dataset: Dataset
     label: str | None
     columns: tuple[str, ...]
-    lists: Mapping[str, int]
     data: RetrievalData
     pairs: TrainingPairs
     row_of_pair: NDArray[np.int64]
-
-    @property
-    def n_documents(self) -> int:
-        """How many documents of a row the loss compares with the query."""
-        return len(self.columns) - 1 + sum(count - 1 for count in self.lists.values())
 
     def rows(self, pair_ids: IntArray) -> list[int]:
         """Return the rows of pairs."""
@@ -84,7 +74,7 @@ class PairRows:
     def with_ids(self, first: int) -> Dataset:
         """Return the data set with pair ids from ``first`` on as its label column.
 
-        Rows that are not relevant have -1. Lists of negatives become columns.
+        Rows that are not relevant have -1.
         """
         pair_ids = np.full(len(self.dataset), -1, dtype=np.int64)
         pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
@@ -92,8 +82,8 @@ class PairRows:
         ids = Dataset(pa.table({name: pair_ids}))
         dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
         transform = self.dataset.format["format_kwargs"].get("transform")
-        if transform is not None or self.lists:
-            dataset.set_transform(partial(_transformed, transform, name, self.lists))
+        if transform is not None:
+            dataset.set_transform(lambda batch: {**transform(batch), name: batch[name]})
         return dataset
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
@@ -107,34 +97,6 @@ class PairRows:
         documents = encoder.encode_corpus(self.data, "text")
         model.train(was_training)
         return queries, documents
-
-
-def _transformed(
-    transform: Any, label: str, lists: Mapping[str, int], batch: dict[str, list[Any]]
-) -> dict[str, list[Any]]:
-    """Apply the user's transform, if there is one, and turn lists into columns."""
-    ids, columns = batch[label], batch if transform is None else transform(batch)
-    flat: dict[str, list[Any]] = {}
-    for column, values in columns.items():
-        for number in range(lists.get(column, 0)):
-            flat[f"{column}_{number + 1}"] = [texts[number] for texts in values]
-        if column not in lists:
-            flat[column] = values
-    return flat | {label: ids}
-
-
-def with_list_prompts(prompts: Any, lists: Mapping[str, int]) -> Any:
-    """Repeat the prompt of a column with lists for the columns that the lists become."""
-    if not isinstance(prompts, Mapping):
-        return prompts
-    list_prompts = {
-        f"{column}_{number}": prompts[column]
-        for column, count in lists.items()
-        for number in range(1, count + 1)
-        if column in prompts
-    }
-    by_name = {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()}
-    return by_name | list_prompts
 
 
 def read_all(dataset: Any) -> list[PairRows]:
@@ -181,57 +143,42 @@ def read(name: str, dataset: Any) -> PairRows:
     if left_out := len(dataset) - len(rows):
         rows_text = counted(len(dataset), "row")
         log.warning("%s: skipped %d of %s: their label is 0", place, left_out, rows_text)
-    lists: dict[str, int] = {}
-    digest, tables = hashlib.sha256(), (_Numbers(), _Numbers())
-    for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
-        chunk = rows[start : start + ROWS_AT_ONCE]
-        batch = dataset[chunk]
-        for column, values in ((column, batch[column]) for column in columns[2:]):
-            cell = f"{place}: row %d, column {column!r}"
-            if not isinstance(values[0], list):
-                _refuse(values, _is_text, cell, chunk, "a text")
-                continue
-            _refuse(values, _is_list, cell, chunk, "a list of at least one text, as in other rows")
-            lists[column] = min(lists.get(column, len(values[0])), *map(len, values))
-        for column, table in zip(columns, tables, strict=False):
-            cell = f"{place}: row %d, column {column!r}"
-            _refuse(batch[column], _is_filled, cell, chunk, "a text that is not empty")
-            table.add(batch[column])
-            digest.update(json.dumps(batch[column]).encode())
-    pair_query, pair_doc = (np.array(table.numbers) for table in tables)
+    texts = dataset[rows]
+    for column in columns:
+        may_be_empty = column not in columns[:2]
+        for row, text in zip(rows.tolist(), texts[column], strict=True):
+            if not isinstance(text, str) or not (may_be_empty or text.strip()):
+                raise DataError(
+                    f"{place}: row {row}, column {column!r}: must be a text"
+                    f"{'' if may_be_empty else ' that is not empty'}, got {shown(text)}; except "
+                    f"for a label ({', '.join(LABEL_COLUMNS)}), the columns are the query, its "
+                    "positive, then negatives; remove columns with dataset.remove_columns, rows "
+                    "with dataset.filter"
+                )
+    pair_query, queries = _distinct(texts[columns[0]])
+    pair_doc, corpus = _distinct(texts[columns[1]])
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
     if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
         note = "repeating the query and positive of another row, each counted as a separate pair"
         log.info("note: %s: %s %s", place, counted(repeated, "row"), note)
-    queries, corpus = (
-        TextTable.from_texts({str(number): text for number, text in enumerate(table.texts)})
-        for table in tables
-    )
-    data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
-    return PairRows(name, dataset, label, columns, lists, data, pairs, rows[order])
+    content = json.dumps([texts[column] for column in columns[:2]])
+    fingerprint = hashlib.sha256(content.encode()).hexdigest()
+    data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
+    return PairRows(name, dataset, label, columns, data, pairs, rows[order])
 
 
-class _Numbers:
-    """Numbers distinct texts in order of appearance; extra white space makes no difference.
+def _distinct(texts: list[str]) -> tuple[NDArray[np.int64], TextTable]:
+    """Number distinct texts in order of appearance; extra white space makes no difference.
 
-    Attributes:
-        numbers: the number of each text so far.
-        texts: the distinct texts, in their first spelling.
+    Returns:
+        The number of each text, and the distinct texts in their first spelling.
     """
-
-    def __init__(self) -> None:
-        self.numbers = array("q")
-        self.texts: list[str] = []
-        self._known: dict[str, int] = {}
-
-    def add(self, texts: list[str]) -> None:
-        """Number texts."""
-        for text in texts:
-            number = self._known.setdefault(without_extra_space(text), len(self._known))
-            if number == len(self.texts):
-                self.texts.append(text)
-            self.numbers.append(number)
+    spaced = pa.array(map(without_extra_space, texts), pa.string()).dictionary_encode()
+    numbers = spaced.indices.to_numpy().astype(np.int64)
+    _, first = np.unique(numbers, return_index=True)
+    table = {str(number): texts[row] for number, row in enumerate(first.tolist())}
+    return numbers, TextTable.from_texts(table)
 
 
 def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
@@ -250,31 +197,6 @@ def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
     values = np.asarray(labels.cast(pa.float64()).to_numpy(zero_copy_only=False))
     relevant = ~(values <= 0)
     return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
-
-
-def _refuse(
-    values: list[Any], fits: Callable[[Any], bool], place: str, rows: IntArray, rule: str
-) -> None:
-    """Raise a :class:`DataError` for the first value of a column that breaks a rule."""
-    for row, value in zip(rows, values, strict=True):
-        if not fits(value):
-            raise DataError(
-                f"{place % row}: must be {rule}, got {shown(value)}; except for a label "
-                f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
-                "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
-            )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(_is_text, value))
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:
