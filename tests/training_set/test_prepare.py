@@ -93,10 +93,10 @@ def test_sp_keeps_the_heaviest_pairs(beir: Path, static_model: Path) -> None:
     run = prepared(weighted(beir), static_model, pair_weights="scores")
     built = build_training_set(run)
     kept = built.methods(run.recipe, 1)[0].kept
-    assert built.labelled.weights is not None
-    assert built.labelled.weights[kept].min() > built.labelled.weights[~kept].max()
+    assert built.train.weights is not None
+    assert built.train.weights[kept].min() > built.train.weights[~kept].max()
     assert built.scores.start is not None
-    assert built.scores.start.argmax() == built.labelled.weights.argmax()
+    assert built.scores.start.argmax() == built.train.weights.argmax()
 
 
 @pytest.mark.parametrize("method", ["sp", "dp"])
@@ -109,6 +109,6 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
     assert plain.scores is not None
     assert np.array_equal(built.scores.similarity, plain.scores.similarity), "what pairs.parquet has is the cosine"
     for weight in (1, 2):
-        same = built.labelled.weights == weight
+        same = built.train.weights == weight
         order = np.argsort(plain.scores.sets[0].similarity[same], kind="stable")
         assert (np.diff(built.scores.sets[0].similarity[same][order]) >= 0).all()

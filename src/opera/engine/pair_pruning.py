@@ -341,10 +341,8 @@ class PairPruning(Pruning):
     def _sampler(self, part: RowBatches, draws: int, lag: int) -> PairSampler:
         rows, scores = part.rows, self._scores(part)
         values = () if scores is None else (scores.similarity, scores.loss)
-        fingerprint = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
-        for array in values:
-            fingerprint = zlib.crc32(np.ascontiguousarray(array).tobytes(), fingerprint)
-        refuse_differences("training pairs or scores", fingerprint)
+        arrays = (rows.pairs.pair_query, rows.pairs.pair_doc, *values)
+        refuse_differences("training pairs or scores", arrays)
         plan = Plan(self._seed, draws, part.batch_size)
         method = self.method(rows.pairs, plan, self.method_settings, scores)
         return PairSampler([SetSampler(method)], rows.pairs, plan, part.batch_size, lag=lag)

@@ -133,8 +133,7 @@ class PairSampler:
         rank: number of this process.
         world_size: number of processes.
         pair_weights: float ``[N]``, a factor on each pair's loss, next to the method's weight.
-        confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct.
-        removed_excess: per set, see :class:`opera.labels.visits.FirstVisits`.
+        visits: the first visits, none yet; by default those of one data set.
 
     Attributes:
         trained_steps: how many steps are trained.
@@ -158,8 +157,7 @@ class PairSampler:
         rank: int = 0,
         world_size: int = 1,
         pair_weights: FloatArray | None = None,
-        confirmed: BoolArray | None = None,
-        removed_excess: Sequence[int] | None = None,
+        visits: FirstVisits | None = None,
     ) -> None:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
@@ -170,10 +168,7 @@ class PairSampler:
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
-        sizes = [one_set.method.pairs.n_pairs for one_set in sets]
-        self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]), confirmed)
-        if removed_excess is not None:
-            self.visits.removed_excess = list(removed_excess)
+        self.visits = FirstVisits.none(pairs.n_pairs) if visits is None else visits
         for number, one_set in enumerate(sets):
             one_set.method.visits = self.visits.part(number)
         self._pending: dict[int, Batch] = {}

@@ -82,9 +82,9 @@ class Fit:
 
     def pair_columns(self) -> dict[str, Any]:
         """Return the columns of ``pairs.parquet``."""
-        data, labelled = self.training_set.data, self.training_set.labelled
-        pairs, scores = labelled.pairs, self.training_set.scores
-        optional: dict[str, Any] = {"weight": labelled.weights}
+        data, train = self.training_set.data, self.training_set.train
+        pairs, scores = self.training_set.pairs, self.training_set.scores
+        optional: dict[str, Any] = {"weight": train.weights}
         if scores is not None:
             cbs = [part.cbs for part in scores.sets if part.cbs is not None]
             optional |= {
@@ -93,9 +93,9 @@ class Fit:
                 "cbs": np.concatenate(cbs) if cbs else None,
             }
         return {
-            "query_id": data.queries.id_column(labelled.query_rows[pairs.pair_query]),
+            "query_id": data.queries.id_column(train.query_rows[pairs.pair_query]),
             "doc_id": data.corpus.id_column(pairs.pair_doc),
-            "grade": labelled.grades,
+            "grade": train.grades,
             "times_drawn": self.times_drawn,
             "kept": self.kept,
             **visit_columns(self.noisy_labels, self.visits),
@@ -124,7 +124,7 @@ def fit(
     prepared = session.prepared
     with session.phase("score_and_mine", "building the training set"):
         training_set = build_training_set(prepared, data)
-        refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
+        refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
         methods = training_set.methods(prepared.recipe, prepared.processes)
     facts = _facts_of(training_set, methods)
     n_pairs = sum(int(method.kept.sum()) for method in methods)

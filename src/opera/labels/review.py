@@ -141,7 +141,7 @@ def training_pairs(
         seed: of the run.
     """
     worst = np.empty(0, dtype=np.int64) if estimate is None else estimate.suspicious
-    confirmed = visits.is_confirmed
+    confirmed = visits.confirmed
     unlisted = np.setdiff1d(np.flatnonzero(kept & ~confirmed), worst)
     strata = {"listed": worst, "unlisted": unlisted}
     strata = {name: pairs for name, pairs in strata.items() if len(pairs)}

@@ -273,7 +273,7 @@ def _by_set(session: Session, fit: Fit, results: dict[str, Evaluation]) -> list[
     """
     if session.record.sets is None:
         return None
-    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.labelled.first_pairs[:-1])
+    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.first_pairs[:-1])
     return [
         record.model_copy(
             update={

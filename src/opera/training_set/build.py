@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,8 +51,7 @@ class OneSet:
     @property
     def confirmed(self) -> BoolArray:
         """Whether a decision calls each pair correct: bool ``[N of the set]``."""
-        none = np.empty(0, dtype=np.int64)
-        confirmed = none if self.data.confirmed is None else self.data.confirmed
+        confirmed = () if self.data.confirmed is None else self.data.confirmed
         return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
 
     def known(self, known: KnownPositives) -> KnownPositives:
@@ -64,46 +62,6 @@ class OneSet:
             known,
             query_group=known.query_group[queries],
             document_group=known.document_group[documents],
-        )
-
-
-@dataclass(frozen=True)
-class LabelledPairs:
-    """n queries with N positive pairs. The pairs of several data sets follow each other.
-
-    Attributes:
-        query_rows: int32 ``[n]``, the row of each training query in the query table.
-        pairs: the training pairs.
-        grades: int32 ``[N]``, the grade of each pair in the qrels.
-        weights: float32 ``[N]``, the weight of each pair in the data; ``None`` without weights.
-        loss_weights: float32 ``[N]``, the factor of each pair's loss, with a mean of 1; ``None``
-            without factors.
-        first_pairs: int64 ``[sets + 1]``, the first pair of each set, then N.
-        confirmed: bool ``[N]``, the pairs that a decision calls correct; ``None`` without
-            decisions.
-    """
-
-    query_rows: NDArray[np.int32]
-    pairs: TrainingPairs
-    grades: NDArray[np.int32]
-    weights: NDArray[np.float32] | None
-    loss_weights: NDArray[np.float32] | None
-    first_pairs: NDArray[np.int64]
-    confirmed: BoolArray | None
-
-    @classmethod
-    def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
-        """Return the pairs of all sets; ``use`` is the setting ``pair_weights``."""
-        factors = None
-        if train.weights is not None and use == "loss":
-            factors = np.concatenate([loss_weights(part.train.weights_or_ones()) for part in sets])
-        first_pairs = np.cumsum([0, *(part.pairs.n_pairs for part in sets)])
-        pairs = train.pairs()
-        confirmed = None
-        if any(part.data.confirmed is not None for part in sets):
-            confirmed = np.concatenate([part.confirmed for part in sets])
-        return cls(
-            train.query_rows, pairs, train.grades, train.weights, factors, first_pairs, confirmed
         )
 
 
@@ -156,13 +114,14 @@ class NegativeSources:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The training set of a run.
+    """The training set of a run: n queries with N positive pairs.
 
     Attributes:
         data: the data set, for the texts.
-        sets: the data sets that it combines, or only itself.
-        quotas: the mix of several data sets; ``None`` for part data set.
-        labelled: the pairs.
+        sets: the data sets that it combines, or only itself. Their pairs follow each other.
+        quotas: the mix of several data sets; ``None`` for a single data set.
+        train: the training judgements, with grades and weights ``[N]``.
+        pairs: the training pairs.
         scores: the base model's scores of the pairs, if the method needs them.
         negatives: the negatives.
     """
@@ -170,19 +129,27 @@ class TrainingSet:
     data: RetrievalData
     sets: tuple[OneSet, ...]
     quotas: Quotas | None
-    labelled: LabelledPairs
+    train: Qrels
+    pairs: TrainingPairs
     scores: BaseScores | None
     negatives: NegativeSources
 
     @property
-    def pairs(self) -> TrainingPairs:
-        """The training pairs."""
-        return self.labelled.pairs
-
-    @property
     def query_rows(self) -> NDArray[np.int32]:
         """The row of each training query in the query table: int32 ``[n]``."""
-        return self.labelled.query_rows
+        return self.train.query_rows
+
+    @property
+    def first_pairs(self) -> NDArray[np.int64]:
+        """The first pair of each set, then N: int64 ``[sets + 1]``."""
+        return np.cumsum([0, *(part.pairs.n_pairs for part in self.sets)])
+
+    @property
+    def loss_weights(self) -> NDArray[np.float32] | None:
+        """The factor of each pair's loss with ``pair_weights=loss``: float32 ``[N]``."""
+        if self.train.weights is None:
+            return None
+        return np.concatenate([loss_weights(part.train.weights_or_ones()) for part in self.sets])
 
     @property
     def text_keys(self) -> NDArray[np.int64]:
@@ -191,20 +158,12 @@ class TrainingSet:
         return pair_keys(queries, self.data.document_group[self.pairs.pair_doc])
 
     @property
-    def fingerprint(self) -> int:
-        """A checksum of pairs, scores, weights and listed negatives."""
+    def shared_arrays(self) -> list[Any]:
+        """The arrays that must be equal in all processes."""
         arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
-        arrays.append(self.labelled.loss_weights)
-        if self.scores is not None:
-            arrays += [self.scores.similarity, self.scores.start]
-            arrays += [scores.loss for scores in self.scores.sets]
-        if (lists := self.negatives.lists) is not None:
-            arrays += [lists.counts, lists.doc_rows]
-        total = 0
-        for array in arrays:
-            values = b"" if array is None else np.ascontiguousarray(array).tobytes()
-            total = zlib.crc32(values, total)
-        return total
+        for scores in () if self.scores is None else self.scores.sets:
+            arrays += [scores.similarity, scores.loss]
+        return arrays if self.negatives.lists is None else [*arrays, self.negatives.lists.doc_rows]
 
     def methods(self, recipe: Recipe, processes: int) -> list[Method[Any]]:
         """Create the method of each set; automatic settings must be resolved.
@@ -229,19 +188,19 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     data = prepared.data.drawn if data is None else data
     settings, recipe, processes = prepared.settings, prepared.recipe, prepared.processes
     sets = _sets_of(data)
-    labelled = LabelledPairs.of(data.training_split(), sets, settings.pair_weights)
-    pairs, quotas = labelled.pairs, None
+    train = data.training_split()
+    pairs, quotas = train.pairs(), None
     if data.sets:
         names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
         quotas = Quotas.of(names, counts, settings)
-    known = KnownPositives.of(data, labelled.query_rows, pairs)
+    known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
     if settings.prune_before_mining:
         methods = _methods(recipe, processes, sets, quotas, scores)
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
     negatives = _negatives(prepared, sets, known)
-    return TrainingSet(data, sets, quotas, labelled, scores, negatives)
+    return TrainingSet(data, sets, quotas, train, pairs, scores, negatives)
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
@@ -306,7 +265,7 @@ def _negatives(
 ) -> NegativeSources:
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
-    sources, lists = [], []
+    sources = []
     for part in sets:
         kind, data = chosen, part.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
@@ -315,14 +274,18 @@ def _negatives(
         query_rows, known_here = part.train.query_rows, part.known(known)
         inputs = NegativeInputs(data, query_rows, part.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
-        none = Lists.of([np.empty(0, dtype=np.int32)] * part.pairs.n_queries)
-        lists.append(getattr(sources[-1], "lists", none))
-    joined = None
-    if any(hasattr(source, "lists") for source in sources):
-        firsts = [np.int32(part.first_document) for part in sets]
-        rows = [listed.doc_rows + first for listed, first in zip(lists, firsts, strict=True)]
-        counts = np.concatenate([listed.counts for listed in lists])
-        joined = Lists.from_counts(counts, np.concatenate(rows))
+    lists, joined = [getattr(source, "lists", None) for source in sources], None
+    if any(lists):
+        counts = [
+            np.zeros(part.pairs.n_queries, dtype=np.int64) if listed is None else listed.counts
+            for part, listed in zip(sets, lists, strict=True)
+        ]
+        rows = [
+            listed.doc_rows + np.int32(part.first_document)
+            for part, listed in zip(sets, lists, strict=True)
+            if listed is not None
+        ]
+        joined = Lists.from_counts(np.concatenate(counts), np.concatenate(rows))
     return NegativeSources(chosen, tuple(sources), known, joined)
 
 
