@@ -43,7 +43,7 @@ class Observed:
         pruning._observe = self.observe  # type: ignore[method-assign]
 
     def observe(self, number: int, pair_ids: Any, *values: Any) -> None:
-        self.batches.append([self._pruning.batches[number].rows.rows(pair_ids), *values])
+        self.batches.append([self._pruning.batches[number].rows(pair_ids), *values])
         self._observe(number, pair_ids, *values)
 
 
@@ -58,7 +58,7 @@ def test_rows_with_label_0_do_not_train(
     seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
-    assert set(pruning.batches[0].rows.row_of_pair) == {row for row in range(48) if row % 3}
+    assert set(pruning.batches[0].row_of_pair) == {row for row in range(48) if row % 3}
     assert {row for batch in seen.batches for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
@@ -74,7 +74,7 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(
     loss, seen = MarginMSELoss(model), Observed(pruning)
     loss.register_forward_pre_hook(lambda module, inputs: labels_of_loss.append(inputs[1]))
     trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
-    assert set(pruning.batches[0].rows.row_of_pair) == set(range(48))
+    assert set(pruning.batches[0].row_of_pair) == set(range(48))
     for batch, of_batch in zip(seen.batches, labels_of_loss, strict=False):
         torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
@@ -293,5 +293,5 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
                 ranked |= {row} - trained
         trained.update(batch)
         seen.update(rows[row]["d"] for row in batch)
-    visited = set(pruning.batches[0].rows.rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
+    visited = set(pruning.batches[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
     assert visited == ranked < trained

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
