@@ -24,7 +24,7 @@ from opera.training_set.negatives import Negatives
 from opera.training_set.quotas import Quotas
 
 ADVICE_NOT_FINITE = "lower learning_rate, or set precision=fp32"
-SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "schedule")
+SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets", "schedule")
 SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
 
 
@@ -229,7 +229,8 @@ class PairSampler:
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
-        batch = self._batch(step, pair_ids, doc_rows, factors, self._schedule())
+        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
+        batch = Batch(step, pair_ids, doc_rows, factors, queries, sets, self._schedule())
         self._pending[step] = batch
         self.sampled.append(pair_ids.astype(np.int32))
         return batch
@@ -316,35 +317,18 @@ class PairSampler:
         sampled = np.array(state["drawn"], dtype=np.int32)
         self.sampled = list(sampled.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
-        self.schedule = _numbers(state.get("schedule", {}))
+        self.schedule = state.get("schedule", {})
         for number, one_set in enumerate(self.sets):
             one_set.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
         self._pending = {
-            int(step): self._batch(
-                int(step),
-                parts["pair_ids"],
-                parts["doc_rows"],
-                parts["weights"],
-                _numbers(parts.get("schedule", {})),
-            )
+            int(step): Batch(int(step), **{"schedule": {}, **parts})
             for step, parts in state.get("pending", {}).items()
         }
         self._observed = {
             int(step): [parts[name] for name in SAVED_OF_OBSERVATION]
             for step, parts in state.get("observed", {}).items()
         }
-
-    def _batch(
-        self,
-        step: int,
-        pair_ids: NDArray[np.int64],
-        doc_rows: NDArray[np.int64],
-        weights: NDArray[np.float32],
-        schedule: Mapping[str, float],
-    ) -> Batch:
-        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
-        return Batch(step, pair_ids, doc_rows, weights, queries, sets, schedule)
 
     def _part(self, step: int, start: int, end: int) -> Batch:
         """Return rows of an untrained step."""
@@ -362,16 +346,13 @@ class PairSampler:
             for name, value in one_set.schedule().items()
         }
 
-    def _count_observed(self, step: int) -> int:
-        return len(self._observed[step][0]) if step in self._observed else 0
-
     def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
         """Return the first untrained step that holds pairs ``[m]``, and their first row in it.
 
         The row is ``offset`` after the observed rows, or any number of strides later.
         """
         for step in sorted(self._pending):
-            ids, first = self._pending[step].pair_ids, self._count_observed(step)
+            ids, first = self._pending[step].pair_ids, len(self._observed.get(step, [()])[0])
             for start in range(first + offset, len(ids), stride):
                 if np.array_equal(ids[start : start + len(pair_ids)], pair_ids):
                     return step, start
@@ -384,7 +365,7 @@ class PairSampler:
 
     def _apply(self, step: int) -> None:
         """Pass the observations of a step to the methods."""
-        if self._count_observed(step) != self.plan.batch_size:
+        if step in self._pending or step not in self._observed:
             raise TrainingError(
                 f"observations of step {step} are missing: the data loader reads further ahead "
                 f"than lag={self.lag} allows"
@@ -396,7 +377,3 @@ class PairSampler:
             rows, first = numbers == number, self.visits.first_pairs[number]
             method = self.sets[number].method
             method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
