@@ -345,7 +345,7 @@ class PairPruning(Pruning):
         if part.vectors is None:
             return None
         temperature, across = self._losses.get(part.name) or next(iter(self._losses.values()))
-        scores, _ = pretrained_scores(
+        return pretrained_scores(
             part.pairs,
             *part.vectors,
             temperature,
@@ -355,7 +355,6 @@ class PairPruning(Pruning):
             DocumentPool.of(part.data, "text"),
             self.method.cbs_pool_size(self.method_settings),
         )
-        return scores
 
     def _watch(self, loss: Any, name: str) -> nn.Module:
         if not callable(loss):

@@ -83,15 +83,13 @@ class Fit:
     def pair_columns(self) -> dict[str, Any]:
         """Return the columns of ``pairs.parquet``."""
         data, train = self.training_set.data, self.training_set.train
-        pairs, scores = self.training_set.pairs, self.training_set.scores
-        optional: dict[str, Any] = {"weight": train.weights}
-        if scores is not None:
-            cbs = [part.cbs for part in scores.sets if part.cbs is not None]
-            optional |= {
-                "similarity": scores.similarity,
-                "start_score": scores.start,
-                "cbs": np.concatenate(cbs) if cbs else None,
-            }
+        pairs, scores = self.training_set.pairs, self.training_set.scores or ()
+        cbs = [part.cbs for part in scores if part.cbs is not None]
+        optional = {
+            "weight": train.weights,
+            "similarity": self.training_set.similarity,
+            "cbs": np.concatenate(cbs) if cbs else None,
+        }
         return {
             "query_id": data.queries.id_column(train.query_rows[pairs.pair_query]),
             "doc_id": data.corpus.id_column(pairs.pair_doc),
@@ -144,11 +142,11 @@ def fit(
 
 
 def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
-    scores = training_set.scores
+    pools = [scores.smallest_pool for scores in training_set.scores or ()]
     return {
         "method": summary_of(methods),
         "negatives": training_set.negatives.record,
-        "smallest_cbs_pool": None if scores is None else scores.smallest_cbs_pool,
+        "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
     }
 
 

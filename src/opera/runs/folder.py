@@ -208,10 +208,9 @@ class Run:
 
         The columns are ``query_id``, ``doc_id``, ``grade``, ``times_drawn`` and ``kept`` (not
         pruned before training). If the method needs them, there are the base model's ``similarity``
-        and ``cbs``, or ``start_score`` with ``pair_weights=scores``. At ``first_step`` the pair is
-        sampled for the first time. ``first_rank`` is the fraction of the batch's other documents
-        that then rank above its document. ``probability_wrong`` is estimated from it. Both are null
-        if the pair is never sampled.
+        and ``cbs``. At ``first_step`` the pair is sampled for the first time. ``first_rank`` is the
+        fraction of the batch's other documents that then rank above its document.
+        ``probability_wrong`` is estimated from it. Both are null if the pair is never sampled.
         """
         return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})
 

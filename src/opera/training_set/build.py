@@ -66,24 +66,6 @@ class OneSet:
 
 
 @dataclass(frozen=True)
-class BaseScores:
-    """The base model's scores of the pairs.
-
-    Attributes:
-        sets: the initial scores of each set's method. Training overwrites them.
-        similarity: float32 ``[N]``, a copy of the similarities.
-        start: float32 ``[N]``, the scores that replace the similarities with
-            ``pair_weights=scores``; otherwise ``None``.
-        smallest_cbs_pool: the smallest number of documents in a ranking for CBS, or ``None``.
-    """
-
-    sets: tuple[PairScores, ...]
-    similarity: NDArray[np.float32]
-    start: NDArray[np.float32] | None
-    smallest_cbs_pool: int | None
-
-
-@dataclass(frozen=True)
 class NegativeSources:
     """The source of explicit negatives, and the known positives to exclude.
 
@@ -122,7 +104,9 @@ class TrainingSet:
         quotas: the mix of several data sets; ``None`` for a single data set.
         train: the training judgements, with grades and weights ``[N]``.
         pairs: the training pairs.
-        scores: the base model's scores of the pairs, if the method needs them.
+        scores: the base model's scores of each set's pairs, if the method needs them. Training
+            overwrites them.
+        similarity: float32 ``[N]``, a copy of the base model's similarities.
         negatives: the negatives.
     """
 
@@ -131,7 +115,8 @@ class TrainingSet:
     quotas: Quotas | None
     train: Qrels
     pairs: TrainingPairs
-    scores: BaseScores | None
+    scores: tuple[PairScores, ...] | None
+    similarity: NDArray[np.float32] | None
     negatives: NegativeSources
 
     @property
@@ -161,7 +146,7 @@ class TrainingSet:
     def shared_arrays(self) -> list[Any]:
         """The arrays that must be equal in all processes."""
         arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
-        for scores in () if self.scores is None else self.scores.sets:
+        for scores in self.scores or ():
             arrays += [scores.similarity, scores.loss]
         return arrays if self.negatives.lists is None else [*arrays, self.negatives.lists.doc_rows]
 
@@ -200,7 +185,10 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
     negatives = _negatives(prepared, sets, known)
-    return TrainingSet(data, sets, quotas, train, pairs, scores, negatives)
+    similarity = None
+    if scores is not None:
+        similarity = np.concatenate([of_set.similarity for of_set in scores])
+    return TrainingSet(data, sets, quotas, train, pairs, scores, similarity, negatives)
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
@@ -218,27 +206,28 @@ def _methods(
     processes: int,
     sets: Sequence[OneSet],
     quotas: Quotas | None,
-    scores: BaseScores | None,
+    scores: tuple[PairScores, ...] | None,
 ) -> list[Method[Any]]:
     """Create the method of each set, see :meth:`TrainingSet.methods`."""
     run_plan = plan_of(recipe, processes)
     plans = [run_plan] if quotas is None else quotas.plans(run_plan)
-    starts = [None] * len(sets) if scores is None else scores.sets
+    starts = [None] * len(sets) if scores is None else scores
     return [
         recipe.method_class(part.pairs, plan, recipe.method_settings, start)
         for part, plan, start in zip(sets, plans, starts, strict=True)
     ]
 
 
-def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -> BaseScores | None:
+def _scores(
+    prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
+) -> tuple[PairScores, ...] | None:
     """Compute the base model's scores of each set's pairs, if the method needs them."""
     settings, method = prepared.settings, prepared.recipe.method_class
     if not method.needs_scores(prepared.recipe.method_settings):
         return None
     encoder, text = prepared.model.encoder, settings.corpus_text
-    scores, pools = [], []
-    for part in sets:
-        of_set, pool = pretrained_scores(
+    return tuple(
+        pretrained_scores(
             part.pairs,
             encoder.encode_queries(part.data, part.train.query_rows),
             encoder.encode_corpus(part.data, text),
@@ -249,15 +238,8 @@ def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -
             pool=DocumentPool.of(part.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        scores.append(of_set)
-        pools += [] if pool is None else [pool]
-    similarity, start = np.concatenate([of_set.similarity for of_set in scores]), None
-    if settings.pair_weights == "scores":
-        for part, of_set in zip(sets, scores, strict=True):
-            if part.train.weights is not None:
-                of_set.similarity = scores_by_weight(part.train.weights, of_set.similarity)
-        start = np.concatenate([of_set.similarity for of_set in scores])
-    return BaseScores(tuple(scores), similarity, start, min(pools, default=None))
+        for part in sets
+    )
 
 
 def _negatives(
@@ -293,14 +275,3 @@ def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
     """Return the factor of each pair's loss, its weight over the mean weight: float32."""
     exact = np.asarray(weights, dtype=np.float64)
     return np.asarray(exact / exact.mean(), dtype=np.float32)
-
-
-def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
-    """Reorder the similarities by the weights, both ``[N]``: float32 ``[N]``.
-
-    The pair with the highest weight gets the highest similarity, and so on. So the values have the
-    scale of the cosines in training. Pairs of equal weight have the order of their similarities.
-    """
-    ordered = np.empty(len(weights), dtype=np.float32)
-    ordered[np.lexsort((similarity, weights))] = np.sort(similarity)
-    return ordered

@@ -141,7 +141,7 @@ def _score_pairs(
     corpus_text = run_corpus_text(model)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
-    scores, _ = pretrained_scores(
+    scores = pretrained_scores(
         pairs,
         encoder.encode_queries(loaded, qrels.query_rows),
         encoder.encode_corpus(loaded, corpus_text),

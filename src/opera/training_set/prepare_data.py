@@ -109,7 +109,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
         negatives = "given"
     elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
         negatives = "teacher"  # distillation needs negatives with teacher scores
-    for wrong, message in _conflicts(drawn, recipe, negatives):
+    for wrong, message in _conflicts(drawn, settings, negatives):
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
@@ -126,9 +126,10 @@ def _fingerprint(data: RetrievalData) -> int:
     return number
 
 
-def _conflicts(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
+def _conflicts(
+    data: RetrievalData, settings: TrainSettings, negatives: str
+) -> Iterator[tuple[bool, str]]:
     """Yield each possible conflict of settings and data: whether it exists, and the message."""
-    settings, method = recipe.train, recipe.method_class
     use, weights = settings.pair_weights, data.training_split().weights
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
     names, mix = [data_set.name for data_set in data.sets], settings.mix
@@ -139,11 +140,6 @@ def _conflicts(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[
     yield (
         use == "loss" and weights is not None and not weights.any(),
         f"pair_weights=loss: every training pair of {title} has weight 0",
-    )
-    yield (
-        use == "scores" and not method.needs_scores(recipe.method_settings),
-        f"pair_weights=scores: method {recipe.method} does not use pair scores; use "
-        "pair_weights=loss",
     )
     for name, field in MixingSettings.model_fields.items():
         value = getattr(settings, name)
@@ -228,8 +224,7 @@ def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
     notes = copy_notes(data)
     if data.training_split().weights is not None and settings.pair_weights == "none":
         notes.append(
-            "training pairs have weights, which OPERA ignores; pair_weights=loss or "
-            "pair_weights=scores uses them"
+            "training pairs have weights, which OPERA ignores; pair_weights=loss uses them"
         )
     return replace(data, notes=(*data.notes, *notes)) if notes else data
 

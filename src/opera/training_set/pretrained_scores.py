@@ -170,25 +170,23 @@ def pretrained_scores(
     known: KnownPositives | None,
     pool: DocumentPool,
     cbs_pool: int = 0,
-) -> tuple[PairScores, int | None]:
+) -> PairScores:
     """Compute the initial scores of methods; the arguments are those of :func:`pretrained_losses`.
 
     ``cbs_pool`` is the number of random documents in the ranking for CBS; 0 disables CBS.
-
-    Returns:
-        Similarities, losses and CBS; and the size of the smallest pool, ``None`` without CBS.
     """
     vectors = query_embeddings, document_embeddings
     similarity = pair_similarities(pairs, *vectors)
     losses = pretrained_losses(
         pairs, *vectors, similarity, temperature, set_size, seed, known, pool
     )
-    if cbs_pool == 0:
-        return PairScores(pairs, similarity, losses), None
-    ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
-    if ranks.smallest_pool < cbs_pool:
-        log.info(
-            f"note: cbs_pool={cbs_pool}: other queries have too few positives, so CBS ranks pairs "
-            f"among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
-        )
-    return PairScores(pairs, similarity, losses, ranks.cbs), ranks.smallest_pool
+    scores = PairScores(pairs, similarity, losses)
+    if cbs_pool > 0:
+        ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
+        scores.cbs, scores.smallest_pool = ranks.cbs, ranks.smallest_pool
+        if ranks.smallest_pool < cbs_pool:
+            log.info(
+                f"note: cbs_pool={cbs_pool}: other queries have too few positives, so CBS ranks "
+                f"pairs among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
+            )
+    return scores
