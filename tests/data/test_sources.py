@@ -14,7 +14,6 @@ import pytest
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
 from opera.data.files_read import load_stored
-from opera.data.table_files import TableSource
 from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
@@ -86,8 +85,6 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     data = load_data(pairs={"test": "p.csv"}, documents="a & b.csv", columns={"id": "an id", "text": "words"})
     assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
     assert load_data(data.source).fingerprint == data.fingerprint
-    tables = TableSource.of({"train": "/home/me/clicks.csv"}, "/home/me/docs", columns="query=q")
-    assert tables.options() == ["--documents", "docs", "--pairs", "train=clicks.csv", "--columns", "query=q"]
 
 
 MakeBeir = Callable[..., Path]
