@@ -37,9 +37,7 @@ def checked_callbacks(callbacks: object) -> tuple[TrainerCallback | type[Trainer
     Raises:
         SettingError: if one is not a ``TrainerCallback``.
     """
-    if callbacks is None:
-        return ()
-    user_callbacks = several(callbacks, "callbacks", "transformers callbacks")
+    user_callbacks = several(callbacks or (), "callbacks", "transformers callbacks")
     for callback in user_callbacks:
         kind = callback if isinstance(callback, type) else type(callback)
         if not issubclass(kind, TrainerCallback):
@@ -60,10 +58,6 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
         self._learning_rate, self._step_start = 0.0, time.perf_counter()
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self._step_start = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the learning rate that this step uses."""

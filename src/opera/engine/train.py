@@ -39,7 +39,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import SAMPLER_FILE, Run, RunWriter
 from opera.runs.names import trainer_key
-from opera.runs.record import TrainingRecord
+from opera.runs.record import NegativesRecord, TrainingRecord
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare_model import encoder_of
 from opera.training_set.quotas import summary_of
@@ -142,10 +142,14 @@ def fit(
 
 
 def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
+    negatives, lists = training_set.negatives, training_set.negatives.lists
+    listed = {}
+    if lists is not None:
+        listed = {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
     pools = [scores.smallest_pool for scores in training_set.scores or ()]
     return {
         "method": summary_of(methods),
-        "negatives": training_set.negatives.record,
+        "negatives": NegativesRecord(kind=negatives.kind, **listed),
         "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
     }
 

@@ -19,7 +19,6 @@ from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
-from opera.runs.record import NegativesRecord
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.mining import Miner
 from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
@@ -81,17 +80,6 @@ class NegativeSources:
     sets: tuple[Negatives, ...]
     known: KnownPositives
     lists: Lists | None
-
-    @property
-    def record(self) -> NegativesRecord:
-        """Facts about the negatives for ``run.json``."""
-        if self.lists is None:
-            return NegativesRecord(kind=self.kind)
-        return NegativesRecord(
-            kind=self.kind,
-            queries_without=self.lists.queries_without,
-            listed=len(self.lists.doc_rows),
-        )
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,6 @@ class DocumentPool:
 
     def holds(self, rows: IntArray) -> BoolArray:
         """Whether the text of each row is in the pool: bool of the same shape."""
-        if len(self.left_out) == 0:
-            return np.ones(np.shape(rows), dtype=bool)
         return np.isin(self.group[rows], self.left_out, invert=True)
 
     def rows(self, places: IntArray) -> NDArray[np.int64]:
