@@ -24,7 +24,8 @@ from opera.training_set.prepare import Prepared, load_and_check
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GUARD_DOCUMENTS", 100)
+    for user in (module, choice):
+        monkeypatch.setattr(user, "GUARD_DOCUMENTS", 100)
 
 
 @pytest.fixture(scope="module")

@@ -162,7 +162,7 @@ class PairSampler:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size
-        self.pair_weights = pair_weights
+        self.pair_weights, self._global_batch_size = pair_weights, batch_size * world_size
         self.trained_steps = 0
         self.sampled: list[NDArray[np.int32]] = []
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
@@ -178,11 +178,6 @@ class PairSampler:
     def kept(self) -> BoolArray:
         """The pairs that the methods do not prune before training: bool ``[N]``."""
         return np.concatenate([one_set.method.kept for one_set in self.sets])
-
-    @property
-    def _global_batch_size(self) -> int:
-        """Pairs per batch, over all processes."""
-        return self.batch_size * self.world_size
 
     def __len__(self) -> int:
         return self.plan.max_steps * self.plan.batch_size // self._global_batch_size

@@ -19,11 +19,11 @@ from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, known_fraction
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
+    GUARD_DOCUMENTS,
     QueryValues,
     best_documents,
     dev_corpus,
     dev_values,
-    ranks_all,
 )
 from opera.guard.rule import (
     QueryKind,
@@ -112,7 +112,7 @@ class Guard:
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
             values = dev_values(encoder, data, prepared.settings)
-            all_ranked = ranks_all(encoder.model, data, prepared.settings)
+            all_ranked = prepared.is_static or len(data.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, values)
         self._values: dict[float, QueryValues] = {0.0: values}

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
@@ -17,7 +16,6 @@ from opera.data import Qrels, RetrievalData
 from opera.data.combined import combine
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.models import is_static
 from opera.retrieval.search import search_corpus
 
 GUARD_DOCUMENTS = 10_000
@@ -27,12 +25,6 @@ DEPTH = 20
 
 QueryValues = NDArray[np.float64]
 """A measure of each dev query: float64 ``[n]``."""
-
-
-def ranks_all(model: SentenceTransformer, data: RetrievalData, settings: TrainSettings) -> bool:
-    """Whether the guard ranks all documents: the corpus is small, or the model encodes fast."""
-    fast = is_static(model) or settings.adapter_kind is not None
-    return fast or len(data.corpus) <= GUARD_DOCUMENTS
 
 
 def best_documents(

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from opera.adapter.model import FrozenVectors, set_vectors
 from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
@@ -77,7 +76,8 @@ def time_run(prepared: Prepared, began: float) -> Costs:
     encoding = _encoding_seconds(prepared, steps)
     base = Weights.of(prepared.model.trained)
     try:
-        per_step = _seconds_per_step(prepared)
+        # an adapter trains in seconds
+        per_step = _seconds_per_step(prepared) if prepared.model.base is None else 0.0
     finally:
         base.put_into(prepared.model.trained)
         prepared.model.trained.zero_grad()
@@ -114,12 +114,6 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
 
 def _seconds_per_step(prepared: Prepared) -> float:
     """Train a few steps, and return their mean seconds."""
-    if prepared.model.base is not None:  # all vectors take the same time
-        size = prepared.model.encoder.dimension
-        vector = np.full(size, size**-0.5, dtype=np.float32)
-        tables = (prepared.data.drawn.queries, prepared.data.drawn.corpus)
-        vectors = (np.broadcast_to(vector, (len(table), size)) for table in tables)
-        set_vectors(prepared.model.trained, FrozenVectors(*vectors))
     last = STEPS + 2  # the last step would save a checkpoint, but is never reached
     fields = {"save_steps": last, "load_best_model_at_end": False}
     values = {

@@ -147,10 +147,8 @@ def train_and_write(session: Session) -> None:
     if guard is not None:
         fit, choice = choose_training(session, guard, fit)
     assert fit is not None
-    base_weights, mixing_weight = None, 1.0
-    if guard is not None and choice is not None:
-        base_weights, mixing_weight = guard.base, choice.mixing_weight
-    fine_tuned, final, encoder = _save_and_measure(session, base, base_weights, mixing_weight)
+    mixing_weight = 1.0 if choice is None else choice.mixing_weight
+    fine_tuned, final, encoder = _save_and_measure(session, base, guard, mixing_weight)
     with session.phase("review", "searching for missing labels"):
         missing = missing_candidates(encoder, fit.training_set, prepared.settings)
     if session.run.writes:
@@ -224,14 +222,14 @@ def _write(
 
 
 def _save_and_measure(
-    session: Session, base: Evaluation, base_weights: Weights | None, mixing_weight: float
+    session: Session, base: Evaluation, guard: Guard | None, mixing_weight: float
 ) -> tuple[Evaluation, Evaluation, Encoder]:
     """Mix the weights by the mixing weight, save the final model, and measure it.
 
     Args:
         session: the run, whose model has the fine-tuned weights.
         base: the base model on test.
-        base_weights: ``None`` without a guard.
+        guard: holds the base weights; ``None`` without a guard.
         mixing_weight: λ.
 
     Returns:
@@ -239,11 +237,11 @@ def _save_and_measure(
         the final model's encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
-    if base_weights is not None and mixing_weight < 1:
+    if guard is not None and mixing_weight < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
-        mix(base_weights, Weights.of(model), mixing_weight).put_into(model)
+        mix(guard.base, Weights.of(model), mixing_weight).put_into(model)
     # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
