@@ -200,7 +200,7 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
     assert built.negatives.lists is not None
 
     def texts_of_pairs(queries: np.ndarray, documents: np.ndarray) -> set[tuple[str, str]]:
-        pairs = zip(both.queries.texts(built.query_rows[queries]), both.corpus.texts(documents), strict=True)
+        pairs = zip(both.queries.texts(built.train.query_rows[queries]), both.corpus.texts(documents), strict=True)
         return {(" ".join(query.split()), " ".join(document.split())) for query, document in pairs}
 
     negatives = texts_of_pairs(built.negatives.lists.queries, built.negatives.lists.doc_rows)

@@ -80,7 +80,7 @@ class DistillationLoss(InfoNCELoss):
         data = training_set.data
         assert data.teacher is not None
         self.teacher = teacher_by_text(data, data.teacher)
-        self.query_group = data.query_group[training_set.query_rows]
+        self.query_group = data.query_group[training_set.train.query_rows]
         self.document_group = data.document_group
         self.weight = settings.distill_weight
         cosines = is_cosines(self.teacher)

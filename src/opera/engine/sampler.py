@@ -271,7 +271,7 @@ class PairSampler:
 
     def all_visits(self) -> FirstVisits:
         """Return all first visits, including observations that no step has used yet."""
-        visits = self.visits.copy()
+        visits = replace(self.visits, p=self.visits.p.copy(), step=self.visits.step.copy())
         for step in sorted(self._observed):
             pair_ids, _, _, p = self._observed[step]
             visits.see(step, pair_ids, p)

@@ -65,11 +65,6 @@ class Session:
     record: RunRecord
     embeddings: EmbeddingParts | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.record.status == "finished"
-
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""
         self.record = self.record.model_copy(update=fields)

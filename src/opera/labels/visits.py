@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -81,10 +81,6 @@ class FirstVisits:
         """
         _, pairs, same = np.intersect1d(keys, earlier_keys, return_indices=True)
         self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
-
-    def copy(self) -> FirstVisits:
-        """Return a copy that later visits leave unchanged."""
-        return replace(self, p=self.p.copy(), step=self.step.copy())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that resuming needs."""

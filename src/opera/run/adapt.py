@@ -79,7 +79,7 @@ def adapt(
 
     with torch.inference_mode(False):  # else training would fail in a caller's inference_mode
         session = steps.prepare(checked, callbacks)
-        if not session.finished:
+        if session.record.status != "finished":
             with steps.in_progress(session, checked):
                 steps.train_and_write(session)
     return Run.open(checked.folder)

@@ -70,7 +70,8 @@ def review_items(
         seed: the run's seed.
     """
     training_set = fit.training_set
-    labelled = Labelled(training_set.data, training_set.query_rows, training_set.pairs)
+    query_rows = training_set.train.query_rows
+    labelled = Labelled(training_set.data, query_rows, training_set.pairs)
     train = training_pairs(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]

@@ -190,8 +190,8 @@ def _write(
     run.write_table(PAIRS_FILE, fit.pair_columns())
     noisy_labels = None
     if (estimate := fit.noisy_labels) is not None:
-        train = fit.training_set
-        listed = suspicious_columns(train.data, train.query_rows, train.pairs, estimate, fit.visits)
+        trained, rows = fit.training_set, fit.training_set.train.query_rows
+        listed = suspicious_columns(trained.data, rows, trained.pairs, estimate, fit.visits)
         run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
         noisy_labels = NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
     seed = session.prepared.settings.seed

@@ -108,11 +108,6 @@ class TrainingSet:
     negatives: NegativeSources
 
     @property
-    def query_rows(self) -> NDArray[np.int32]:
-        """The row of each training query in the query table: int32 ``[n]``."""
-        return self.train.query_rows
-
-    @property
     def first_pairs(self) -> NDArray[np.int64]:
         """The first pair of each set, then N: int64 ``[sets + 1]``."""
         return np.cumsum([0, *(part.pairs.n_pairs for part in self.sets)])
@@ -127,7 +122,7 @@ class TrainingSet:
     @property
     def text_keys(self) -> NDArray[np.int64]:
         """A key of each pair's texts: int64 ``[N]``."""
-        queries = self.data.query_group[self.query_rows[self.pairs.pair_query]]
+        queries = self.data.query_group[self.train.query_rows[self.pairs.pair_query]]
         return pair_keys(queries, self.data.document_group[self.pairs.pair_doc])
 
     @property
