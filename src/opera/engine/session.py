@@ -116,7 +116,9 @@ def announce(prepared: Prepared) -> None:
     settings, device = prepared.settings, prepared.model.encoder.device
     for note in prepared.data.drawn.notes:
         log.info("note: %s", note)
-    log.info("%s: %s", prepared.data.drawn.name, listed_counts(prepared.data.drawn.counts()))
+    counts = prepared.data.drawn.counts().items()
+    listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
+    log.info("%s: %s", prepared.data.drawn.name, listed)
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
     if changes := prepared.model.overridden:
@@ -163,16 +165,6 @@ def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
     """Log the base model's mean of a measure over queries ``[n]``."""
     queries = counted(len(values), "query")
     log.info("base model on %s: %s %.4f (mean of %s)", split, measure, values.mean(), queries)
-
-
-def listed_counts(counts: dict[str, int]) -> str:
-    """List counts by name for the log: ``1,200 pairs, pool of 300 queries``."""
-    return ", ".join(
-        f"pool of {count:,} queries"
-        if name == "pool_size"
-        else f"{count:,} {name.replace('_', ' ')}"
-        for name, count in counts.items()
-    )
 
 
 def new_record(prepared: Prepared) -> RunRecord:

@@ -29,7 +29,7 @@ from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers 
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
 from opera.engine.run_pruning import RunPruning
-from opera.engine.session import Session, listed_counts
+from opera.engine.session import Session
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.suspicious import visit_columns
@@ -124,15 +124,13 @@ def fit(
         training_set = build_training_set(prepared, data)
         refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
         methods = training_set.methods(prepared.recipe, prepared.processes)
-    facts = _facts_of(training_set, methods)
     n_pairs = sum(int(method.kept.sum()) for method in methods)
     n_queries = sum(len(np.unique(method.pairs.pair_query[method.kept])) for method in methods)
     log.info(
         "training on %s of %s (method: %s)",
         counted(n_pairs, "pair"), counted(n_queries, "query"), prepared.recipe.method,
     )  # fmt: skip
-    log.debug("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
-    session.update(**facts)
+    session.update(**_facts_of(training_set, methods))
     with session.phase(phase, description):
         pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:

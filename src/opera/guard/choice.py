@@ -13,7 +13,6 @@ from torch import Tensor
 
 from opera.core.errors import TrainingError
 from opera.core.processes import from_main
-from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, known_fraction
@@ -169,8 +168,6 @@ class Guard:
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
             self._values[0.0] = dev_values(prepared.model.served, self._dev, settings)
-            ranked, corpus = len(self._dev.corpus), counted(len(data.corpus), "document")
-            log.info("dev queries rank %s of %s", f"{ranked:,}", corpus)
         return self._dev
 
     def measured(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:

@@ -52,8 +52,6 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     if record is None:
         record = guard.choose(fine_tuned)
         session.update(guard=record)
-    curve = ", ".join(f"{point.mean:.4f} at {point.mixing_weight:g}" for point in record.curve)
-    log.debug("λ = %g chosen on dev: %s %s", record.mixing_weight, record.measure, curve)
     if record.refit:
         guard.base.put_into(model)
         title = "training again, with the dev split in train"

@@ -140,7 +140,13 @@ class TrainingSet:
             recipe: the method and its settings.
             processes: the number of processes that train together.
         """
-        return _methods(recipe, processes, self.sets, self.quotas, self.scores)
+        run_plan = plan_of(recipe, processes)
+        plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
+        starts = [None] * len(self.sets) if self.scores is None else self.scores
+        return [
+            recipe.method_class(part.pairs, plan, recipe.method_settings, start)
+            for part, plan, start in zip(self.sets, plans, starts, strict=True)
+        ]
 
 
 def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
@@ -154,24 +160,22 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         data: the version of the data with the train split; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
-    settings, recipe, processes = prepared.settings, prepared.recipe, prepared.processes
-    sets = _sets_of(data)
-    train = data.training_split()
-    pairs, quotas = train.pairs(), None
+    sets, train = _sets_of(data), data.training_split()
+    pairs, quotas, similarity = train.pairs(), None, None
     if data.sets:
         names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
-        quotas = Quotas.of(names, counts, settings)
+        quotas = Quotas.of(names, counts, prepared.settings)
     known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
-    if settings.prune_before_mining:
-        methods = _methods(recipe, processes, sets, quotas, scores)
-        pruned = ~np.concatenate([method.kept for method in methods])
-        known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
-    negatives = _negatives(prepared, sets, known)
-    similarity = None
     if scores is not None:
         similarity = np.concatenate([of_set.similarity for of_set in scores])
-    return TrainingSet(data, sets, quotas, train, pairs, scores, similarity, negatives)
+    none = NegativeSources("random", (), known, None)
+    without_negatives = TrainingSet(data, sets, quotas, train, pairs, scores, similarity, none)
+    if prepared.settings.prune_before_mining:
+        methods = without_negatives.methods(prepared.recipe, prepared.processes)
+        pruned = ~np.concatenate([method.kept for method in methods])
+        known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
+    return replace(without_negatives, negatives=_negatives(prepared, sets, known))
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
@@ -182,23 +186,6 @@ def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
         sets.append(OneSet(part, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
-
-
-def _methods(
-    recipe: Recipe,
-    processes: int,
-    sets: Sequence[OneSet],
-    quotas: Quotas | None,
-    scores: tuple[PairScores, ...] | None,
-) -> list[Method[Any]]:
-    """Create the method of each set, see :meth:`TrainingSet.methods`."""
-    run_plan = plan_of(recipe, processes)
-    plans = [run_plan] if quotas is None else quotas.plans(run_plan)
-    starts = [None] * len(sets) if scores is None else scores
-    return [
-        recipe.method_class(part.pairs, plan, recipe.method_settings, start)
-        for part, plan, start in zip(sets, plans, starts, strict=True)
-    ]
 
 
 def _scores(
