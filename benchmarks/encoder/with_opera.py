@@ -114,7 +114,7 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):
             drawn = sampler.sample_step(step)
-            queries = built.data.queries.texts(built.query_rows[built.pairs.pair_query[drawn.pair_ids]], "text")
+            queries = built.data.queries.texts(built.train.query_rows[built.pairs.pair_query[drawn.pair_ids]], "text")
             positives, negatives = (built.data.corpus.texts(rows, "title_text") for rows in drawn.doc_rows.T)
             for pair, query, pos, neg in zip(drawn.pair_ids.tolist(), queries, positives, negatives, strict=True):
                 file.write(json.dumps({"pair": pair, "query": query, "pos": [pos], "neg": [neg]}) + "\n")

@@ -14,7 +14,6 @@ import pytest
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
-from opera.data.table_files import TableSource
 
 MakeBeir = Callable[..., Path]
 
@@ -77,8 +76,6 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     data = load_data(pairs={"test": "p.csv"}, documents="a & b.csv", columns={"id": "an id", "text": "words"})
     assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
     assert load_data(data.source).fingerprint == data.fingerprint
-    tables = TableSource.of({"train": "/home/me/clicks.csv"}, "/home/me/docs", columns="query=q")
-    assert tables.options() == ["--documents", "docs", "--pairs", "train=clicks.csv", "--columns", "query=q"]
 
 
 def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -> None:

@@ -12,7 +12,6 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 import opera
 from opera.core.errors import SettingError
-from opera.engine import callbacks
 from opera.runs.folder import Run
 from processes import start
 from small_runs import SMALL, InterruptedAt, assert_same_run, train_command
@@ -55,27 +54,23 @@ class Service(TrainerCallback):  # type: ignore[misc]
 
     logs: ClassVar[list[dict[str, Any]]] = []
 
-    def setup(self, args: Any, state: Any, model: Any, processing_class: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.logs.clear()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         self.logs.append({**logs, "step": state.global_step})
 
 
-class Closed(Service):
-    """A service that does not let this user in."""
+class Missing(Service):
+    """A service whose package is not installed."""
 
-    def setup(self, args: Any, state: Any, model: Any, processing_class: Any) -> None:
-        raise PermissionError("no API key")
+    def __init__(self) -> None:
+        raise RuntimeError("requires wandb to be installed")
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def put(service: type[TrainerCallback]) -> None:
-        monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "wandb", service)
-        monkeypatch.setattr(callbacks, "get_available_reporting_integrations", lambda: ["wandb"])
-
-    return put
+    return lambda service: monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "wandb", service)
 
 
 SETTINGS = {**SMALL, "guard": False, "report_to": "wandb", "logging_steps": 2, "method": "dp", "learning_rate": 0.05}
@@ -102,10 +97,10 @@ def test_the_curves_are_logged_and_services_change_nothing(
     assert_same_run(resumed, run)
 
 
-def test_a_service_that_cannot_be_opened_is_refused_before_anything_is_written(
+def test_a_service_without_its_package_is_refused_before_anything_is_written(
     serve: Any, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    serve(Closed)
-    with pytest.raises(SettingError, match=r"report_to=wandb: .*no API key"):
+    serve(Missing)
+    with pytest.raises(SettingError, match=r"report_to=wandb: RuntimeError: requires wandb"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()

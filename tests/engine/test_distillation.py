@@ -45,7 +45,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),
-        query_rows=QUERIES,
+        train=SimpleNamespace(query_rows=QUERIES),
         pairs=PAIRS,
         negatives=SimpleNamespace(lists=None, kind="random"),
     )

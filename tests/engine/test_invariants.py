@@ -109,18 +109,18 @@ def test_a_script(
     assert len(calls) == len(observed) == part.sampler.trained_steps == steps
 
     for (ids, *_), features in zip(observed, calls, strict=True):
-        rows = dataset.select(part.rows.rows(ids))
+        rows = dataset.select(part.rows(ids))
         for name, column in zip(dataset.column_names, features, strict=True):
             assert torch.equal(column["input_ids"], model.preprocess(rows[name])["input_ids"])
     ids, similarity, losses, _ = observed[0]  # of the base model
-    rows = part.rows.rows(ids)
+    rows = part.rows(ids)
     cosines = torch.nn.functional.cosine_similarity(queries[rows][:, None], documents[rows], dim=2)
     expected = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)), reduction="none")
     np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-5)
     np.testing.assert_allclose(losses, expected, atol=1e-3)
 
     sampler, weights = part.sampler, list[float]()
-    again = METHODS[method](part.rows.pairs, sampler.plan, pruning.method_settings, pruning._scores(part))
+    again = METHODS[method](part.pairs, sampler.plan, pruning.method_settings, pruning._scores(part))
     for step in range(steps):
         if step >= sampler.lag:
             ids, similarity, losses, p = observed[step - sampler.lag]

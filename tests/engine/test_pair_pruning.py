@@ -39,7 +39,7 @@ class Observed:
         pruning._observe = self.observe  # type: ignore[method-assign]
 
     def observe(self, number: int, pair_ids: Any, *values: Any) -> None:
-        self.batches.append([self._pruning.batches[number].rows.rows(pair_ids), *values])
+        self.batches.append([self._pruning.batches[number].rows(pair_ids), *values])
         self._observe(number, pair_ids, *values)
 
 
@@ -54,7 +54,7 @@ def test_rows_with_label_0_do_not_train(
     seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
-    assert set(pruning.batches[0].rows.row_of_pair) == {row for row in range(48) if row % 3}
+    assert set(pruning.batches[0].row_of_pair) == {row for row in range(48) if row % 3}
     assert {row for batch in seen.batches for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
@@ -70,27 +70,10 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(
     loss, seen = MarginMSELoss(model), Observed(pruning)
     loss.register_forward_pre_hook(lambda module, inputs: labels_of_loss.append(inputs[1]))
     trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
-    assert set(pruning.batches[0].rows.row_of_pair) == set(range(48))
+    assert set(pruning.batches[0].row_of_pair) == set(range(48))
     for batch, of_batch in zip(seen.batches, labels_of_loss, strict=False):
         torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
-
-
-def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
-    """As many as the shortest list has; with the prompt of their column, and several data sets in a dictionary."""
-    texts = dataset["answer"]
-    negatives = [[texts[row - offset] for offset in range(1, 3 + row % 2)] for row in range(len(texts))]
-    columns = {f"neg_{number + 1}": [texts[number] for texts in negatives] for number in range(2)}
-    datasets = dataset.add_column("neg", negatives), Dataset.from_dict({**dataset.to_dict(), **columns})
-    weights = []
-    for rows, names in zip(datasets, (["neg"], columns), strict=True):
-        prompts, model = dict.fromkeys(names, "t3w1: "), open_model(static_model)
-        args = arguments(tmp_path, max_steps=6, prompts={"a": prompts, "b": prompts})
-        sets = {"a": rows.select(range(28)), "b": rows.select(range(20, 48))}
-        pruning = PairPruning(model, sets, args=args)
-        trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
-        weights.append(weights_of(model))
-    assert weights[0] == weights[1] != weights_of(open_model(static_model))
 
 
 def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
@@ -228,8 +211,8 @@ LABELLED = {"query": ["a", "b", "c"], "d": ["d", "e", " "], "label": [0, 1, 1]}
         (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: a method"),
         (lambda d: d.select_columns(["answer"]), "dataset: must have two text columns"),
         (
-            lambda d: d.add_column("n", [["a"]] * 47 + [[]]),
-            "dataset: row 47, column 'n': must be a list of at least one text",
+            lambda d: d.add_column("n", ["a"] * 47 + [None]),
+            "dataset: row 47, column 'n': must be a text, got None",
         ),
         (
             lambda d: Dataset.from_dict(LABELLED),
@@ -305,5 +288,5 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
                 ranked |= {row} - trained
         trained.update(batch)
         seen.update(rows[row]["d"] for row in batch)
-    visited = set(pruning.batches[0].rows.rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
+    visited = set(pruning.batches[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
     assert visited == ranked < trained

@@ -17,7 +17,7 @@ PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 
 
 
 def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
-    scores, _ = pretrained_scores(
+    scores = pretrained_scores(
         PAIRS, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
     )
     plan = Plan(0, 20, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 
 import opera
 from opera.core.errors import InputError, TrainingError
-from opera.engine.checkpoint import is_complete
 from opera.engine.loss import InfoNCELoss
 from opera.runs.folder import Run
 from processes import DEADLINE, launched, torchrun
@@ -67,7 +65,7 @@ def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_pairs_of_a_loss_that_is_no_number_are_named(
+def test_a_loss_that_is_no_number_ends_the_training(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, calls, pair_losses = tmp_path / "run", [], InfoNCELoss.pair_losses
@@ -79,16 +77,9 @@ def test_the_pairs_of_a_loss_that_is_no_number_are_named(
 
     with monkeypatch.context() as patch:
         patch.setattr(InfoNCELoss, "pair_losses", spoilt)
-        with pytest.raises(TrainingError) as caught:
+        with pytest.raises(TrainingError, match=r"^step 6: the loss of 1 of 16 pairs is not a finite number; lower"):
             opera.adapt(beir, model=static_model, out=out, **SMALL)
-    written = json.loads((out / "not_finite.json").read_text())
-    assert (written["step"], written["what"], len(written["pairs"])) == (6, "the loss", 16)
-    assert [row["finite"] for row in written["pairs"]].count(False) == 1
-    assert f"'{written['pairs'][2]['query_id']}'" in str(caught.value)
-    assert is_complete(out / "checkpoints" / "checkpoint-4")
-    resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **SMALL)
-    assert resumed.training.resumed_from == 4
-    assert not (out / "not_finite.json").exists()
+    assert opera.adapt(beir, model=static_model, out=out, resume=True, **SMALL).training.resumed_from == 4
 
 
 class SpoilsAWeight(TrainerCallback):  # type: ignore[misc]

@@ -121,7 +121,8 @@ def test_the_record_says_why(guarded: Run) -> None:
 def test_a_dev_split_of_the_data_is_used_and_trained_around(
     make_beir: Callable[..., Path], bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev_corpus, "GUARD_DOCUMENTS", 100)
+    for module in (dev_corpus, choice):
+        monkeypatch.setattr(module, "GUARD_DOCUMENTS", 100)
     run = opera.adapt(make_beir(dev=True), model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 3})
     guard = run.record.guard
     assert guard is not None

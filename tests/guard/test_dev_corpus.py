@@ -13,14 +13,15 @@ from opera.config.recipe import make_recipe
 from opera.data import RetrievalData
 from opera.guard import choice
 from opera.guard import dev_corpus as module
-from opera.guard.dev_corpus import DevCorpus, base_values, best_documents, dev_corpus, dev_values, reduced_corpus
+from opera.guard.dev_corpus import best_documents, dev_corpus, reduced_corpus
 from opera.retrieval.search import search_corpus
 from opera.training_set.prepare import Prepared, load_and_check
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GUARD_DOCUMENTS", 100)
+    for user in (module, choice):
+        monkeypatch.setattr(user, "GUARD_DOCUMENTS", 100)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +32,12 @@ def prepared(beir: Path, bert_model: Path) -> Prepared:
 def reduced(prepared: Prepared, limit: int, seed: int = 0) -> np.ndarray:
     settings = prepared.settings.with_values({"seed": seed})
     (best,) = best_documents(prepared.model.encoder, prepared.data.drawn, settings)
-    rows = reduced_corpus(prepared.data.drawn, best, limit, settings).rows
-    assert rows is not None
-    return rows
+    return rows_of(reduced_corpus(prepared.data.drawn, best, limit, settings))
 
 
-def small_corpus(prepared: Prepared, data: RetrievalData) -> DevCorpus:
-    """What the guard ranks if the fine-tuned model is the base model."""
-    return dev_corpus(data, best_documents(prepared.model.encoder, data, prepared.settings), prepared.settings)
+def rows_of(data: RetrievalData) -> np.ndarray:
+    """The rows of the documents in the whole corpus, which are the numbers in their ids."""
+    return np.array([int(name.removeprefix("d")) for name in data.corpus.ids(np.arange(len(data.corpus)))])
 
 
 def test_it_holds_the_relevant_documents_then_the_best_then_others(
@@ -57,23 +56,14 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
     assert reduced(prepared, 1).tolist() == relevant.tolist(), "these are never left out"
 
 
-def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:
-    dev = small_corpus(prepared, prepared.data.drawn)
-    from_cache = base_values(prepared.model.encoder, prepared.data.drawn, dev, prepared.settings)
-    np.testing.assert_array_equal(from_cache, dev_values(prepared.model.encoder, dev, prepared.settings))
-    all_documents = DevCorpus(prepared.data.drawn)
-    among_all = base_values(prepared.model.encoder, prepared.data.drawn, all_documents, prepared.settings)
-    assert (among_all <= from_cache + 1e-12).all()  # fewer documents can only move the relevant ones up
-
-
 def test_the_fine_tuned_models_best_documents_are_ranked_too(
     prepared: Prepared, beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEPTH", 1)
     (base,) = best_documents(prepared.model.encoder, prepared.data.drawn, prepared.settings)
-    calls = list[tuple[np.ndarray, DevCorpus]]()
+    calls = list[tuple[np.ndarray, RetrievalData]]()
 
-    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> DevCorpus:
+    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> RetrievalData:
         calls.append((best[0], dev_corpus(data, best, settings)))
         return calls[-1][1]
 
@@ -81,7 +71,6 @@ def test_the_fine_tuned_models_best_documents_are_ranked_too(
     settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
     opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
     [(best, dev)] = calls
-    assert dev.rows is not None
     assert np.isin(base, best).all()
     assert np.setdiff1d(best, base).size, "training moved other documents to the top"
-    assert np.isin(best, dev.rows).all()
+    assert np.isin(best, rows_of(dev)).all()

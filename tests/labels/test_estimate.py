@@ -14,6 +14,12 @@ from opera.methods import METHODS, Plan
 from worlds import make_pairs
 
 
+def visited(p: np.ndarray, step: np.ndarray, first_pairs: np.ndarray | None = None) -> FirstVisits:
+    visits = FirstVisits.none(len(p), first_pairs)
+    visits.p[:], visits.step[:] = p, step
+    return visits
+
+
 def simulated(
     n_queries: int, rate: float, seed: int = 0, steps: int = 50
 ) -> tuple[TrainingPairs, FirstVisits, np.ndarray]:
@@ -23,7 +29,7 @@ def simulated(
     wrong = rng.random(pairs.n_pairs) < rate
     p = np.where(wrong, rng.random(pairs.n_pairs), rng.beta(0.3, 12, pairs.n_pairs))
     step = rng.permutation(np.arange(pairs.n_pairs) * steps // pairs.n_pairs)
-    return pairs, FirstVisits(p.astype(np.float32), step.astype(np.int32)), wrong
+    return pairs, visited(p, step), wrong
 
 
 @pytest.mark.parametrize("others", [1, 2, 6, 7, 100])
@@ -85,7 +91,7 @@ def test_each_data_set_is_judged_by_itself_and_what_is_pruned_counts_for_nothing
     n = clean.n_pairs
     pairs = make_pairs([4] * 600, 10_000)
     p, step = (np.concatenate([getattr(part, name) for part in (ranks, noisy)]) for name in ("p", "step"))
-    visits = FirstVisits(p, step, np.array([0, n, 2 * n]))
+    visits = visited(p, step, np.array([0, n, 2 * n]))
     result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
     assert result is not None
     assert result.noise_rate == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
@@ -111,7 +117,7 @@ def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
     pairs = TrainingPairs.from_arrays(np.repeat(np.arange(1200), few + many), np.arange(2600))
     rng = np.random.default_rng(0)
     p = np.where(np.arange(2600) < 1000, 0.01, rng.random(2600)).astype(np.float32)
-    visits = FirstVisits(p, np.zeros(2600, dtype=np.int32))
+    visits = visited(p, np.zeros(2600))
     visits.p[::10] = np.nan
     result = probability_wrong(pairs, visits)
     assert (result[:1000] == 0).all()
@@ -175,7 +181,7 @@ def test_pairs_that_a_review_removed_do_not_lower_the_share_of_the_others() -> N
     numbers = np.arange(len(left))
     shares = {}
     for excess in (0, int((p[removed] > 0.5).sum() - (p[removed] < 0.5).sum())):
-        visits = FirstVisits(p[left], numbers.astype(np.int32))
+        visits = visited(p[left], numbers)
         visits.removed_excess = [excess]
         pairs = TrainingPairs.from_arrays(numbers, numbers)
         result = estimate(pairs, visits, np.ones(len(left), dtype=bool))

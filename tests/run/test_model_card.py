@@ -46,7 +46,6 @@ def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
     assert run.record.guard is not None
     assert run.record.guard.test is not None
     assert (change.low, change.high) == (run.record.guard.test.low, run.record.guard.test.high)
-    assert "| `truncate_dim=8` | " in text
 
 
 def test_it_holds_no_place_of_this_machine(run: Run) -> None:

@@ -39,9 +39,9 @@ def test_a_prompt_holds_in_every_phase(beir: Path, static_model: Path) -> None:
     arguments = training_arguments(run.settings, run.model.trained, Path("checkpoints"))
     assert arguments.prompts == {"anchor": PROMPT}
     prompted, plain = build_training_set(run), build_training_set(without)
-    assert not np.array_equal(prompted.scores.similarity, plain.scores.similarity)
+    assert not np.array_equal(prompted.similarity, plain.similarity)
     assert not np.array_equal(prompted.negatives.lists.doc_rows, plain.negatives.lists.doc_rows)
-    query = run.data.drawn.queries.texts(prompted.query_rows[:1], "text")
+    query = run.data.drawn.queries.texts(prompted.train.query_rows[:1], "text")
     with_prompt = open_encoder(run.model.source).encode([PROMPT + query[0]], "query")
     assert np.array_equal(run.model.encoder.encode(query, "query"), with_prompt), "evaluation is search"
 

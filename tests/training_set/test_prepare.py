@@ -13,8 +13,7 @@ import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
 from opera.runs.folder import Run
-from opera.training_set.build import build_training_set, loss_weights
-from opera.training_set.prepare import Prepared, load_and_check
+from opera.training_set.build import loss_weights
 from opera.training_set.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
 
@@ -66,16 +65,12 @@ def test_test_queries_that_train_too_are_noted() -> None:
 SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
 
 
-def weighted(beir: Path, *, distinct: bool = True) -> opera.RetrievalData:
-    """The small world with weights: all different, or each grade as the weight."""
+def weighted(beir: Path) -> opera.RetrievalData:
+    """The small world with different weights."""
     data = opera.load_data(beir)
     train = data.split("train")
-    weights = np.random.default_rng(1).permutation(len(train.doc_rows)) if distinct else train.grades
-    return replace(data, splits={**data.splits, "train": replace(train, weights=weights.astype(np.float32))})
-
-
-def prepared(data: opera.RetrievalData, model: Path, **settings: Any) -> Prepared:
-    return load_and_check(data, str(model), make_recipe({**SP, **settings}))
+    weights = np.random.default_rng(1).permutation(len(train.doc_rows)).astype(np.float32)
+    return replace(data, splits={**data.splits, "train": replace(train, weights=weights)})
 
 
 def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -87,28 +82,3 @@ def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: P
     assert run.pairs()["times_drawn"] == plain.pairs()["times_drawn"], "weights change no draw"
     assert run.trace()["loss"] != plain.trace()["loss"] or run.measures != plain.measures
     assert sorted(run.pairs()["weight"].to_pylist()) == list(range(run.pairs().num_rows))
-
-
-def test_sp_keeps_the_heaviest_pairs(beir: Path, static_model: Path) -> None:
-    run = prepared(weighted(beir), static_model, pair_weights="scores")
-    built = build_training_set(run)
-    kept = built.methods(run.recipe, 1)[0].kept
-    assert built.labelled.weights is not None
-    assert built.labelled.weights[kept].min() > built.labelled.weights[~kept].max()
-    assert built.scores.start is not None
-    assert built.scores.start.argmax() == built.labelled.weights.argmax()
-
-
-@pytest.mark.parametrize("method", ["sp", "dp"])
-def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: Path, static_model: Path) -> None:
-    data = weighted(beir, distinct=False)
-    plain, built = (
-        build_training_set(prepared(data, static_model, method=method, pair_weights=use)) for use in ("none", "scores")
-    )
-    assert built.scores is not None
-    assert plain.scores is not None
-    assert np.array_equal(built.scores.similarity, plain.scores.similarity), "what pairs.parquet has is the cosine"
-    for weight in (1, 2):
-        same = built.labelled.weights == weight
-        order = np.argsort(plain.scores.sets[0].similarity[same], kind="stable")
-        assert (np.diff(built.scores.sets[0].similarity[same][order]) >= 0).all()

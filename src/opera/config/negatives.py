@@ -171,11 +171,10 @@ class LabelSettings(Settings):
 class WeightSettings(Settings):
     """How training uses the weights that come with the data."""
 
-    pair_weights: Literal["none", "loss", "scores"] = setting(
+    pair_weights: Literal["none", "loss"] = setting(
         "none",
         "use of the weights in the data: none; loss multiplies a pair's loss by its weight, "
-        "divided by the mean weight; scores ranks pairs by weight in sp and at the start of dp, "
-        "instead of by the base model's similarity",
+        "divided by the mean weight",
         "docs/data.md",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import signal
@@ -13,16 +12,11 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from transformers import TrainerCallback, TrainerState
-from transformers.integrations import (
-    get_available_reporting_integrations,
-    get_reporting_integration_callbacks,
-)
+from transformers import TrainerCallback
+from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.core.arguments import several
 from opera.core.errors import SettingError
-from opera.core.processes import everywhere
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.engine.checkpoint import mark_complete
@@ -43,9 +37,7 @@ def checked_callbacks(callbacks: object) -> tuple[TrainerCallback | type[Trainer
     Raises:
         SettingError: if one is not a ``TrainerCallback``.
     """
-    if callbacks is None:
-        return ()
-    user_callbacks = several(callbacks, "callbacks", "transformers callbacks")
+    user_callbacks = several(callbacks or (), "callbacks", "transformers callbacks")
     for callback in user_callbacks:
         kind = callback if isinstance(callback, type) else type(callback)
         if not issubclass(kind, TrainerCallback):
@@ -66,10 +58,6 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
         self._learning_rate, self._step_start = 0.0, time.perf_counter()
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self._step_start = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the learning rate that this step uses."""
@@ -186,47 +174,15 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._bar.close()
 
 
-def open_services(
-    report_to: str | list[str],
-    arguments: SentenceTransformerTrainingArguments,
-    model: SentenceTransformer,
-) -> list[TrainerCallback]:
-    """Open the logging services of ``report_to`` in all processes; ``all`` opens every installed
-    service.
+def logging_services(report_to: str | list[str]) -> list[TrainerCallback]:
+    """Return the logging services of ``report_to``; ``all`` means every installed service.
 
     Raises:
-        SettingError: if a service cannot be opened, such as after a failed login.
+        SettingError: if a service is unknown, or its package is missing.
     """
-    names = [report_to] if isinstance(report_to, str) else report_to
-    if report_to == "all":
-        names = get_available_reporting_integrations()
-    services: list[TrainerCallback] = []
-
-    def open_all() -> None:
-        for name in names:
-            if name != "none":
-                services.append(_open_service(name, arguments, model))
-
-    everywhere(open_all)
-    return services
-
-
-def _open_service(
-    name: str, arguments: SentenceTransformerTrainingArguments, model: SentenceTransformer
-) -> TrainerCallback:
-    state = TrainerState(
-        is_local_process_zero=PartialState().is_local_main_process,
-        is_world_process_zero=PartialState().is_main_process,
-    )
     try:
-        service = get_reporting_integration_callbacks([name])[0]()
-        if hasattr(service, "setup"):
-            takes_class = "processing_class" in inspect.signature(service.setup).parameters
-            optional = {"processing_class": None} if takes_class else {}
-            service.setup(arguments, state, model, **optional)
+        return [service() for service in get_reporting_integration_callbacks(report_to)]
     except Exception as error:  # services raise errors of many classes
         raise SettingError(
-            f"report_to={name}: cannot be opened ({in_one_line(error)}); fix the service, or "
-            "remove report_to"
+            f"report_to={report_to}: {in_one_line(error)}; fix the service, or remove report_to"
         ) from error
-    return service

@@ -43,11 +43,6 @@ def mark_complete(folder: Path) -> None:
     replace_file(folder / COMPLETE_FILE, Path.touch)
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether a checkpoint was written in full."""
-    return not folder.is_symlink() and (folder / COMPLETE_FILE).is_file()
-
-
 def newest_checkpoint(checkpoints: Path) -> Path | None:
     """Return the newest complete checkpoint, or ``None``; delete newer incomplete ones.
 
@@ -55,7 +50,7 @@ def newest_checkpoint(checkpoints: Path) -> Path | None:
         StorageError: if a checkpoint cannot be deleted.
     """
     for folder in reversed(checkpoint_folders(checkpoints).values()):
-        if is_complete(folder):
+        if not folder.is_symlink() and (folder / COMPLETE_FILE).is_file():
             return folder
         log.info("note: %s is incomplete; trying the previous checkpoint", folder.name)
         with writing(folder):
@@ -76,12 +71,12 @@ def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo :func:`flatten`."""
+    """Undo :func:`flatten`; numbers are Python numbers again."""
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *folders, name = key.split("/")
         parent = nested
         for folder in folders:
             parent = parent.setdefault(folder, {})
-        parent[name] = value
+        parent[name] = value if value.ndim else value.item()
     return nested

@@ -120,7 +120,7 @@ def make_dataset(
     The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,
     or texts if OPERA does not know the model's tokenizer.
     """
-    data, rows = training_set.data, training_set.query_rows
+    data, rows = training_set.data, training_set.train.query_rows
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if reads_vectors(model):
         return PairDataset(rows, n_negatives, _numbers, _numbers), None

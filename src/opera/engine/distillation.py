@@ -80,7 +80,7 @@ class DistillationLoss(InfoNCELoss):
         data = training_set.data
         assert data.teacher is not None
         self.teacher = teacher_by_text(data, data.teacher)
-        self.query_group = data.query_group[training_set.query_rows]
+        self.query_group = data.query_group[training_set.train.query_rows]
         self.document_group = data.document_group
         self.weight = settings.distill_weight
         cosines = is_cosines(self.teacher)
@@ -94,9 +94,11 @@ class DistillationLoss(InfoNCELoss):
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
         blocks = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
         cosines = similarity[rows, batch.local.start + rows + blocks * len(batch.pair_ids)]
+        queries = batch.queries[batch.local][:, None]
+        scores = self._lookup(queries, batch.doc_rows[batch.local])
         kl, usable = divergences(
             cosines,
-            self._scores(batch).to(cosines),
+            torch.from_numpy(scores).to(cosines),
             self.temperature,
             self.teacher_temperature,
         )
@@ -108,13 +110,8 @@ class DistillationLoss(InfoNCELoss):
         """InfoNCE, without the teacher."""
         return self.pair_losses(similarity.detach(), excluded, batch.local.start)
 
-    def _scores(self, batch: Batch) -> Tensor:
-        """Return the teacher's scores for this process's part of a batch: float32 ``[m, 1 +
-        negatives]``, NaN for missing scores."""
-        queries = batch.queries[batch.local][:, None]
-        return torch.from_numpy(self._lookup(queries, batch.doc_rows[batch.local]))
-
     def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
+        """Return the teacher's scores, NaN for missing scores."""
         return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
 
     def _log_coverage(self, training_set: TrainingSet) -> None:

@@ -6,8 +6,11 @@ With one process, the functions return their input.
 from __future__ import annotations
 
 import warnings
+import zlib
+from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
 
@@ -21,18 +24,18 @@ warnings.filterwarnings(
 )
 
 
-def refuse_differences(content: str, fingerprint: int) -> None:
-    """Stop if the processes hold different data; ``content`` names it in the error.
+def refuse_differences(content: str, arrays: Iterable[NDArray[Any]]) -> None:
+    """Stop if the processes hold different arrays; ``content`` names them in the error.
 
     Raises:
         TrainingError: naming the processes that differ from process 0.
     """
-    fingerprints = everywhere(lambda: fingerprint)
-    different = np.flatnonzero(np.array(fingerprints) != fingerprints[0])
-    if len(different):
+    checksums = everywhere(lambda: [zlib.crc32(part.tobytes()) for part in arrays])
+    different = [str(index) for index, sums in enumerate(checksums) if sums != checksums[0]]
+    if different:
         raise TrainingError(
-            f"{content} of process {', '.join(map(str, different))} differ from those of process "
-            "0; let all processes read the same data, and compute on devices of one kind"
+            f"{content} of process {', '.join(different)} differ from those of process 0; let all "
+            "processes read the same data, and compute on devices of one kind"
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.arguments import whole_number
+from opera.core.arguments import number, text, whole_number
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.files import check_output
@@ -30,7 +29,7 @@ from opera.core.processes import process_count
 from opera.core.terminal import counted, shown
 from opera.engine.checkpoint import read_state
 from opera.engine.distributed import refuse_differences
-from opera.engine.pair_rows import ONLY, read_all, with_list_prompts
+from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all
 from opera.engine.pruned_loss import (
     PrunedLoss,
     compares_processes,
@@ -38,7 +37,6 @@ from opera.engine.pruned_loss import (
     weighable,
 )
 from opera.engine.pruning import Pruning
-from opera.engine.row_batches import ADVICE_ONCE, RowBatches
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
@@ -73,8 +71,7 @@ class PairPruning(Pruning):
     Args:
         model: the model, before training. If the method needs the base model's scores,
             PairPruning encodes the data set now.
-        dataset: a ``datasets.Dataset``, or several by name. A list of negatives becomes columns, as
-            many as the shortest list has texts.
+        dataset: a ``datasets.Dataset``, or several by name.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, one that you registered, or ``auto`` for
             :data:`opera.methods.DEFAULT_METHOD`.
@@ -110,31 +107,26 @@ class PairPruning(Pruning):
             raise ModelError(
                 f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
             )
-        if not isinstance(method, str):
-            raise SettingError(
-                f"method: must be a name such as 'denoise', got {shown(type(method).__name__)}; "
-                "pass the trainer's arguments as args=args"
-            )
-        is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
-        if temperature is not None and not (is_number and 0 < temperature < math.inf):
-            raise SettingError(f"temperature: must be a number above 0, got {shown(temperature)}")
+        if temperature is not None:
+            number(temperature, "temperature", 1e-6, 1e6)
         if args is not None:
             check_arguments(args)
-        self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
+        self.model, self.method = (
+            model,
+            method_named(DEFAULT_METHOD if method == AUTO else text(method, "method")),
+        )
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
         self.sampler, self._seed = self.batches_of, 0
         self._losses: dict[str, tuple[float, bool]] = {}
-        sets = read_all(dataset)
-        self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in sets)])
-        self.names = [rows.name for rows in sets]
-        self.batches: list[RowBatches] = []
-        needs_scores = self.method.needs_scores(self.method_settings)
-        for rows, first in zip(sets, self.first_pairs.tolist(), strict=False):
-            self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
-            vectors = rows.encode(model, self._prompts) if needs_scores else None
-            self.batches.append(RowBatches(rows, rows.with_ids(first), vectors))
-        by_name = {part.rows.name: part.dataset for part in self.batches}
+        self.batches = read_all(dataset)
+        self.first_pairs = np.cumsum([0, *(part.pairs.n_pairs for part in self.batches)])
+        self.names = [part.name for part in self.batches]
+        for part in self.batches:
+            self.method.check(self.method_settings, part.pairs.n_queries, part.pairs.n_pairs)
+            if self.method.needs_scores(self.method_settings):
+                part.vectors = part.encode(model, self._prompts)
+        by_name = {part.name: part.dataset for part in self.batches}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
             args.batch_sampler = self.sampler
@@ -194,7 +186,7 @@ class PairPruning(Pruning):
         write_review(file, "Rows of the data set", "train", part, chosen)
         return file
 
-    def _trained_batches(self, name: str, function: str) -> RowBatches:
+    def _trained_batches(self, name: str, function: str) -> PairRows:
         if name not in self.names:
             raise SettingError(f"{function}: name must be one of {self.names}, got {shown(name)}")
         if not self.samplers:
@@ -204,7 +196,7 @@ class PairPruning(Pruning):
     def labels(self, pair_ids: Tensor) -> Tensor | None:
         """Return the user's labels of a batch, or ``None`` without labels."""
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        labels = self.batches[number].rows.labels(ids)
+        labels = self.batches[number].labels(ids)
         return None if labels is None else labels.to(pair_ids.device)
 
     def not_comparable(self, pair_ids: Tensor) -> BoolArray:
@@ -225,18 +217,18 @@ class PairPruning(Pruning):
             return DefaultBatchSampler(random, **how)
         if part.length:
             raise TrainingError(
-                f"PairPruning: {part.rows.data.source} is read again, by a second training or an "
+                f"PairPruning: {part.data.source} is read again, by a second training or an "
                 f"evaluation; {ADVICE_ONCE}"
             )
-        size, queries = how["batch_size"], part.rows.pairs.n_queries
+        size, queries = how["batch_size"], part.pairs.n_queries
         if size > queries:
             raise SettingError(
-                f"per_device_train_batch_size={size}: {part.rows.data.source} has only "
+                f"per_device_train_batch_size={size}: {part.data.source} has only "
                 f"{counted(queries, 'distinct query')}, and a batch must not hold a query twice; "
                 f"use {queries} or less"
             )
         self._seed, of_all = how.get("seed") or 0, size * process_count()
-        steps = part.rows.pairs.n_pairs / of_all
+        steps = part.pairs.n_pairs / of_all
         part.batch_size = size
         part.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
         return part
@@ -270,8 +262,6 @@ class PairPruning(Pruning):
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler"
             )
-        for lists in (part.rows.lists for part in self.batches if part.rows.lists):
-            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
@@ -341,34 +331,30 @@ class PairPruning(Pruning):
         super()._observe(number, pair_ids, similarity, losses, first_p)
         self.batches[number].mark_trained(pair_ids)
 
-    def _sampler(self, part: RowBatches, draws: int, lag: int) -> PairSampler:
-        rows, scores = part.rows, self._scores(part)
+    def _sampler(self, part: PairRows, draws: int, lag: int) -> PairSampler:
+        scores = self._scores(part)
         values = () if scores is None else (scores.similarity, scores.loss)
-        fingerprint = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
-        for array in values:
-            fingerprint = zlib.crc32(np.ascontiguousarray(array).tobytes(), fingerprint)
-        refuse_differences("training pairs or scores", fingerprint)
+        arrays = (part.pairs.pair_query, part.pairs.pair_doc, *values)
+        refuse_differences("training pairs or scores", arrays)
         plan = Plan(self._seed, draws, part.batch_size)
-        method = self.method(rows.pairs, plan, self.method_settings, scores)
-        return PairSampler([SetSampler(method)], rows.pairs, plan, part.batch_size, lag=lag)
+        method = self.method(part.pairs, plan, self.method_settings, scores)
+        return PairSampler([SetSampler(method)], part.pairs, plan, part.batch_size, lag=lag)
 
-    def _scores(self, part: RowBatches) -> PairScores | None:
+    def _scores(self, part: PairRows) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""
         if part.vectors is None:
             return None
-        rows = part.rows
-        temperature, across = self._losses.get(rows.name) or next(iter(self._losses.values()))
-        scores, _ = pretrained_scores(
-            rows.pairs,
+        temperature, across = self._losses.get(part.name) or next(iter(self._losses.values()))
+        return pretrained_scores(
+            part.pairs,
             *part.vectors,
             temperature,
-            part.batch_size * rows.n_documents * (process_count() if across else 1),
+            part.batch_size * (len(part.columns) - 1) * (process_count() if across else 1),
             self._seed,
             None,
-            DocumentPool.of(rows.data, "text"),
+            DocumentPool.of(part.data, "text"),
             self.method.cbs_pool_size(self.method_settings),
         )
-        return scores
 
     def _watch(self, loss: Any, name: str) -> nn.Module:
         if not callable(loss):

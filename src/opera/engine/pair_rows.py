@@ -1,14 +1,13 @@
-"""Read the rows of a user's data set as training pairs, and add pair ids to the rows."""
+"""Read the rows of a user's data set as training pairs, and sample the trainer's batches."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from array import array
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,56 +18,128 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from opera.core.arrays import IntArray
-from opera.core.errors import DataError
+from opera.core.arrays import BoolArray, IntArray
+from opera.core.errors import DataError, SettingError
 from opera.core.terminal import counted, shown
 from opera.data import RetrievalData, TextTable
-from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.pairs import TrainingPairs
 from opera.data.texts import without_extra_space
 from opera.encoder.embeddings import Vectors
+from opera.engine.sampler import PairSampler
+from opera.labels.estimate import NoisyLabels, estimate
+from opera.labels.ranks import not_comparable
+from opera.labels.review import Item, Labelled, training_pairs
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
+from opera.training_set.documents import KnownPositives
 
 log = logging.getLogger("opera")
 
-ROWS_AT_ONCE = 10_000
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """sentence-transformers takes the first of these columns that exists as the label."""
 ONLY = ""
 """Name of a single data set."""
 Prompts = str | Mapping[str, Any] | None
 """``args.prompts``: one prompt, or prompts by column, by data set, or by data set and column."""
+ADVICE_ONCE = (
+    "create a PairPruning for each training, and evaluate on your data set, not on pruning.dataset"
+)
 
 
 @dataclass(frozen=True)
+class LabelledRows(Labelled):
+    """Labelled pairs with the rows of a user's data set, int64 ``[N]``."""
+
+    row_of_pair: NDArray[np.int64]
+
+    def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
+        """Describe a pair; both ids are the row number."""
+        row = str(self.row_of_pair[pair_id])
+        return {**super().pair(pair_id, stratum, why, rank), "query_id": row, "doc_id": row}
+
+
 class PairRows:
     """A data set whose rows are training pairs of a query (first text column) and its positive
-    (second).
+    (second), and the batches that the trainer reads from it.
+
+    An epoch has as many batches as without pruning. All batches are full, and each process has
+    equally many.
+
+    Args:
+        name: of the data set; :data:`ONLY` for a single one.
+        user_rows: the user's data set.
+        first: the id of its first pair among all data sets.
 
     Attributes:
-        name: of the data set; :data:`ONLY` for a single one.
-        dataset: the user's rows.
-        label: the user's label column, if there is one.
+        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant.
         columns: the text columns, in the order of the loss.
-        lists: for each column with lists of negatives, the length of the shortest list.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
         row_of_pair: int64 ``[N]``.
+        vectors: the base model's embeddings of queries and documents, if the method needs scores.
+        sampler: samples the pairs; exists once training begins.
+        length: batches per epoch, over all processes; 0 until a trainer asks for batches.
+        epoch_start: the first step of the epoch.
+
+    Raises:
+        DataError: if the data set is empty, has fewer than two text columns, or holds values that
+            are not texts.
     """
 
-    name: str
-    dataset: Dataset
-    label: str | None
-    columns: tuple[str, ...]
-    lists: Mapping[str, int]
-    data: RetrievalData
-    pairs: TrainingPairs
-    row_of_pair: NDArray[np.int64]
+    sampler: PairSampler
+    vectors: tuple[Vectors, Vectors] | None = None
+    drop_last = False
+    length = batch_size = epoch_start = _to_skip = 0
 
-    @property
-    def n_documents(self) -> int:
-        """How many documents of a row the loss compares with the query."""
-        return len(self.columns) - 1 + sum(count - 1 for count in self.lists.values())
+    def __init__(self, name: str, user_rows: Any, first: int) -> None:
+        place = f"dataset['{name}']" if name else "dataset"
+        if not isinstance(user_rows, Dataset):
+            raise DataError(
+                f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(user_rows))}"
+            )
+        names = user_rows.column_names
+        label = next((column for column in LABEL_COLUMNS if column in names), None)
+        columns = tuple(column for column in names if column not in (label, "dataset_name"))
+        if len(columns) < 2:
+            raise DataError(
+                f"{place}: must have two text columns, the query and its positive document, got "
+                f"{shown(columns)}"
+            )
+        if len(user_rows) == 0:
+            raise DataError(f"{place}: must have at least one row, got an empty data set")
+        rows = _relevant_rows(user_rows, label)
+        if left_out := len(user_rows) - len(rows):
+            rows_text = counted(len(user_rows), "row")
+            log.warning("%s: skipped %d of %s: their label is 0", place, left_out, rows_text)
+        texts = user_rows[rows]
+        for column in columns:
+            place_of_column = f"{place}: row %d, column {column!r}"
+            _check_texts(place_of_column, rows, texts[column], column not in columns[:2])
+        pair_query, queries = _distinct(texts[columns[0]])
+        pair_doc, corpus = _distinct(texts[columns[1]])
+        order = np.argsort(pair_query, kind="stable")
+        pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
+        self.name, self.columns, self.pairs, self.row_of_pair = name, columns, pairs, rows[order]
+        content = json.dumps([texts[column] for column in columns[:2]])
+        fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        self.data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
+        self._user_rows, self._label = user_rows, label
+        self.dataset = self._with_ids(first)
+        self._known = KnownPositives.of(self.data, np.arange(pairs.n_queries), pairs)
+        self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
+
+    def _with_ids(self, first: int) -> Dataset:
+        """Return the data set with pair ids from ``first`` on as its label column."""
+        pair_ids = np.full(len(self._user_rows), -1, dtype=np.int64)
+        pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
+        name = self._label or LABEL_COLUMNS[0]
+        texts = self._user_rows.select_columns([*self.columns])
+        ids = Dataset(pa.table({name: pair_ids}))
+        dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
+        transform = self._user_rows.format["format_kwargs"].get("transform")
+        if transform is not None:
+            dataset.set_transform(lambda batch: {**transform(batch), name: batch[name]})
+        return dataset
 
     def rows(self, pair_ids: IntArray) -> list[int]:
         """Return the rows of pairs."""
@@ -76,25 +147,10 @@ class PairRows:
 
     def labels(self, pair_ids: IntArray) -> Tensor | None:
         """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
-        if self.label is None:
+        if self._label is None:
             return None
-        labels = self.dataset.select_columns([self.label]).with_format(None)
-        return torch.tensor(labels[self.rows(pair_ids)][self.label])
-
-    def with_ids(self, first: int) -> Dataset:
-        """Return the data set with pair ids from ``first`` on as its label column.
-
-        Rows that are not relevant have -1. Lists of negatives become columns.
-        """
-        pair_ids = np.full(len(self.dataset), -1, dtype=np.int64)
-        pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
-        name, texts = self.label or LABEL_COLUMNS[0], self.dataset.select_columns([*self.columns])
-        ids = Dataset(pa.table({name: pair_ids}))
-        dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
-        transform = self.dataset.format["format_kwargs"].get("transform")
-        if transform is not None or self.lists:
-            dataset.set_transform(partial(_transformed, transform, name, self.lists))
-        return dataset
+        labels = self._user_rows.select_columns([self._label]).with_format(None)
+        return torch.tensor(labels[self.rows(pair_ids)][self._label])
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
@@ -108,33 +164,59 @@ class PairRows:
         model.train(was_training)
         return queries, documents
 
+    def __len__(self) -> int:
+        return self.length
 
-def _transformed(
-    transform: Any, label: str, lists: Mapping[str, int], batch: dict[str, list[Any]]
-) -> dict[str, list[Any]]:
-    """Apply the user's transform, if there is one, and turn lists into columns."""
-    ids, columns = batch[label], batch if transform is None else transform(batch)
-    flat: dict[str, list[Any]] = {}
-    for column, values in columns.items():
-        for number in range(lists.get(column, 0)):
-            flat[f"{column}_{number + 1}"] = [texts[number] for texts in values]
-        if column not in lists:
-            flat[column] = values
-    return flat | {label: ids}
+    def __iter__(self) -> Iterator[list[int]]:
+        """Begin an epoch: yield the batches that a resumed trainer skips, then batches that it has
+        read but not trained, then new batches."""
+        if not hasattr(self, "sampler"):
+            raise SettingError(
+                "PairPruning: a training or evaluation began without its callback; pass "
+                f"callbacks=[pruning.callback] to the trainer; {ADVICE_ONCE}"
+            )
+        skipped, self._to_skip = self._to_skip, 0
+        self.epoch_start = self.sampler.trained_steps - skipped
+        return self._epoch(skipped)
 
+    def _epoch(self, skipped: int) -> Iterator[list[int]]:
+        yield from [[0] * self.batch_size] * skipped
+        for step in islice(self.sampler.upcoming(), self.length - skipped):
+            yield self.rows(self.sampler.sampled[step])
 
-def with_list_prompts(prompts: Any, lists: Mapping[str, int]) -> Any:
-    """Repeat the prompt of a column with lists for the columns that the lists become."""
-    if not isinstance(prompts, Mapping):
-        return prompts
-    list_prompts = {
-        f"{column}_{number}": prompts[column]
-        for column, count in lists.items()
-        for number in range(1, count + 1)
-        if column in prompts
-    }
-    by_name = {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()}
-    return by_name | list_prompts
+    def resume(self, epoch_start: int, skips: bool) -> int:
+        """Continue at the sampler's step, and return how many batches of the epoch to skip."""
+        self.mark_trained(np.flatnonzero(self.sampler.trained))
+        self._to_skip = self.sampler.trained_steps - epoch_start if skips else 0
+        return self._to_skip
+
+    def mark_trained(self, pair_ids: IntArray) -> None:
+        """Record that the model trained on the documents of these pairs as positives."""
+        self._trained_documents[self.pairs.pair_doc[pair_ids]] = True
+
+    def not_comparable(self, pair_ids: IntArray) -> BoolArray:
+        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
+        pairs = self.pairs
+        documents = pairs.pair_doc[pair_ids]
+        known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)
+        return not_comparable(known, self._trained_documents[documents])
+
+    def review(self, seed: int) -> dict[str, Any]:
+        """Describe the pairs to review; their ids are rows of the data set."""
+        query_rows = np.arange(self.pairs.n_queries, dtype=np.int32)
+        labelled = LabelledRows(self.data, query_rows, self.pairs, self.row_of_pair)
+        visits, kept = self.sampler.all_visits(), self.sampler.kept
+        return training_pairs(labelled, estimate(self.pairs, visits, kept), visits, kept, seed)
+
+    def noisy_labels(self) -> NoisyLabels | None:
+        """Return the estimate by row of the data set; NaN for a row without a pair."""
+        of_pairs = estimate(self.pairs, self.sampler.all_visits(), self.sampler.kept)
+        if of_pairs is None:
+            return None
+        rows = self.row_of_pair
+        by_row = np.full(len(self._user_rows), np.nan, dtype=of_pairs.probability_wrong.dtype)
+        by_row[rows] = of_pairs.probability_wrong
+        return replace(of_pairs, probability_wrong=by_row, suspicious=rows[of_pairs.suspicious])
 
 
 def read_all(dataset: Any) -> list[PairRows]:
@@ -149,89 +231,35 @@ def read_all(dataset: Any) -> list[PairRows]:
             "samples any row at any step, which a stream cannot give; load the data set with "
             "streaming=False"
         )
-    parts = dict(dataset) if isinstance(dataset, Mapping) else {ONLY: dataset}
-    if not parts:
-        raise DataError("dataset: must hold at least one data set, got an empty dictionary")
-    return [read(name, part) for name, part in parts.items()]
+    sets = list[PairRows]()
+    for name, rows in (dataset if isinstance(dataset, Mapping) else {ONLY: dataset}).items():
+        sets.append(PairRows(name, rows, sum(part.pairs.n_pairs for part in sets)))
+    return sets
 
 
-def read(name: str, dataset: Any) -> PairRows:
-    """Read the pairs of one data set.
+def _check_texts(place: str, rows: IntArray, texts: list[Any], may_be_empty: bool) -> None:
+    """Raise a :class:`DataError` for the first value of a column that is not a text."""
+    rule = "a text" if may_be_empty else "a text that is not empty"
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        if not isinstance(text, str) or not (may_be_empty or text.strip()):
+            raise DataError(
+                f"{place % row}: must be {rule}, got {shown(text)}; except for a label "
+                f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
+                "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
+            )
 
-    Raises:
-        DataError: if the data set is empty, has fewer than two text columns, or holds values that
-            are not texts.
+
+def _distinct(texts: list[str]) -> tuple[NDArray[np.int64], TextTable]:
+    """Number distinct texts in order of appearance; extra white space makes no difference.
+
+    Returns:
+        The number of each text, and the distinct texts in their first spelling.
     """
-    place = f"dataset['{name}']" if name else "dataset"
-    if not isinstance(dataset, Dataset):
-        raise DataError(
-            f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
-        )
-    names = dataset.column_names
-    label = next((column for column in LABEL_COLUMNS if column in names), None)
-    columns = tuple(column for column in names if column not in (label, "dataset_name"))
-    if len(columns) < 2:
-        raise DataError(
-            f"{place}: must have two text columns, the query and its positive document, got "
-            f"{shown(columns)}"
-        )
-    if len(dataset) == 0:
-        raise DataError(f"{place}: must have at least one row, got an empty data set")
-    rows = _relevant_rows(dataset, label)
-    if left_out := len(dataset) - len(rows):
-        rows_text = counted(len(dataset), "row")
-        log.warning("%s: skipped %d of %s: their label is 0", place, left_out, rows_text)
-    lists: dict[str, int] = {}
-    digest, tables = hashlib.sha256(), (_Numbers(), _Numbers())
-    for start in range(0, len(rows), ROWS_AT_ONCE):  # the data set may be larger than memory
-        chunk = rows[start : start + ROWS_AT_ONCE]
-        batch = dataset[chunk]
-        for column, values in ((column, batch[column]) for column in columns[2:]):
-            cell = f"{place}: row %d, column {column!r}"
-            if not isinstance(values[0], list):
-                _refuse(values, _is_text, cell, chunk, "a text")
-                continue
-            _refuse(values, _is_list, cell, chunk, "a list of at least one text, as in other rows")
-            lists[column] = min(lists.get(column, len(values[0])), *map(len, values))
-        for column, table in zip(columns, tables, strict=False):
-            cell = f"{place}: row %d, column {column!r}"
-            _refuse(batch[column], _is_filled, cell, chunk, "a text that is not empty")
-            table.add(batch[column])
-            digest.update(json.dumps(batch[column]).encode())
-    pair_query, pair_doc = (np.array(table.numbers) for table in tables)
-    order = np.argsort(pair_query, kind="stable")
-    pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
-    if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
-        note = "repeating the query and positive of another row, each counted as a separate pair"
-        log.info("note: %s: %s %s", place, counted(repeated, "row"), note)
-    queries, corpus = (
-        TextTable.from_texts({str(number): text for number, text in enumerate(table.texts)})
-        for table in tables
-    )
-    data = RetrievalData(name or "dataset", place, digest.hexdigest(), corpus, queries, {})
-    return PairRows(name, dataset, label, columns, lists, data, pairs, rows[order])
-
-
-class _Numbers:
-    """Numbers distinct texts in order of appearance; extra white space makes no difference.
-
-    Attributes:
-        numbers: the number of each text so far.
-        texts: the distinct texts, in their first spelling.
-    """
-
-    def __init__(self) -> None:
-        self.numbers = array("q")
-        self.texts: list[str] = []
-        self._known: dict[str, int] = {}
-
-    def add(self, texts: list[str]) -> None:
-        """Number texts."""
-        for text in texts:
-            number = self._known.setdefault(without_extra_space(text), len(self._known))
-            if number == len(self.texts):
-                self.texts.append(text)
-            self.numbers.append(number)
+    spaced = pa.array(map(without_extra_space, texts), pa.string()).dictionary_encode()
+    numbers = spaced.indices.to_numpy().astype(np.int64)
+    _, first = np.unique(numbers, return_index=True)
+    table = {str(number): texts[row] for number, row in enumerate(first.tolist())}
+    return numbers, TextTable.from_texts(table)
 
 
 def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
@@ -250,31 +278,6 @@ def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
     values = np.asarray(labels.cast(pa.float64()).to_numpy(zero_copy_only=False))
     relevant = ~(values <= 0)
     return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
-
-
-def _refuse(
-    values: list[Any], fits: Callable[[Any], bool], place: str, rows: IntArray, rule: str
-) -> None:
-    """Raise a :class:`DataError` for the first value of a column that breaks a rule."""
-    for row, value in zip(rows, values, strict=True):
-        if not fits(value):
-            raise DataError(
-                f"{place % row}: must be {rule}, got {shown(value)}; except for a label "
-                f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
-                "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
-            )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(_is_text, value))
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:

@@ -19,9 +19,10 @@ from transformers import TrainerCallback
 
 from opera.core.arrays import IntArray
 from opera.core.processes import process_count
+from opera.core.terminal import counted
 from opera.engine.checkpoint import write_state
 from opera.engine.distributed import gather_values
-from opera.engine.sampler import Batch, NotFiniteError, PairSampler
+from opera.engine.sampler import Batch, PairSampler, not_finite
 from opera.runs.folder import SAMPLER_FILE
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class Pruning:
         ids = gather_values(pair_ids.to(values.device)).cpu().numpy()
         finite = np.isfinite(observed[:, 1])
         if not finite.all():
-            step = self.samplers[self._of_sampler(ids)[0]].trained_steps
-            raise NotFiniteError("the loss", step, ids, finite)
+            pairs = f"the loss of {len(ids) - finite.sum()} of {counted(len(ids), 'pair')}"
+            raise not_finite(pairs, self.samplers[self._of_sampler(ids)[0]].trained_steps)
         by_process = (np.split(array, process_count()) for array in (ids, observed))
         for process_ids, columns in zip(*by_process, strict=True):
             self._observe(*self._of_sampler(process_ids), *columns.T)

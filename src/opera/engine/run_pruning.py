@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 
@@ -14,6 +15,7 @@ from opera.core.settings import resolved
 from opera.engine.dataset import make_dataset
 from opera.engine.pruning import Pruning
 from opera.engine.sampler import PairSampler, SetSampler
+from opera.labels.visits import FirstVisits
 from opera.methods import Method
 from opera.training_set.build import TrainingSet
 from opera.training_set.quotas import plan_of
@@ -48,6 +50,13 @@ class RunPruning(Pruning):
         self.model, self.training_set, self.settings = model, training_set, recipe.train
         processes = process_count()
         self.methods = training_set.methods(recipe, processes) if methods is None else methods
+        visits = FirstVisits.none(
+            training_set.pairs.n_pairs,
+            training_set.first_pairs,
+            np.concatenate([part.confirmed for part in training_set.sets]),
+            [part.data.removed_excess for part in training_set.sets],
+        )
+        weighs = self.settings.pair_weights == "loss"
         parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
         self.sampler = PairSampler(
             [
@@ -62,9 +71,8 @@ class RunPruning(Pruning):
             lag=LAG,
             rank=PartialState().process_index,
             world_size=processes,
-            pair_weights=training_set.labelled.loss_weights,
-            confirmed=training_set.labelled.confirmed,
-            removed_excess=[part.data.removed_excess for part in training_set.sets],
+            pair_weights=training_set.loss_weights if weighs else None,
+            visits=visits,
         )
         self.samplers = [self.sampler]
         self.dataset, self.collator = make_dataset(model, training_set, self.settings)

@@ -24,26 +24,13 @@ from opera.training_set.negatives import Negatives
 from opera.training_set.quotas import Quotas
 
 ADVICE_NOT_FINITE = "lower learning_rate, or set precision=fp32"
-SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "schedule")
+SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets", "schedule")
 SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
 
 
-class NotFiniteError(TrainingError):
-    """A loss or gradient is not a finite number.
-
-    Args:
-        quantity: its name, such as ``"the loss"``.
-        step: the step, from 0.
-        pair_ids: ``[m]``, the pairs of the batch.
-        finite: bool ``[m]``, whether each pair's value is finite; ``None`` if only the batch has a
-            value.
-    """
-
-    def __init__(
-        self, quantity: str, step: int, pair_ids: NDArray[Any], finite: BoolArray | None = None
-    ) -> None:
-        self.quantity, self.step, self.pair_ids, self.finite = quantity, step, pair_ids, finite
-        super().__init__(f"step {step}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
+def not_finite(quantity: str, step: int) -> TrainingError:
+    """Return the error for a loss or a gradient of a step, from 0, that is not a finite number."""
+    return TrainingError(f"step {step + 1}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
 
 
 @dataclass(frozen=True)
@@ -146,8 +133,7 @@ class PairSampler:
         rank: number of this process.
         world_size: number of processes.
         pair_weights: float ``[N]``, a factor on each pair's loss, next to the method's weight.
-        confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct.
-        removed_excess: per set, see :class:`opera.labels.visits.FirstVisits`.
+        visits: the first visits, none yet; by default those of one data set.
 
     Attributes:
         trained_steps: how many steps are trained.
@@ -171,22 +157,18 @@ class PairSampler:
         rank: int = 0,
         world_size: int = 1,
         pair_weights: FloatArray | None = None,
-        confirmed: BoolArray | None = None,
-        removed_excess: Sequence[int] | None = None,
+        visits: FirstVisits | None = None,
     ) -> None:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size = rank, world_size
-        self.pair_weights = pair_weights
+        self.pair_weights, self._global_batch_size = pair_weights, batch_size * world_size
         self.trained_steps = 0
         self.sampled: list[NDArray[np.int32]] = []
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
-        sizes = [one_set.method.pairs.n_pairs for one_set in sets]
-        self.visits = FirstVisits.none(pairs.n_pairs, np.cumsum([0, *sizes]), confirmed)
-        if removed_excess is not None:
-            self.visits.removed_excess = list(removed_excess)
+        self.visits = FirstVisits.none(pairs.n_pairs) if visits is None else visits
         for number, one_set in enumerate(sets):
             one_set.method.visits = self.visits.part(number)
         self._pending: dict[int, Batch] = {}
@@ -196,11 +178,6 @@ class PairSampler:
     def kept(self) -> BoolArray:
         """The pairs that the methods do not prune before training: bool ``[N]``."""
         return np.concatenate([one_set.method.kept for one_set in self.sets])
-
-    @property
-    def _global_batch_size(self) -> int:
-        """Pairs per batch, over all processes."""
-        return self.batch_size * self.world_size
 
     def __len__(self) -> int:
         return self.plan.max_steps * self.plan.batch_size // self._global_batch_size
@@ -247,7 +224,8 @@ class PairSampler:
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
-        batch = self._batch(step, pair_ids, doc_rows, factors, self._schedule())
+        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
+        batch = Batch(step, pair_ids, doc_rows, factors, queries, sets, self._schedule())
         self._pending[step] = batch
         self.sampled.append(pair_ids.astype(np.int32))
         return batch
@@ -293,7 +271,7 @@ class PairSampler:
 
     def all_visits(self) -> FirstVisits:
         """Return all first visits, including observations that no step has used yet."""
-        visits = self.visits.copy()
+        visits = replace(self.visits, p=self.visits.p.copy(), step=self.visits.step.copy())
         for step in sorted(self._observed):
             pair_ids, _, _, p = self._observed[step]
             visits.see(step, pair_ids, p)
@@ -334,35 +312,18 @@ class PairSampler:
         sampled = np.array(state["drawn"], dtype=np.int32)
         self.sampled = list(sampled.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
-        self.schedule = _numbers(state.get("schedule", {}))
+        self.schedule = state.get("schedule", {})
         for number, one_set in enumerate(self.sets):
             one_set.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
         self._pending = {
-            int(step): self._batch(
-                int(step),
-                parts["pair_ids"],
-                parts["doc_rows"],
-                parts["weights"],
-                _numbers(parts.get("schedule", {})),
-            )
+            int(step): Batch(int(step), **{"schedule": {}, **parts})
             for step, parts in state.get("pending", {}).items()
         }
         self._observed = {
             int(step): [parts[name] for name in SAVED_OF_OBSERVATION]
             for step, parts in state.get("observed", {}).items()
         }
-
-    def _batch(
-        self,
-        step: int,
-        pair_ids: NDArray[np.int64],
-        doc_rows: NDArray[np.int64],
-        weights: NDArray[np.float32],
-        schedule: Mapping[str, float],
-    ) -> Batch:
-        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
-        return Batch(step, pair_ids, doc_rows, weights, queries, sets, schedule)
 
     def _part(self, step: int, start: int, end: int) -> Batch:
         """Return rows of an untrained step."""
@@ -380,16 +341,13 @@ class PairSampler:
             for name, value in one_set.schedule().items()
         }
 
-    def _count_observed(self, step: int) -> int:
-        return len(self._observed[step][0]) if step in self._observed else 0
-
     def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
         """Return the first untrained step that holds pairs ``[m]``, and their first row in it.
 
         The row is ``offset`` after the observed rows, or any number of strides later.
         """
         for step in sorted(self._pending):
-            ids, first = self._pending[step].pair_ids, self._count_observed(step)
+            ids, first = self._pending[step].pair_ids, len(self._observed.get(step, [()])[0])
             for start in range(first + offset, len(ids), stride):
                 if np.array_equal(ids[start : start + len(pair_ids)], pair_ids):
                     return step, start
@@ -402,7 +360,7 @@ class PairSampler:
 
     def _apply(self, step: int) -> None:
         """Pass the observations of a step to the methods."""
-        if self._count_observed(step) != self.plan.batch_size:
+        if step in self._pending or step not in self._observed:
             raise TrainingError(
                 f"observations of step {step} are missing: the data loader reads further ahead "
                 f"than lag={self.lag} allows"
@@ -414,7 +372,3 @@ class PairSampler:
             rows, first = numbers == number, self.visits.first_pairs[number]
             method = self.sets[number].method
             method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import TrainerCallback
 
-from opera.config.automatic import KINDS, TRANSFORMERS, automatic_rate, reason_for_steps
+from opera.config.automatic import KINDS, automatic_rate, reason_for_steps
+from opera.config.training import TrainSettings
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.core.terminal import counted, shown
@@ -64,11 +65,6 @@ class Session:
     record: RunRecord
     embeddings: EmbeddingParts | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.record.status == "finished"
-
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""
         self.record = self.record.model_copy(update=fields)
@@ -88,7 +84,7 @@ class Session:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            advice = _memory_advice(name, self.prepared)
+            advice = _memory_advice(name, self.prepared.settings)
             raise TrainingError(
                 f"out of memory while {advice}; then start again with --overwrite"
             ) from error
@@ -101,21 +97,18 @@ class Session:
         totals[name] = round(totals.get(name, 0.0) + seconds, 3)
 
 
-def _memory_advice(phase: str, prepared: Prepared) -> str:
+def _memory_advice(phase: str, settings: TrainSettings) -> str:
     """Return the settings that use memory in a phase, with their values."""
-    settings = prepared.settings
-    values = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
-    activity, names = "encoding texts", ["per_device_eval_batch_size", "max_passage_length"]
-    if training := phase in ("time", "train", TRIAL_FOLDER):
-        scope = "per_device_train" if settings.global_batch_size is None else "global"
-        names = [f"{scope}_batch_size", "train_group_size", "max_passage_length"]
-        activity = "training"
-    advice = f"{activity}: lower {', '.join(f'{name} (now {values[name]})' for name in names)}"
-    if not training or prepared.situation.model not in TRANSFORMERS:
-        return advice
-    texts = (settings.gradient_cache or resolved(settings.per_device_train_batch_size)) // 2
-    cache = f"gradient_cache={texts}, " if texts else ""
-    return f"{advice}, or set {cache}gradient_checkpointing=true or --lora r=16"
+    length = f"max_passage_length (now {settings.max_passage_length})"
+    if phase not in ("time", "train", TRIAL_FOLDER):
+        batch = f"per_device_eval_batch_size (now {settings.encode_batch_size})"
+        return f"encoding texts: lower {batch} or {length}"
+    batch = f"per_device_train_batch_size (now {settings.per_device_train_batch_size})"
+    return (
+        f"training: lower {batch}, train_group_size (now {settings.train_group_size}) or {length}, "
+        "or let a transformer train with gradient_cache=16, gradient_checkpointing=true or "
+        "--lora r=16"
+    )
 
 
 def announce(prepared: Prepared) -> None:
@@ -123,7 +116,9 @@ def announce(prepared: Prepared) -> None:
     settings, device = prepared.settings, prepared.model.encoder.device
     for note in prepared.data.drawn.notes:
         log.info("note: %s", note)
-    log.info("%s: %s", prepared.data.drawn.name, listed_counts(prepared.data.drawn.counts()))
+    counts = prepared.data.drawn.counts().items()
+    listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
+    log.info("%s: %s", prepared.data.drawn.name, listed)
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
     if changes := prepared.model.overridden:
@@ -170,16 +165,6 @@ def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
     """Log the base model's mean of a measure over queries ``[n]``."""
     queries = counted(len(values), "query")
     log.info("base model on %s: %s %.4f (mean of %s)", split, measure, values.mean(), queries)
-
-
-def listed_counts(counts: dict[str, int]) -> str:
-    """List counts by name for the log: ``1,200 pairs, pool of 300 queries``."""
-    return ", ".join(
-        f"pool of {count:,} queries"
-        if name == "pool_size"
-        else f"{count:,} {name.replace('_', ' ')}"
-        for name, count in counts.items()
-    )
 
 
 def new_record(prepared: Prepared) -> RunRecord:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from transformers import PrinterCallback, ProgressCallback
 
 from opera.config.optimisation import LOSSES
 from opera.core.arrays import BoolArray
-from opera.core.errors import TrainingError
-from opera.core.processes import everywhere, from_main
+from opera.core.processes import from_main
 from opera.core.settings import resolved
-from opera.core.terminal import counted, shown
+from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.engine.callbacks import Progress, Stopper, Trace
@@ -30,8 +29,7 @@ from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers 
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
 from opera.engine.run_pruning import RunPruning
-from opera.engine.sampler import ADVICE_NOT_FINITE, NotFiniteError
-from opera.engine.session import Session, listed_counts
+from opera.engine.session import Session
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.suspicious import visit_columns
@@ -39,18 +37,14 @@ from opera.labels.visits import FirstVisits
 from opera.methods import Method
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import NOT_FINITE_FILE, SAMPLER_FILE, Run, RunWriter
-from opera.runs.housekeeping import last_complete_checkpoint
+from opera.runs.folder import SAMPLER_FILE, Run, RunWriter
 from opera.runs.names import trainer_key
-from opera.runs.record import TrainingRecord
+from opera.runs.record import NegativesRecord, TrainingRecord
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare_model import encoder_of
 from opera.training_set.quotas import summary_of
 
 log = logging.getLogger("opera")
-
-SHOWN_PAIRS = 3
-"""Pairs in the message about a loss that is not finite. The file has all pairs."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +82,18 @@ class Fit:
 
     def pair_columns(self) -> dict[str, Any]:
         """Return the columns of ``pairs.parquet``."""
-        data, labelled = self.training_set.data, self.training_set.labelled
-        pairs, scores = labelled.pairs, self.training_set.scores
-        optional: dict[str, Any] = {"weight": labelled.weights}
-        if scores is not None:
-            cbs = [part.cbs for part in scores.sets if part.cbs is not None]
-            optional |= {
-                "similarity": scores.similarity,
-                "start_score": scores.start,
-                "cbs": np.concatenate(cbs) if cbs else None,
-            }
+        data, train = self.training_set.data, self.training_set.train
+        pairs, scores = self.training_set.pairs, self.training_set.scores or ()
+        cbs = [part.cbs for part in scores if part.cbs is not None]
+        optional = {
+            "weight": train.weights,
+            "similarity": self.training_set.similarity,
+            "cbs": np.concatenate(cbs) if cbs else None,
+        }
         return {
-            "query_id": data.queries.id_column(labelled.query_rows[pairs.pair_query]),
+            "query_id": data.queries.id_column(train.query_rows[pairs.pair_query]),
             "doc_id": data.corpus.id_column(pairs.pair_doc),
-            "grade": labelled.grades,
+            "grade": train.grades,
             "times_drawn": self.times_drawn,
             "kept": self.kept,
             **visit_columns(self.noisy_labels, self.visits),
@@ -130,17 +122,15 @@ def fit(
     prepared = session.prepared
     with session.phase("score_and_mine", "building the training set"):
         training_set = build_training_set(prepared, data)
-        refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
+        refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
         methods = training_set.methods(prepared.recipe, prepared.processes)
-    facts = _facts_of(training_set, methods)
     n_pairs = sum(int(method.kept.sum()) for method in methods)
     n_queries = sum(len(np.unique(method.pairs.pair_query[method.kept])) for method in methods)
     log.info(
         "training on %s of %s (method: %s)",
         counted(n_pairs, "pair"), counted(n_queries, "query"), prepared.recipe.method,
     )  # fmt: skip
-    log.debug("%s: %s", methods[0].title.lower(), listed_counts(facts["method"]))
-    session.update(**facts)
+    session.update(**_facts_of(training_set, methods))
     with session.phase(phase, description):
         pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
@@ -150,11 +140,15 @@ def fit(
 
 
 def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
-    scores = training_set.scores
+    negatives, lists = training_set.negatives, training_set.negatives.lists
+    listed = {}
+    if lists is not None:
+        listed = {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
+    pools = [scores.smallest_pool for scores in training_set.scores or ()]
     return {
         "method": summary_of(methods),
-        "negatives": training_set.negatives.record,
-        "smallest_cbs_pool": None if scores is None else scores.smallest_cbs_pool,
+        "negatives": NegativesRecord(kind=negatives.kind, **listed),
+        "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
     }
 
 
@@ -209,13 +203,9 @@ def train(
         trainer.remove_callback(unwanted)
     checkpoint = _resume(pruning, trace) if resume else None
     resumed_from = sampler.trained_steps
-    (run.path / NOT_FINITE_FILE).unlink(missing_ok=True)  # from an earlier session
     try:
         with packing(model) if loss.packs else nullcontext():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except NotFiniteError as error:  # raised in all processes, which wait until the file is written
-        newest = last_complete_checkpoint(run.path)
-        raise everywhere(partial(with_pairs, error, training_set, run, newest))[0] from None
     finally:
         stopper.close()
     state, metric = trainer.state, trainer_key(measure)
@@ -247,45 +237,3 @@ def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
         trace.rows = Run(checkpoint).trace().to_pylist()
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint
-
-
-def with_pairs(
-    error: NotFiniteError, training_set: TrainingSet, run: RunWriter, checkpoint_step: int | None
-) -> TrainingError:
-    """Return an error with some pairs of the batch; write all pairs to ``not_finite.json``.
-
-    Args:
-        error: raised by the loss or the trainer.
-        training_set: holds the ids of the pairs.
-        run: the run folder.
-        checkpoint_step: step of the newest checkpoint, if there is one.
-    """
-    pairs, data = training_set.pairs, training_set.data
-    queries = data.queries.ids(training_set.query_rows[pairs.pair_query[error.pair_ids]])
-    documents = data.corpus.ids(pairs.pair_doc[error.pair_ids])
-    finite = np.zeros(len(error.pair_ids), dtype=bool) if error.finite is None else error.finite
-    batch = [
-        {"query_id": query, "doc_id": document, "finite": bool(is_finite)}
-        for query, document, is_finite in zip(queries, documents, finite, strict=True)
-    ]
-    step, quantity = error.step + 1, error.quantity
-    run.write_json(NOT_FINITE_FILE, {"step": step, "what": quantity, "pairs": batch})
-    bad = [row for row in batch if not row["finite"]]
-    examples = ", ".join(
-        f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:SHOWN_PAIRS]
-    )
-    of_pairs = (
-        "of the batch with"
-        if error.finite is None
-        else f"of {len(bad)} of {counted(len(batch), 'pair')}, such as"
-    )
-    checkpoint = (
-        "no checkpoint was saved"
-        if checkpoint_step is None
-        else f"the checkpoint of step {checkpoint_step} is complete"
-    )
-    return TrainingError(
-        f"step {step}: {quantity} {of_pairs} {examples} is not a finite number (all pairs of the "
-        f"batch: {run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE_NOT_FINITE}, and start again "
-        "with --overwrite"
-    )

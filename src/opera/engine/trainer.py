@@ -24,7 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
 from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
-from opera.engine.sampler import ADVICE_NOT_FINITE, NotFiniteError
+from opera.engine.sampler import ADVICE_NOT_FINITE, not_finite
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
@@ -99,8 +99,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Stop if the gradient is not finite; fp16 training skips such steps instead."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
-            step = self.state.global_step
-            raise NotFiniteError("the gradient", step, self.sampler.sampled[step])
+            raise not_finite("the gradient", self.state.global_step)
         return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -151,6 +150,9 @@ def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> 
     """Return the arguments that OPERA decides or has settings for."""
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
     on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)
+    # torch's fused AdamW is faster; on CPUs its square root is also the same on every processor,
+    # which OPERA_REPRODUCIBLE needs
+    fused = settings.of_trainer("optim") == "adamw_torch" and model.device.type in ("cpu", "cuda")
     roles = column_roles(settings)
     prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
     return {
@@ -159,7 +161,7 @@ def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> 
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "learning_rate": settings.learning_rate,
         "warmup_steps": settings.warmup_ratio,
-        "optim": _optimizer(settings.of_trainer("optim"), model.device.type),
+        "optim": "adamw_torch_fused" if fused else settings.of_trainer("optim"),
         "seed": settings.seed,
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
@@ -192,14 +194,6 @@ def _distributed_arguments(model: SentenceTransformer) -> dict[str, Any]:
         "ddp_broadcast_buffers": False,
         "ddp_find_unused_parameters": False,  # train() has frozen them
     }
-
-
-def _optimizer(name: str, device: str) -> str:
-    """Return the fused form of AdamW if torch has one, because it is faster.
-
-    On CPUs its square root is also the same on every processor, which ``OPERA_REPRODUCIBLE`` needs.
-    """
-    return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
 
 
 def check_weights(model: SentenceTransformer, step: int) -> None:

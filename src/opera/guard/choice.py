@@ -13,19 +13,16 @@ from torch import Tensor
 
 from opera.core.errors import TrainingError
 from opera.core.processes import from_main
-from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.combined import each_set
 from opera.data.splits import asks_about_known, known_fraction
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
-    DevCorpus,
+    GUARD_DOCUMENTS,
     QueryValues,
-    base_values,
     best_documents,
     dev_corpus,
     dev_values,
-    ranks_all,
 )
 from opera.guard.rule import (
     QueryKind,
@@ -113,14 +110,13 @@ class Guard:
         self.base = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.served, prepared.data.drawn
-            dev = DevCorpus(data)
-            values = dev_values(encoder, dev, prepared.settings)
-            all_ranked = ranks_all(encoder.model, data, prepared.settings)
+            values = dev_values(encoder, data, prepared.settings)
+            all_ranked = prepared.is_static or len(data.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, values)
         self._values: dict[float, QueryValues] = {0.0: values}
         session.embeddings = {} if all_ranked and not prepared.is_static else None
-        self._dev = dev if all_ranked else None
+        self._dev = data if all_ranked else None
 
     def choose(self, fine_tuned: Weights) -> GuardRecord:
         """Choose λ on dev. All processes measure; the main process chooses."""
@@ -128,7 +124,7 @@ class Guard:
         description = "measuring mixtures of base and fine-tuned weights on dev"
         with self.session.phase("choose_mixing_weight", description):
             dev = self._dev_corpus(fine_tuned)
-            documents = len(dev.data.corpus) if self._best else None
+            documents = len(dev.corpus) if self._best else None
             for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
@@ -157,7 +153,7 @@ class Guard:
             )
         )
 
-    def _dev_corpus(self, fine_tuned: Weights) -> DevCorpus:
+    def _dev_corpus(self, fine_tuned: Weights) -> RetrievalData:
         """Return the documents to rank for dev queries.
 
         A reduced corpus holds the best documents of the base and the fine-tuned model, and random
@@ -171,10 +167,7 @@ class Guard:
             best = [np.concatenate(rows) for rows in zip(self._best, best_of_tuned, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
-            served = prepared.model.served
-            self._values[0.0] = base_values(served, data, self._dev, settings)
-            ranked, corpus = len(self._dev.data.corpus), counted(len(data.corpus), "document")
-            log.info("dev queries rank %s of %s", f"{ranked:,}", corpus)
+            self._values[0.0] = dev_values(prepared.model.served, self._dev, settings)
         return self._dev
 
     def measured(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:

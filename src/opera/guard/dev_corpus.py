@@ -4,24 +4,19 @@ every λ."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.combined import combine
-from opera.data.identity import documents_that_are_queries
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.measures import parse_measures, per_query, ranking_depth
-from opera.retrieval.models import is_static
-from opera.retrieval.nearest import exact_search
-from opera.retrieval.search import search_corpus, without_query_documents
+from opera.retrieval.search import search_corpus
 
 GUARD_DOCUMENTS = 10_000
 """Most documents that dev queries rank with a transformer."""
@@ -30,26 +25,6 @@ DEPTH = 20
 
 QueryValues = NDArray[np.float64]
 """A measure of each dev query: float64 ``[n]``."""
-
-
-@dataclass(frozen=True)
-class DevCorpus:
-    """A data set with the split ``dev``.
-
-    Attributes:
-        data: the data set.
-        rows: int64 ``[k]``, corpus rows of its documents; ``None`` for a full corpus and for
-            several data sets.
-    """
-
-    data: RetrievalData
-    rows: NDArray[np.int64] | None = None
-
-
-def ranks_all(model: SentenceTransformer, data: RetrievalData, settings: TrainSettings) -> bool:
-    """Whether the guard ranks all documents: the corpus is small, or the model encodes fast."""
-    fast = is_static(model) or settings.adapter_kind is not None
-    return fast or len(data.corpus) <= GUARD_DOCUMENTS
 
 
 def best_documents(
@@ -69,7 +44,7 @@ def best_documents(
 
 def dev_corpus(
     data: RetrievalData, best: Sequence[NDArray[np.int64]], settings: TrainSettings
-) -> DevCorpus:
+) -> RetrievalData:
     """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
 
     Args:
@@ -81,15 +56,15 @@ def dev_corpus(
         return reduced_corpus(data, best[0], GUARD_DOCUMENTS, settings)
     limits = [max(1, GUARD_DOCUMENTS * len(part.corpus) // len(data.corpus)) for part in data.sets]
     parts = [
-        reduced_corpus(part, rows, limit, settings).data
+        reduced_corpus(part, rows, limit, settings)
         for part, rows, limit in zip(data.sets, best, limits, strict=True)
     ]
-    return DevCorpus(combine(parts))
+    return combine(parts)
 
 
 def reduced_corpus(
     data: RetrievalData, best: NDArray[np.int64], limit: int, settings: TrainSettings
-) -> DevCorpus:
+) -> RetrievalData:
     """Reduce the corpus to ``limit`` documents, or to the relevant documents if there are more.
 
     The relevant documents come first, then the best document of each ranking, then the second best,
@@ -113,7 +88,7 @@ def reduced_corpus(
         np.searchsorted(rows, qrels.doc_rows[judged]),
         qrels.grades[judged],
     )
-    reduced = replace(
+    return replace(
         data,
         fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
         corpus=data.corpus.select(rows),
@@ -122,30 +97,10 @@ def reduced_corpus(
         held_out=None,
         teacher=None,
     )
-    return DevCorpus(reduced, rows)
 
 
-def base_values(
-    encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
-) -> QueryValues:
-    """Measure the base model on dev; its corpus embeddings come from the cache."""
-    if dev.rows is None:
-        return dev_values(encoder, dev, settings)
-    measure, qrels = settings.metric_for_best_model, dev.data.judged_qrels("dev")
-    queries = encoder.encode_queries(data, qrels.query_rows)
-    documents = np.asarray(encoder.encode_corpus(data, settings.corpus_text)[dev.rows])
-    parsed = parse_measures([measure])
-    depth = ranking_depth(parsed)
-    ranking = exact_search(
-        queries, documents, dev.data.corpus, depth + 1, encoder.device, encoder.similarity
-    )
-    query_documents = documents_that_are_queries(dev.data, qrels)
-    ranking = without_query_documents(ranking, query_documents, depth)
-    return per_query(ranking, qrels, parsed)[measure]
-
-
-def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> QueryValues:
+def dev_values(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> QueryValues:
     """Measure a model on dev."""
     measure = settings.metric_for_best_model
-    evaluation = evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text)
+    evaluation = evaluate_encoder(encoder, data, "dev", [measure], settings.corpus_text)
     return evaluation.per_query[measure]

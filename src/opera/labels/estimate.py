@@ -156,9 +156,8 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Nois
     classes = _classes(pairs, visits)
     if not classes:
         return None
-    confirmed = visits.is_confirmed
     sizes = np.array([np.count_nonzero(kept[members]) for members in classes])
-    all_pairs = sizes.sum() + np.count_nonzero(kept & confirmed)
+    all_pairs = sizes.sum() + np.count_nonzero(kept & visits.confirmed)
     total, variance = 0.0, 0.0
     for members, part in zip(classes, sizes / all_pairs, strict=True):
         later = _later(members[visits.visited[members]], visits)
@@ -171,7 +170,7 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Nois
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
     probability = np.full(pairs.n_pairs, np.nan, np.float32)
     probability[judged] = probability_wrong(pairs, visits)[judged]
-    probability[confirmed & visits.visited] = 0
+    probability[visits.confirmed & visits.visited] = 0
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
     return NoisyLabels(float(total), float(low), float(high), probability, listed)
@@ -185,7 +184,7 @@ def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
     """
     number = int(visits.set_of(visited[:1])[0])
     first, end = visits.first_pairs[number : number + 2]
-    in_set = int((visits.visited & ~visits.is_confirmed)[first:end].sum())
+    in_set = int((visits.visited & ~visits.confirmed)[first:end].sum())
     rate = noise_rate(visits.p[_later(visited, visits)])
     return float(np.clip(rate + visits.removed_excess[number] / in_set, 0, 1))
 
@@ -199,7 +198,7 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
     sizes = np.log2(pairs.positives_per_query).astype(np.int64)[pairs.pair_query]
     classes = []
     for start, end in pairwise(visits.first_pairs.tolist()):
-        size, is_open = sizes[start:end], ~visits.is_confirmed[start:end]
+        size, is_open = sizes[start:end], ~visits.confirmed[start:end]
         visited = visits.visited[start:end] & is_open
         counts = np.bincount(size[visited], minlength=int(size.max()) + 1)
         ends = [-1]

@@ -59,18 +59,15 @@ class Labelled:
             rank: fraction of documents that ranked higher at the first visit.
         """
         query, doc_row = int(self.pairs.pair_query[pair_id]), int(self.pairs.pair_doc[pair_id])
-        item = {**self._item(query, doc_row, why), "stratum": stratum}
+        item = {**self.item(query, doc_row, why), "stratum": stratum}
         return (
             item
             if rank is None or np.isnan(rank)
             else {**item, "first_rank": round(float(rank), 3)}
         )
 
-    def missing(self, query: int, doc_row: int, why: str) -> Item:
-        """Describe a document without a label."""
-        return self._item(query, doc_row, why)
-
-    def _item(self, query: int, doc_row: int, why: str) -> Item:
+    def item(self, query: int, doc_row: int, why: str) -> Item:
+        """Describe a document of a query, which may have no label."""
         start, end = self.pairs.query_offsets[query : query + 2].tolist()
         positives = self.pairs.pair_doc[start:end]
         others = positives[positives != doc_row][:OTHER_DOCUMENTS].tolist()
@@ -141,7 +138,7 @@ def training_pairs(
         seed: of the run.
     """
     worst = np.empty(0, dtype=np.int64) if estimate is None else estimate.suspicious
-    confirmed = visits.is_confirmed
+    confirmed = visits.confirmed
     unlisted = np.setdiff1d(np.flatnonzero(kept & ~confirmed), worst)
     strata = {"listed": worst, "unlisted": unlisted}
     strata = {name: pairs for name, pairs in strata.items() if len(pairs)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 
 
+@dataclass
 class FirstVisits:
     """The result of the first visit of each pair.
 
@@ -20,22 +22,16 @@ class FirstVisits:
         step: int32 ``[N]``, the step of the first visit; -1 before it.
         first_pairs: int ``[sets + 1]``, the first pair of each data set, and the end of the last
             one. Each data set has its own estimate.
-        confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct; ``None`` without
-            decisions.
+        confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct.
         removed_excess: for each data set, among the pairs that were removed as wrong, the number
             with p above ½ minus the number below. With these pairs the wrong ones are uniform.
     """
 
-    def __init__(
-        self,
-        p: NDArray[np.float32],
-        step: NDArray[np.int32],
-        first_pairs: IntArray | None = None,
-        confirmed: BoolArray | None = None,
-    ) -> None:
-        self.p, self.step, self.confirmed = p, step, confirmed
-        self.first_pairs = np.array([0, len(p)]) if first_pairs is None else first_pairs
-        self.removed_excess = [0] * (len(self.first_pairs) - 1)
+    p: NDArray[np.float32]
+    step: NDArray[np.int32]
+    first_pairs: IntArray
+    confirmed: BoolArray
+    removed_excess: list[int]
 
     @classmethod
     def none(
@@ -43,21 +39,22 @@ class FirstVisits:
         n_pairs: int,
         first_pairs: IntArray | None = None,
         confirmed: BoolArray | None = None,
+        removed_excess: list[int] | None = None,
     ) -> FirstVisits:
-        """No pair is visited yet."""
-        p, step = np.full(n_pairs, np.nan, np.float32), np.full(n_pairs, -1, np.int32)
-        return cls(p, step, first_pairs, confirmed)
+        """No pair is visited yet. By default there is one data set without decisions."""
+        firsts = np.array([0, n_pairs]) if first_pairs is None else first_pairs
+        return cls(
+            np.full(n_pairs, np.nan, np.float32),
+            np.full(n_pairs, -1, np.int32),
+            firsts,
+            np.zeros(n_pairs, dtype=bool) if confirmed is None else confirmed,
+            removed_excess or [0] * (len(firsts) - 1),
+        )
 
     @property
     def visited(self) -> BoolArray:
         """Which pairs are visited: bool ``[N]``."""
         return ~np.isnan(self.p)
-
-    @property
-    def is_confirmed(self) -> BoolArray:
-        """Which pairs a reviewer decided to be correct: bool ``[N]``."""
-        none = np.zeros(len(self.p), dtype=bool)
-        return none if self.confirmed is None else self.confirmed
 
     def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
         """The index of each pair's data set, int64 in the shape of ``pair_ids``."""
@@ -65,11 +62,9 @@ class FirstVisits:
 
     def part(self, number: int) -> FirstVisits:
         """A view of one data set's pairs. It shares its arrays with this object."""
-        rows = slice(*self.first_pairs[number : number + 2].tolist())
-        confirmed = None if self.confirmed is None else self.confirmed[rows]
-        part = FirstVisits(self.p[rows], self.step[rows], confirmed=confirmed)
-        part.removed_excess = self.removed_excess[number : number + 1]
-        return part
+        rows, excess = slice(*self.first_pairs[number : number + 2]), self.removed_excess[number]
+        p, firsts = self.p[rows], np.array([0, len(self.p[rows])])
+        return FirstVisits(p, self.step[rows], firsts, self.confirmed[rows], [excess])
 
     def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
@@ -86,12 +81,6 @@ class FirstVisits:
         """
         _, pairs, same = np.intersect1d(keys, earlier_keys, return_indices=True)
         self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
-
-    def copy(self) -> FirstVisits:
-        """Return a copy that later visits leave unchanged."""
-        copy = FirstVisits(self.p.copy(), self.step.copy(), self.first_pairs, self.confirmed)
-        copy.removed_excess = self.removed_excess
-        return copy
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that resuming needs."""

@@ -135,7 +135,6 @@ class Method(ABC, Generic[S]):
 
     def start(self) -> None:
         """Prepare draws; the constructor calls this last."""
-        return None
 
     @classmethod
     def needs_scores(cls, settings: S) -> bool:
@@ -154,7 +153,6 @@ class Method(ABC, Generic[S]):
         Raises:
             SettingError: if they cannot work.
         """
-        return None
 
     @abstractmethod
     def draw(self, step: int) -> Draw:
@@ -170,7 +168,6 @@ class Method(ABC, Generic[S]):
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update from one step: pair ids, cosines and unweighted losses, each ``[B]``."""
-        return None
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return the scheduled values and thresholds at ``step``, by name.

@@ -17,7 +17,10 @@ class PairScores:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
         cbs: float32 ``[N]``, CBS by the base model, or ``None``; training does not change it.
+        smallest_pool: the fewest documents that CBS ranked a pair among, or ``None``.
     """
+
+    smallest_pool: int | None = None
 
     def __init__(
         self,

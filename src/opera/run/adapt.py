@@ -79,11 +79,9 @@ def adapt(
 
     with torch.inference_mode(False):  # else training would fail in a caller's inference_mode
         session = steps.prepare(checked, callbacks)
-        if not session.finished:
+        if session.record.status != "finished":
             with steps.in_progress(session, checked):
-                trained = steps.train(session)
-                fit, guard = steps.choose(session, trained)
-                steps.write(session, trained, fit, guard)
+                steps.train_and_write(session)
     return Run.open(checked.folder)
 
 
@@ -167,11 +165,8 @@ def check(
         check_stays_out(folder, "--out", source)
     if overwrite:
         train = recipe.train
-        files = [train.query_vectors, train.document_vectors, train.teacher_scores]
-        files += train.decisions or ()
-        # fields of the trainer, such as deepspeed, may be files too
-        files += [value for value in (train.trainer or {}).values() if isinstance(value, str)]
-        reads = [Path(file) for file in files if file is not None and "\0" not in file]
+        files = (train.query_vectors, train.document_vectors, train.teacher_scores)
+        reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
         for source in sources:
             with_vectors = train.query_vectors is not None
             reads += files_read(source) if with_vectors else inputs_of(source, model)

@@ -5,11 +5,10 @@ Neither contains the paths of folders.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
@@ -26,7 +25,7 @@ from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
 from opera.runs.folder import CARD_FILE, RECIPE_FILE
 from opera.runs.names import hub_key
-from opera.runs.record import RunRecord, mean_of_sets
+from opera.runs.record import RunRecord
 from opera.runs.verdict import verdict_sentence, weight_sentence
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
@@ -47,10 +46,7 @@ MODEL_CARD = """---
 
 ## Data
 
-`{data}`: {counts}.{refitted}
-
-Training read {lengths}. Prompts: {prompts}. {stored}
-`mask_known_positives` was {masked}.
+`{data}`: {counts}.
 
 ## Use
 
@@ -96,15 +92,6 @@ documents = adapter.documents(vectors){note}
 {versions}.
 """
 
-REFITTED = " The final model was trained again with the dev queries in train."
-
-STORED = {
-    False: "This folder stores these settings, and `encode_query`, `encode_document` and "
-    "`similarity` use them.",
-    True: "This folder holds the base model with its own settings.",
-}
-"""The settings in the folder, by whether the final model is the base model."""
-
 Measured = Mapping[str, Mapping[str, float]]
 
 
@@ -122,18 +109,9 @@ def write_model_card(
     """
     assert record.training is not None
     settings = record.settings
-    from_files = settings["query_vectors"] is not None
-    query, document = settings["max_query_length"], settings["max_passage_length"]
-    lengths = "whole texts"
-    if query is not None and document is not None:
-        lengths = f"{query} tokens of a query and {document} of a document"
-    prompts = {
-        "queries": settings["query_prompt"] or "",
-        "documents": settings["document_prompt"] or "",
-    }
     header = metadata(record, {name: measures["final"][name] for name in DEFAULT_MEASURES})
     counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()]
-    text = (VECTORS_CARD if from_files else MODEL_CARD).format(
+    text = (MODEL_CARD if settings["query_vectors"] is None else VECTORS_CARD).format(
         metadata=header.to_yaml().strip(),
         base=_base_name(record.model.source),
         data=_short_data(record),
@@ -141,13 +119,8 @@ def write_model_card(
         steps=record.training.steps,
         seed=record.seed,
         measures=_measures(record, measures, changes, queries),
-        refitted=REFITTED if record.guard is not None and record.guard.refit else "",
         counts=", ".join(counts),
         note="  # normalised only" if settings["adapter"] != "both" else "",
-        masked=json.dumps(settings["mask_known_positives"]),
-        lengths=lengths,
-        stored=STORED[record.guard is not None and record.guard.mixing_weight == 0],
-        prompts=", ".join(f"{name} `{json.dumps(prompt)}`" for name, prompt in prompts.items()),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
@@ -197,25 +170,22 @@ def is_local_path(text: str) -> bool:
 
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run, with ``DATA`` for data in memory."""
-    first, *further = _sources(record)
-    if first.startswith(TABLES):
-        data = shlex.join(TableSource.parse(first).options())
-    else:
-        data = "DATA" if first.startswith(MEMORY) else shlex.quote(_short(first))
-    also = [
-        str(TableSource.parse(source).without_folders())
-        if source.startswith(TABLES)
-        else _short(source)
-        for source in further
-    ]
+    first, *also = [shlex.quote(_data_argument(source)) for source in _sources(record)]
     words = [
-        f"opera train {data}",
-        *(f"--also {shlex.quote(source)}" for source in also),
+        f"opera train {first}",
+        *(f"--also {source}" for source in also),
         f"--model {shlex.quote(_short(record.model.source))}",
         f"--config {RECIPE_FILE}",
         "--out run",
     ]
     return " \\\n  ".join(words)
+
+
+def _data_argument(source: str) -> str:
+    """Return a data set as an argument without folders; ``DATA`` for data in memory."""
+    if source.startswith(TABLES):
+        return str(TableSource.parse(source).without_folders())
+    return "DATA" if source.startswith(MEMORY) else _short(source)
 
 
 def write_recipe(folder: Path, record: RunRecord) -> None:
@@ -253,43 +223,25 @@ def _base_name(source: str) -> str:
 def _measures(
     record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> str:
-    """Return the measures on test with the intervals of their changes, the verdict, and the
-    measures of each data set and size.
-    """
-    guard, main, models = record.guard, DEFAULT_MEASURES[0], ("base", "fine_tuned", "final")
-    warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
-    change = "change in points (95% interval)"
-    head = f"{counted(queries, 'test query')} | base | fine-tuned | final | {change}"
-    rows = [
-        [name, *(f"{measures[model][name]:.4f}" for model in models), changes[name].in_points()]
-        for name in DEFAULT_MEASURES
+    """Return the measures on test with the intervals of their changes, and the verdict."""
+    guard, change = record.guard, "change in points (95% interval)"
+    lines = [
+        f"| {counted(queries, 'test query')} | base | fine-tuned | final | {change} |",
+        "|---|---|---|---|---|",
     ]
-    parts = [
-        _table(head, rows),
+    for name in DEFAULT_MEASURES:
+        values = [f"{measures[model][name]:.4f}" for model in ("base", "fine_tuned", "final")]
+        lines.append(f"| {' | '.join([name, *values, changes[name].in_points()])} |")
+    warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
+    lines += [
+        "",
         "The intervals (Student's t over the test queries) apply to this model, not to other "
-        "seeds." + (f" {warning}." if warning else ""),
+        f"seeds. {warning}",
+        "",
         f"Verdict: {verdict_sentence(guard)}. {weight_sentence(guard)}."
         if guard
         else "The final model has the fine-tuned weights.",
     ]
-    tests = [(part.name, part.test) for part in record.sets or () if part.test is not None]
-    if tests and (mean := mean_of_sets(record.sets or [])):
-        tests.append(("mean of the sets", mean))
-    tests += [
-        (f"`truncate_dim={part.size}`", {"base": part.base, "final": part.final})
-        for part in record.matryoshka or ()
-    ]
-    if tests:
-        rows = [
-            [name, *(f"{test[model][main]:.4f}" for model in ("base", "final"))]
-            for name, test in tests
-        ]
-        parts.append(_table(f"{main} | base | final", rows))
     if record.cutoffs is not None:
-        parts.append("When not to answer. " + " ".join(record.cutoffs.sentences))
-    return "\n\n".join(parts)
-
-
-def _table(head: str, rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+        lines += ["", "When not to answer. " + " ".join(record.cutoffs.sentences)]
+    return "\n".join(lines)

@@ -71,15 +71,14 @@ def _check_out(out: Path, overwrite: bool) -> None:
         RunFolderError: with the file that would be lost.
     """
     data, has_run = out / DATA_FOLDER, holds_run(out / RUN_FOLDER)
-    if os.path.lexists(data):
-        is_folder = data.is_dir() and not data.is_symlink()
-        for file in foreign_files(data, DATA_FILES) if is_folder and has_run else [data]:
-            raise RunFolderError(
-                f"--out {out}: {file} was not written by a finished quickstart; pass another "
-                "folder, or remove it"
-            )
     if not overwrite and has_run:
         raise RunFolderError(
             f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it"
+        )
+    files = foreign_files(data, DATA_FILES) if has_run else [data] * os.path.lexists(data)
+    if files:
+        raise RunFolderError(
+            f"--out {out}: {files[0]} was not written by a finished quickstart; pass another "
+            "folder, or remove it"
         )
     check_out_folder(out / RUN_FOLDER, resume=False, overwrite=overwrite)

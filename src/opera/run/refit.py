@@ -28,11 +28,9 @@ def first_training(session: Session) -> Fit | None:
     prepared, run, record = session.prepared, session.run, session.record.guard
     if record is not None and record.refit and record.second is not None:
         return None
-    data = prepared.data.drawn
-    if not prepared.settings.guard:
-        return fit(session, data, run, "train", "training")
-    queries = data.split("dev").n_queries
-    title = f"training without the {counted(queries, 'dev query')}"
+    data, title = prepared.data.drawn, "training"
+    if prepared.settings.guard:
+        title = f"training without the {counted(data.split('dev').n_queries, 'dev query')}"
     if prepared.refits:
         return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)
     return fit(session, data, run, "train", title)
@@ -54,8 +52,6 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     if record is None:
         record = guard.choose(fine_tuned)
         session.update(guard=record)
-    curve = ", ".join(f"{point.mean:.4f} at {point.mixing_weight:g}" for point in record.curve)
-    log.debug("λ = %g chosen on dev: %s %s", record.mixing_weight, record.measure, curve)
     if record.refit:
         guard.base.put_into(model)
         title = "training again, with the dev split in train"

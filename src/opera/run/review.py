@@ -70,10 +70,11 @@ def review_items(
         seed: the run's seed.
     """
     training_set = fit.training_set
-    labelled = Labelled(training_set.data, training_set.query_rows, training_set.pairs)
+    query_rows = training_set.train.query_rows
+    labelled = Labelled(training_set.data, query_rows, training_set.pairs)
     train = training_pairs(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
-    train["missing"] = [labelled.missing(query, row, why) for query, row, _ in missing]
+    train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]
     return {
         "train": train,
         "test": _test_items(training_set.data, base, final, seed),
@@ -108,7 +109,7 @@ def _test_items(
     order = generator(seed, "review.test.missing").permutation(len(missing))
     first_documents = list(missing.items())
     items["missing"] = [
-        labelled.missing(query, row, f"the {name} model ranks it first")
+        labelled.item(query, row, f"the {name} model ranks it first")
         for (query, row), name in (first_documents[index] for index in order[:MOST_MISSING])
     ]
     return items

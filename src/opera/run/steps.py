@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from opera.core.errors import OperaError, StorageError, TrainingError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.data.combined import each_set
-from opera.engine.callbacks import checked_callbacks, open_services
+from opera.engine.callbacks import checked_callbacks, logging_services
 from opera.engine.session import Session, announce, log_mean, new_record
 from opera.engine.train import Fit
 from opera.engine.trainer import training_arguments
@@ -41,7 +40,7 @@ from opera.run.adapt import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
-from opera.run.review import missing_candidates, review_items
+from opera.run.review import Candidate, missing_candidates, review_items
 from opera.runs.changes import changes_on_test
 from opera.runs.cutoffs import fit_cutoffs
 from opera.runs.folder import (
@@ -71,34 +70,18 @@ from opera.training_set.prepare_model import encoder_of
 log = logging.getLogger("opera")
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The result of the first training.
-
-    Attributes:
-        base: the base model on test.
-        columns: columns that describe the test queries.
-        guard: the guard, with the base weights; ``None`` without a guard.
-        first: the first training; ``None`` if a resumed run has already chosen the second.
-    """
-
-    base: Evaluation
-    columns: dict[str, Any]
-    guard: Guard | None
-    first: Fit | None
-
-
 def prepare(
     checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
 ) -> Session:
     """Load the model, and check it with the data, the settings and the resumed run. This writes
     nothing.
     """
-    user_callbacks = checked_callbacks(callbacks)
+    report_to = checked.recipe.train.of_trainer("report_to")
+    trainer_callbacks = [*logging_services(report_to), *checked_callbacks(callbacks)]
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
-    arguments = training_arguments(prepared.settings, model, run.checkpoints)
+    training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
     record = new_record(prepared)
     if checked.resume:
         refuse_other_settings(checked.folder, prepared.identity)
@@ -111,21 +94,26 @@ def prepare(
             record = earlier.record
             log.info("%s is already finished: nothing to do", checked.folder)
     processes.wait_for_everyone()  # until every process has read the folder
-    report_to = "none" if record.status == "finished" else prepared.settings.of_trainer("report_to")
-    trainer_callbacks = [*open_services(report_to, arguments, model), *user_callbacks]
     return Session(prepared, run, checked.started, checked.resume, trainer_callbacks, record)
 
 
 @contextmanager
 def in_progress(session: Session, checked: Checked) -> Iterator[None]:
     """Hold the run folder during the block, and record in ``run.json`` how the block ends."""
+    folder = checked.folder
     with ExitStack() as stack:
         if session.run.writes:
-            stack.enter_context(_held(checked))
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(sole_use(folder, "trains into it"))
+            # another process may have used the folder in the meantime
+            check_free(folder, checked.resume, checked.overwrite)
+            if checked.overwrite:
+                clear_run(folder)
+            clear_leftovers(folder)
         PartialState().wait_for_everyone()
         try:
             if session.run.writes:
-                stack.enter_context(logged_to(session.run.path / LOG_FILE))
+                stack.enter_context(logged_to(folder / LOG_FILE))
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
             session.run.write_skipped([part.skipped for part in each_set(checked.data)])
@@ -143,134 +131,121 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             raise
 
 
-@contextmanager
-def _held(checked: Checked) -> Iterator[None]:
-    """Make the run folder, hold it for this process, and clear it."""
-    folder = checked.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with sole_use(folder, "trains into it"):
-        # another process may have used the folder in the meantime
-        check_free(folder, checked.resume, checked.overwrite)
-        if checked.overwrite:
-            clear_run(folder)
-        clear_leftovers(folder)
-        yield
-
-
-def _log_costs(session: Session) -> None:
-    """Log the estimated costs of a new run of a transformer in a single process."""
+def train_and_write(session: Session) -> None:
+    """Measure the base model, train, choose λ, and write the final model and all results."""
     prepared = session.prepared
-    if prepared.is_static or prepared.processes > 1 or session.resume:
-        return
-    with session.phase("time", "timing a few steps"), suppress(TrainingError):
-        log.info("%s", time_run(prepared, session.started).sentence)
-
-
-def train(session: Session) -> Trained:
-    """Measure the base model on test and, for the guard, on dev; then train it."""
-    prepared, data = session.prepared, session.prepared.data.drawn
-    encoder = prepared.model.served
     announce(prepared)
-    _log_costs(session)
+    if not (prepared.is_static or prepared.processes > 1 or session.resume):
+        with session.phase("time", "timing a few steps"), suppress(TrainingError):
+            log.info("%s", time_run(prepared, session.started).sentence)
     if prepared.model.base is not None:
         with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
     guard = Guard(session) if prepared.settings.guard else None
+    base, columns = _measure_base(session)
+    fit, choice = first_training(session), None
+    if guard is not None:
+        fit, choice = choose_training(session, guard, fit)
+    assert fit is not None
+    mixing_weight = 1.0 if choice is None else choice.mixing_weight
+    fine_tuned, final, encoder = _save_and_measure(session, base, guard, mixing_weight)
+    with session.phase("review", "searching for missing labels"):
+        missing = missing_candidates(encoder, fit.training_set, prepared.settings)
+    if session.run.writes:
+        results = {"base": base, "fine_tuned": fine_tuned, "final": final}
+        _write(session, fit, choice, results, columns, missing)
+    PartialState().wait_for_everyone()
+
+
+def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
+    """Measure the base model on test; also return columns that describe the test queries."""
+    prepared, data = session.prepared, session.prepared.data.drawn
     with session.phase("evaluate_before", "measuring the base model on test"):
-        base = _on_test(encoder, prepared)
+        base = _on_test(prepared.model.served, prepared)
         corpus_text = prepared.settings.corpus_text
         columns = {
             "query_id": base.query_ids,
             **relevant_columns(data, "test"),
-            "similarity": query_difficulty(encoder, data, "test", corpus_text),
+            "similarity": query_difficulty(prepared.model.served, data, "test", corpus_text),
         }
     log_mean("test", PRIMARY, base.per_query[PRIMARY])
-    return Trained(base, columns, guard, first_training(session))
+    return base, columns
 
 
-def choose(session: Session, trained: Trained) -> tuple[Fit, GuardRecord | None]:
-    """Choose the training and the λ of the final model. The model then has the weights of the
-    training.
-    """
-    if trained.guard is not None:
-        return choose_training(session, trained.guard, trained.first)
-    assert trained.first is not None
-    return trained.first, None
-
-
-def write(session: Session, trained: Trained, fit: Fit, guard: GuardRecord | None) -> None:
-    """Save the final model, measure it as the user will load it, and write all results."""
-    run, base = session.run, trained.base
-    mixing_weight = 1.0 if guard is None else guard.mixing_weight
-    fine_tuned, final, encoder = _save_and_measure(session, trained, mixing_weight)
-    with session.phase("review", "searching for missing labels"):
-        missing = missing_candidates(encoder, fit.training_set, session.prepared.settings)
-    if run.writes:
-        results = {"base": base, "fine_tuned": fine_tuned, "final": final}
-        measures = {model: result.measures for model, result in results.items()}
-        columns = dict(trained.columns)
-        for model, result in results.items():
-            columns |= {column(model, name): values for name, values in result.per_query.items()}
-        for model in ("base", "final"):
-            columns[column(model, "documents")] = results[model].top_documents
-        run.write_table(PAIRS_FILE, fit.pair_columns())
-        noisy_labels = None
-        if (estimate := fit.noisy_labels) is not None:
-            train = fit.training_set
-            listed = suspicious_columns(
-                train.data, train.query_rows, train.pairs, estimate, fit.visits
-            )
-            run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
-            noisy_labels = NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
-        seed = session.prepared.settings.seed
-        run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, seed))
-        run.write_json(MEASURES_FILE, measures)
-        run.write_table(PER_QUERY_FILE, columns)
-        if guard is not None:
-            values = [result.per_query[guard.measure] for result in results.values()]
-            guard = guard.model_copy(update={"test": guarded_measure(*values)})
-            log.debug("%s", dev_sentence(guard))
-        sizes = [
-            SizeRecord(
-                size=size, **{model: result.by_size[size] for model, result in results.items()}
-            )
-            for size in base.by_size
-        ]
-        finished = {
-            "status": "finished",
-            "training": fit.record,
-            "noisy_labels": noisy_labels,
-            "guard": guard,
-            "matryoshka": sizes or None,
-            "sets": _by_set(session, fit, results),
-            "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
-        }
-        changes = changes_on_test(Run(run.path).per_query(), measures["final"])
-        record = session.record.model_copy(update=finished)
-        write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
-        session.update(**finished)
-    PartialState().wait_for_everyone()
+def _write(
+    session: Session,
+    fit: Fit,
+    guard: GuardRecord | None,
+    results: dict[str, Evaluation],
+    columns: dict[str, Any],
+    missing: list[Candidate],
+) -> None:
+    """Write all results and the model card."""
+    run, base, final = session.run, results["base"], results["final"]
+    measures = {model: result.measures for model, result in results.items()}
+    for model, result in results.items():
+        columns |= {column(model, name): values for name, values in result.per_query.items()}
+    for model in ("base", "final"):
+        columns[column(model, "documents")] = results[model].top_documents
+    run.write_table(PAIRS_FILE, fit.pair_columns())
+    noisy_labels = None
+    if (estimate := fit.noisy_labels) is not None:
+        trained, rows = fit.training_set, fit.training_set.train.query_rows
+        listed = suspicious_columns(trained.data, rows, trained.pairs, estimate, fit.visits)
+        run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
+        noisy_labels = NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
+    seed = session.prepared.settings.seed
+    run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, seed))
+    run.write_json(MEASURES_FILE, measures)
+    run.write_table(PER_QUERY_FILE, columns)
+    if guard is not None:
+        values = [result.per_query[guard.measure] for result in results.values()]
+        guard = guard.model_copy(update={"test": guarded_measure(*values)})
+        log.debug("%s", dev_sentence(guard))
+    sizes = [
+        SizeRecord(size=size, **{model: result.by_size[size] for model, result in results.items()})
+        for size in base.by_size
+    ]
+    finished = {
+        "status": "finished",
+        "training": fit.record,
+        "noisy_labels": noisy_labels,
+        "guard": guard,
+        "matryoshka": sizes or None,
+        "sets": _by_set(session, fit, results),
+        "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
+    }
+    changes = changes_on_test(Run(run.path).per_query(), measures["final"])
+    record = session.record.model_copy(update=finished)
+    write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
+    session.update(**finished)
 
 
 def _save_and_measure(
-    session: Session, trained: Trained, mixing_weight: float
+    session: Session, base: Evaluation, guard: Guard | None, mixing_weight: float
 ) -> tuple[Evaluation, Evaluation, Encoder]:
     """Mix the weights by the mixing weight, save the final model, and measure it.
+
+    Args:
+        session: the run, whose model has the fine-tuned weights.
+        base: the base model on test.
+        guard: holds the base weights; ``None`` without a guard.
+        mixing_weight: λ.
 
     Returns:
         The fine-tuned model on test; the final model on test, loaded as the user will load it; and
         the final model's encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
-    if trained.guard is not None and mixing_weight < 1:
+    if guard is not None and mixing_weight < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
-        mix(trained.guard.base, Weights.of(model), mixing_weight).put_into(model)
+        mix(guard.base, Weights.of(model), mixing_weight).put_into(model)
     # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
-    final, served = trained.base, prepared.model.served
+    final, served = base, prepared.model.served
     if mixing_weight > 0:
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
@@ -296,7 +271,7 @@ def _by_set(session: Session, fit: Fit, results: dict[str, Evaluation]) -> list[
     """
     if session.record.sets is None:
         return None
-    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.labelled.first_pairs[:-1])
+    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.first_pairs[:-1])
     return [
         record.model_copy(
             update={

@@ -14,7 +14,6 @@
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
       model/              loads with SentenceTransformer(path)
       checkpoints/        for --resume
-      not_finite.json     after a NaN loss: the pairs of that batch
       trial/              if a run trained twice: the first training, which chose λ
 
 Every file is written under a temporary name and then renamed. So a killed process leaves the old
@@ -70,7 +69,6 @@ CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
 COMPLETE_FILE = "complete"
-NOT_FINITE_FILE = "not_finite.json"
 REPORT_FILE = "report.html"
 UNFINISHED = "this run is not finished; continue it with --resume"
 REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
@@ -78,7 +76,6 @@ REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 10
 RUN_NAMES = (
     RUN_FILE,
     LOG_FILE,
-    NOT_FINITE_FILE,
     MEASURES_FILE,
     PER_QUERY_FILE,
     PAIRS_FILE,
@@ -211,10 +208,9 @@ class Run:
 
         The columns are ``query_id``, ``doc_id``, ``grade``, ``times_drawn`` and ``kept`` (not
         pruned before training). If the method needs them, there are the base model's ``similarity``
-        and ``cbs``, or ``start_score`` with ``pair_weights=scores``. At ``first_step`` the pair is
-        sampled for the first time. ``first_rank`` is the fraction of the batch's other documents
-        that then rank above its document. ``probability_wrong`` is estimated from it. Both are null
-        if the pair is never sampled.
+        and ``cbs``. At ``first_step`` the pair is sampled for the first time. ``first_rank`` is the
+        fraction of the batch's other documents that then rank above its document.
+        ``probability_wrong`` is estimated from it. Both are null if the pair is never sampled.
         """
         return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})
 

@@ -20,7 +20,6 @@ from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import place, shortened, shown
 from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
-    COMPLETE_FILE,
     MODEL_FILES,
     MODEL_FOLDER,
     REPORT_FILE,
@@ -38,13 +37,6 @@ from opera.runs.folder import (
 def run_started_after(path: Path, moment: float) -> bool:
     """Whether a folder's ``run.json`` is at least as new as ``moment``, in seconds since 1970."""
     return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
-
-
-def last_complete_checkpoint(path: Path) -> int | None:
-    """Return the step of the newest complete checkpoint, or ``None``."""
-    folders = checkpoint_folders(path / CHECKPOINTS_FOLDER)
-    complete = [step for step, folder in folders.items() if (folder / COMPLETE_FILE).is_file()]
-    return max(complete, default=None)
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,6 @@ from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
-from opera.runs.record import NegativesRecord
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.mining import Miner
 from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
@@ -52,8 +50,7 @@ class OneSet:
     @property
     def confirmed(self) -> BoolArray:
         """Whether a decision calls each pair correct: bool ``[N of the set]``."""
-        none = np.empty(0, dtype=np.int64)
-        confirmed = none if self.data.confirmed is None else self.data.confirmed
+        confirmed = () if self.data.confirmed is None else self.data.confirmed
         return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
 
     def known(self, known: KnownPositives) -> KnownPositives:
@@ -65,64 +62,6 @@ class OneSet:
             query_group=known.query_group[queries],
             document_group=known.document_group[documents],
         )
-
-
-@dataclass(frozen=True)
-class LabelledPairs:
-    """n queries with N positive pairs. The pairs of several data sets follow each other.
-
-    Attributes:
-        query_rows: int32 ``[n]``, the row of each training query in the query table.
-        pairs: the training pairs.
-        grades: int32 ``[N]``, the grade of each pair in the qrels.
-        weights: float32 ``[N]``, the weight of each pair in the data; ``None`` without weights.
-        loss_weights: float32 ``[N]``, the factor of each pair's loss, with a mean of 1; ``None``
-            without factors.
-        first_pairs: int64 ``[sets + 1]``, the first pair of each set, then N.
-        confirmed: bool ``[N]``, the pairs that a decision calls correct; ``None`` without
-            decisions.
-    """
-
-    query_rows: NDArray[np.int32]
-    pairs: TrainingPairs
-    grades: NDArray[np.int32]
-    weights: NDArray[np.float32] | None
-    loss_weights: NDArray[np.float32] | None
-    first_pairs: NDArray[np.int64]
-    confirmed: BoolArray | None
-
-    @classmethod
-    def of(cls, train: Qrels, sets: Sequence[OneSet], use: str) -> LabelledPairs:
-        """Return the pairs of all sets; ``use`` is the setting ``pair_weights``."""
-        factors = None
-        if train.weights is not None and use == "loss":
-            factors = np.concatenate([loss_weights(part.train.weights_or_ones()) for part in sets])
-        first_pairs = np.cumsum([0, *(part.pairs.n_pairs for part in sets)])
-        pairs = train.pairs()
-        confirmed = None
-        if any(part.data.confirmed is not None for part in sets):
-            confirmed = np.concatenate([part.confirmed for part in sets])
-        return cls(
-            train.query_rows, pairs, train.grades, train.weights, factors, first_pairs, confirmed
-        )
-
-
-@dataclass(frozen=True)
-class BaseScores:
-    """The base model's scores of the pairs.
-
-    Attributes:
-        sets: the initial scores of each set's method. Training overwrites them.
-        similarity: float32 ``[N]``, a copy of the similarities.
-        start: float32 ``[N]``, the scores that replace the similarities with
-            ``pair_weights=scores``; otherwise ``None``.
-        smallest_cbs_pool: the smallest number of documents in a ranking for CBS, or ``None``.
-    """
-
-    sets: tuple[PairScores, ...]
-    similarity: NDArray[np.float32]
-    start: NDArray[np.float32] | None
-    smallest_cbs_pool: int | None
 
 
 @dataclass(frozen=True)
@@ -142,69 +81,57 @@ class NegativeSources:
     known: KnownPositives
     lists: Lists | None
 
-    @property
-    def record(self) -> NegativesRecord:
-        """Facts about the negatives for ``run.json``."""
-        if self.lists is None:
-            return NegativesRecord(kind=self.kind)
-        return NegativesRecord(
-            kind=self.kind,
-            queries_without=self.lists.queries_without,
-            listed=len(self.lists.doc_rows),
-        )
-
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The training set of a run.
+    """The training set of a run: n queries with N positive pairs.
 
     Attributes:
         data: the data set, for the texts.
-        sets: the data sets that it combines, or only itself.
-        quotas: the mix of several data sets; ``None`` for part data set.
-        labelled: the pairs.
-        scores: the base model's scores of the pairs, if the method needs them.
+        sets: the data sets that it combines, or only itself. Their pairs follow each other.
+        quotas: the mix of several data sets; ``None`` for a single data set.
+        train: the training judgements, with grades and weights ``[N]``.
+        pairs: the training pairs.
+        scores: the base model's scores of each set's pairs, if the method needs them. Training
+            overwrites them.
+        similarity: float32 ``[N]``, a copy of the base model's similarities.
         negatives: the negatives.
     """
 
     data: RetrievalData
     sets: tuple[OneSet, ...]
     quotas: Quotas | None
-    labelled: LabelledPairs
-    scores: BaseScores | None
+    train: Qrels
+    pairs: TrainingPairs
+    scores: tuple[PairScores, ...] | None
+    similarity: NDArray[np.float32] | None
     negatives: NegativeSources
 
     @property
-    def pairs(self) -> TrainingPairs:
-        """The training pairs."""
-        return self.labelled.pairs
+    def first_pairs(self) -> NDArray[np.int64]:
+        """The first pair of each set, then N: int64 ``[sets + 1]``."""
+        return np.cumsum([0, *(part.pairs.n_pairs for part in self.sets)])
 
     @property
-    def query_rows(self) -> NDArray[np.int32]:
-        """The row of each training query in the query table: int32 ``[n]``."""
-        return self.labelled.query_rows
+    def loss_weights(self) -> NDArray[np.float32] | None:
+        """The factor of each pair's loss with ``pair_weights=loss``: float32 ``[N]``."""
+        if self.train.weights is None:
+            return None
+        return np.concatenate([loss_weights(part.train.weights_or_ones()) for part in self.sets])
 
     @property
     def text_keys(self) -> NDArray[np.int64]:
         """A key of each pair's texts: int64 ``[N]``."""
-        queries = self.data.query_group[self.query_rows[self.pairs.pair_query]]
+        queries = self.data.query_group[self.train.query_rows[self.pairs.pair_query]]
         return pair_keys(queries, self.data.document_group[self.pairs.pair_doc])
 
     @property
-    def fingerprint(self) -> int:
-        """A checksum of pairs, scores, weights and listed negatives."""
+    def shared_arrays(self) -> list[Any]:
+        """The arrays that must be equal in all processes."""
         arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
-        arrays.append(self.labelled.loss_weights)
-        if self.scores is not None:
-            arrays += [self.scores.similarity, self.scores.start]
-            arrays += [scores.loss for scores in self.scores.sets]
-        if (lists := self.negatives.lists) is not None:
-            arrays += [lists.counts, lists.doc_rows]
-        total = 0
-        for array in arrays:
-            values = b"" if array is None else np.ascontiguousarray(array).tobytes()
-            total = zlib.crc32(values, total)
-        return total
+        for scores in self.scores or ():
+            arrays += [scores.similarity, scores.loss]
+        return arrays if self.negatives.lists is None else [*arrays, self.negatives.lists.doc_rows]
 
     def methods(self, recipe: Recipe, processes: int) -> list[Method[Any]]:
         """Create the method of each set; automatic settings must be resolved.
@@ -213,7 +140,13 @@ class TrainingSet:
             recipe: the method and its settings.
             processes: the number of processes that train together.
         """
-        return _methods(recipe, processes, self.sets, self.quotas, self.scores)
+        run_plan = plan_of(recipe, processes)
+        plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
+        starts = [None] * len(self.sets) if self.scores is None else self.scores
+        return [
+            recipe.method_class(part.pairs, plan, recipe.method_settings, start)
+            for part, plan, start in zip(self.sets, plans, starts, strict=True)
+        ]
 
 
 def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
@@ -227,21 +160,22 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         data: the version of the data with the train split; ``None``: ``drawn``.
     """
     data = prepared.data.drawn if data is None else data
-    settings, recipe, processes = prepared.settings, prepared.recipe, prepared.processes
-    sets = _sets_of(data)
-    labelled = LabelledPairs.of(data.training_split(), sets, settings.pair_weights)
-    pairs, quotas = labelled.pairs, None
+    sets, train = _sets_of(data), data.training_split()
+    pairs, quotas, similarity = train.pairs(), None, None
     if data.sets:
         names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
-        quotas = Quotas.of(names, counts, settings)
-    known = KnownPositives.of(data, labelled.query_rows, pairs)
+        quotas = Quotas.of(names, counts, prepared.settings)
+    known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
-    if settings.prune_before_mining:
-        methods = _methods(recipe, processes, sets, quotas, scores)
+    if scores is not None:
+        similarity = np.concatenate([of_set.similarity for of_set in scores])
+    none = NegativeSources("random", (), known, None)
+    without_negatives = TrainingSet(data, sets, quotas, train, pairs, scores, similarity, none)
+    if prepared.settings.prune_before_mining:
+        methods = without_negatives.methods(prepared.recipe, prepared.processes)
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
-    negatives = _negatives(prepared, sets, known)
-    return TrainingSet(data, sets, quotas, labelled, scores, negatives)
+    return replace(without_negatives, negatives=_negatives(prepared, sets, known))
 
 
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
@@ -254,32 +188,16 @@ def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
     return tuple(sets)
 
 
-def _methods(
-    recipe: Recipe,
-    processes: int,
-    sets: Sequence[OneSet],
-    quotas: Quotas | None,
-    scores: BaseScores | None,
-) -> list[Method[Any]]:
-    """Create the method of each set, see :meth:`TrainingSet.methods`."""
-    run_plan = plan_of(recipe, processes)
-    plans = [run_plan] if quotas is None else quotas.plans(run_plan)
-    starts = [None] * len(sets) if scores is None else scores.sets
-    return [
-        recipe.method_class(part.pairs, plan, recipe.method_settings, start)
-        for part, plan, start in zip(sets, plans, starts, strict=True)
-    ]
-
-
-def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -> BaseScores | None:
+def _scores(
+    prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
+) -> tuple[PairScores, ...] | None:
     """Compute the base model's scores of each set's pairs, if the method needs them."""
     settings, method = prepared.settings, prepared.recipe.method_class
     if not method.needs_scores(prepared.recipe.method_settings):
         return None
     encoder, text = prepared.model.encoder, settings.corpus_text
-    scores, pools = [], []
-    for part in sets:
-        of_set, pool = pretrained_scores(
+    return tuple(
+        pretrained_scores(
             part.pairs,
             encoder.encode_queries(part.data, part.train.query_rows),
             encoder.encode_corpus(part.data, text),
@@ -290,15 +208,8 @@ def _scores(prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives) -
             pool=DocumentPool.of(part.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        scores.append(of_set)
-        pools += [] if pool is None else [pool]
-    similarity, start = np.concatenate([of_set.similarity for of_set in scores]), None
-    if settings.pair_weights == "scores":
-        for part, of_set in zip(sets, scores, strict=True):
-            if part.train.weights is not None:
-                of_set.similarity = scores_by_weight(part.train.weights, of_set.similarity)
-        start = np.concatenate([of_set.similarity for of_set in scores])
-    return BaseScores(tuple(scores), similarity, start, min(pools, default=None))
+        for part in sets
+    )
 
 
 def _negatives(
@@ -306,7 +217,7 @@ def _negatives(
 ) -> NegativeSources:
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
-    sources, lists = [], []
+    sources = []
     for part in sets:
         kind, data = chosen, part.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
@@ -315,14 +226,18 @@ def _negatives(
         query_rows, known_here = part.train.query_rows, part.known(known)
         inputs = NegativeInputs(data, query_rows, part.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
-        none = Lists.of([np.empty(0, dtype=np.int32)] * part.pairs.n_queries)
-        lists.append(getattr(sources[-1], "lists", none))
-    joined = None
-    if any(hasattr(source, "lists") for source in sources):
-        firsts = [np.int32(part.first_document) for part in sets]
-        rows = [listed.doc_rows + first for listed, first in zip(lists, firsts, strict=True)]
-        counts = np.concatenate([listed.counts for listed in lists])
-        joined = Lists.from_counts(counts, np.concatenate(rows))
+    lists, joined = [getattr(source, "lists", None) for source in sources], None
+    if any(lists):
+        counts = [
+            np.zeros(part.pairs.n_queries, dtype=np.int64) if listed is None else listed.counts
+            for part, listed in zip(sets, lists, strict=True)
+        ]
+        rows = [
+            listed.doc_rows + np.int32(part.first_document)
+            for part, listed in zip(sets, lists, strict=True)
+            if listed is not None
+        ]
+        joined = Lists.from_counts(np.concatenate(counts), np.concatenate(rows))
     return NegativeSources(chosen, tuple(sources), known, joined)
 
 
@@ -330,14 +245,3 @@ def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
     """Return the factor of each pair's loss, its weight over the mean weight: float32."""
     exact = np.asarray(weights, dtype=np.float64)
     return np.asarray(exact / exact.mean(), dtype=np.float32)
-
-
-def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
-    """Reorder the similarities by the weights, both ``[N]``: float32 ``[N]``.
-
-    The pair with the highest weight gets the highest similarity, and so on. So the values have the
-    scale of the cosines in training. Pairs of equal weight have the order of their similarities.
-    """
-    ordered = np.empty(len(weights), dtype=np.float32)
-    ordered[np.lexsort((similarity, weights))] = np.sort(similarity)
-    return ordered

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, IntArray
 from opera.data import RetrievalData
-from opera.data.identity import equal_places, query_documents, text_keys
+from opera.data.identity import query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.data.texts import CorpusText
 
@@ -41,8 +41,6 @@ class DocumentPool:
 
     def holds(self, rows: IntArray) -> BoolArray:
         """Whether the text of each row is in the pool: bool of the same shape."""
-        if len(self.left_out) == 0:
-            return np.ones(np.shape(rows), dtype=bool)
         return np.isin(self.group[rows], self.left_out, invert=True)
 
     def rows(self, places: IntArray) -> NDArray[np.int64]:
@@ -99,9 +97,6 @@ class Lists:
         return int((self.counts == 0).sum())
 
 
-CHUNK_KEYS = 2**16
-
-
 @dataclass(frozen=True)
 class KnownPositives:
     """The positives of the training queries, and the documents with the same text as a query.
@@ -147,23 +142,6 @@ class KnownPositives:
         wanted = self._keys_of(queries, docs)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.asarray(self.keys[place] == wanted)
-
-    def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the known positives among a few documents ``[c]`` in one pass over all pairs.
-
-        Returns:
-            The query of each known positive, ascending, and the position of its document in
-            ``docs``: both int64 ``[m]``.
-        """
-        groups = self.document_group[docs]
-        places, positives = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for start in range(0, len(self.keys), CHUNK_KEYS):
-            query_group, document_group = split_keys(self.keys[start : start + CHUNK_KEYS])
-            key, place = equal_places(document_group, groups)
-            places.append(place)
-            positives.append(query_group[key])
-        query, positive = equal_places(self.query_group, np.concatenate(positives))
-        return query, np.concatenate(places)[positive]
 
     def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
         return pair_keys(self.query_group[queries], self.document_group[docs])

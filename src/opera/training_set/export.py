@@ -100,18 +100,17 @@ def score(
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
     if not inputs.by_teacher:
-        table = _score_pairs(str(inputs.model), loaded, qrels, prompts, inputs.cbs_pool, seed)
-        _write(path, table)
-        return table
-    pairs, scores = _score_by_teacher(inputs, loaded, qrels, prompts, seed)
-    table = _table_of(loaded, pairs.query_rows[pairs.query_index], pairs.doc_rows, score=scores)
-    _write(path, table, _scored_records(loaded, pairs, scores))
+        table, records = _score_pairs(inputs, loaded, qrels, prompts, seed), None
+    else:
+        pairs, scores = _score_by_teacher(inputs, loaded, qrels, prompts, seed)
+        rows = pairs.query_rows[pairs.query_index]
+        table = _table_of(loaded, rows, pairs.doc_rows, score=scores)
+        records = _scored_records(loaded, pairs, scores)
+    _write(path, table, records)
     return table
 
 
-def _write(
-    path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None = None
-) -> None:
+def _write(path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None) -> None:
     """Write a table in the main process; a JSON Lines file gets ``records`` instead, if given."""
     if path is None or process_index() != 0:
         return
@@ -133,20 +132,16 @@ def _table_of(
 
 
 def _score_pairs(
-    model: str,
-    loaded: RetrievalData,
-    qrels: Qrels,
-    prompts: dict[str, Any],
-    cbs_pool: int,
-    seed: int,
+    inputs: ScoreInputs, loaded: RetrievalData, qrels: Qrels, prompts: dict[str, Any], seed: int
 ) -> pa.Table:
     """Score the training pairs as a run does: similarity, estimated loss, CBS."""
+    model, pairs = str(inputs.model), qrels.pairs()
     prompts = with_data_prompt(prompts, loaded, model)
-    encoder, pairs = open_encoder(model, **prompts, similarity="cosine"), qrels.pairs()
+    encoder = open_encoder(model, **prompts, similarity="cosine")
+    corpus_text = run_corpus_text(model)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
-    corpus_text = run_corpus_text(model)
-    scores, _ = pretrained_scores(
+    scores = pretrained_scores(
         pairs,
         encoder.encode_queries(loaded, qrels.query_rows),
         encoder.encode_corpus(loaded, corpus_text),
@@ -155,7 +150,7 @@ def _score_pairs(
         seed=seed,
         known=KnownPositives.of(loaded, qrels.query_rows, pairs),
         pool=DocumentPool.of(loaded, corpus_text),
-        cbs_pool=cbs_pool,
+        cbs_pool=inputs.cbs_pool,
     )
     columns = {"grade": qrels.grades, "similarity": scores.similarity, "loss": scores.loss}
     if scores.cbs is not None:
@@ -291,26 +286,20 @@ def _score_by_teacher(
         encoder = open_encoder(inputs.model, **prompts, similarity="cosine")
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
-    negatives = None
-    if isinstance(inputs.negatives, int):
-        assert encoder is not None
+    if isinstance(inputs.negatives, int) and encoder is not None:
         miner = Miner(encoder, data, text, inputs.mining)
         negatives = miner.mine(qrels.query_rows, qrels.pairs(), known, inputs.negatives, seed)
     elif inputs.negatives == "given" or data.given_negatives is not None:
         negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
     else:
-        log.info(
-            "note: the data have no negatives, so OPERA scores only the training pairs; mine "
-            "negatives with negatives=N"
-        )
-    pairs = qrels
-    if negatives is not None and len(negatives.doc_rows):
-        both = np.stack([qrels.query_rows[negatives.queries], negatives.doc_rows])
-        query, doc = np.unique(both, axis=1)
-        pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
-    if reranker is not None:
+        log.info("note: the data have no negatives; mine some with negatives=N")
+        negatives = Lists.of([])
+    both = np.stack([qrels.query_rows[negatives.queries], negatives.doc_rows])
+    query, doc = np.unique(both, axis=1)
+    pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
+    if encoder is None or reranker is not None:
+        assert reranker is not None
         query_rows = pairs.query_rows[pairs.query_index]
         return pairs, reranker.score_pairs(data, query_rows, pairs.doc_rows, text)
-    assert encoder is not None
     queries = encoder.encode_queries(data, pairs.query_rows)
     return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -16,7 +16,6 @@ from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read
 from opera.retrieval.locate import locate_model
 
@@ -87,11 +86,7 @@ class ScoreInputs(NamedTuple):
         Raises:
             SettingError: with the argument and its requirement.
         """
-        if isinstance(negatives, str) and negatives != "given":
-            if not negatives.isdecimal():
-                raise SettingError(
-                    f"negatives: must be 'given' or a number to mine, got {shown(negatives)}"
-                )
+        if isinstance(negatives, str) and negatives.isdecimal():
             negatives = int(negatives)
         if negatives is not None and negatives != "given":
             negatives = whole_number(negatives, "negatives", 1)
@@ -135,10 +130,6 @@ class ScoreInputs(NamedTuple):
         return [*files_read(data), *models]
 
 
-ROWS_AT_ONCE = 1000
-"""Rows of a table that are Python objects at once."""
-
-
 def checked_output(
     out: str | Path | None,
     formats: Sequence[str],
@@ -162,22 +153,18 @@ def checked_output(
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table as ``.parquet``, ``.tsv``, ``.csv`` or ``.jsonl``, by the suffix."""
-    batches = table.to_batches(max_chunksize=ROWS_AT_ONCE)
-    rows = (row for batch in batches for row in batch.to_pylist())
-
-    def write_lines(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            delimiter = "\t" if path.suffix == ".tsv" else ","
-            lines = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-            lines.writerow(table.column_names)
-            lines.writerows(row.values() for row in rows)
-
     if path.suffix == ".parquet":
         write_parquet(path, table)
-    elif path.suffix in (".tsv", ".csv"):
-        replace_file(path, write_lines)
+    elif path.suffix == ".jsonl":
+        write_jsonl(path, table.to_pylist())
     else:
-        write_jsonl(path, rows)
+        lines = partial(
+            table.to_pandas().to_csv,
+            sep="\t" if path.suffix == ".tsv" else ",",
+            index=False,
+            lineterminator="\n",
+        )
+        replace_file(path, lines)
 
 
 def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -185,7 +172,6 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
-            for record in records:
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in records)
 
     replace_file(path, write)

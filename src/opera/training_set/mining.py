@@ -136,8 +136,6 @@ def may_be_negative(
 
 def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
     """Whether a candidate is the first of its row with the same text: both ``[n, depth]``."""
-    if groups.size == 0:
-        return np.ones(groups.shape, dtype=bool)
     order = np.argsort(groups, axis=1, kind="stable")
     ordered = np.take_along_axis(groups, order, axis=1)
     first = np.empty(groups.shape, dtype=bool)

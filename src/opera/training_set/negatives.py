@@ -109,8 +109,6 @@ class ListedNegatives:
                 place += distinct & (place >= used)
             places[:, column] = place
         empty = lengths == 0
-        if not empty.any():
-            return np.asarray(doc_rows[starts[:, None] + places], dtype=np.int64)
         sampled = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
         sampled[~empty] = doc_rows[starts[~empty, None] + places[~empty]]
         return sampled

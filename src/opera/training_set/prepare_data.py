@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,11 @@ from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
-from opera.core.terminal import counted
 from opera.data import RetrievalData
-from opera.data.combined import each_set, first_rows, for_each
+from opera.data.combined import each_set, for_each
 from opera.data.decisions import with_decisions
 from opera.data.identity import (
     copy_notes,
-    documents_that_are_queries,
     judges_texts_of,
     merge_copies,
 )
@@ -97,8 +95,10 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
+    leaks = _leaks(data.with_relevant_grade(settings.relevant_grade), settings)
     drawn, before_dev, expected_documents = _with_splits(data, settings)
     merged = for_each(merge_copies, drawn)
+    merged = replace(merged, notes=(*merged.notes, *leaks))
     before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
     drawn = merged
     for data_set in each_set(drawn):
@@ -109,7 +109,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
         negatives = "given"
     elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
         negatives = "teacher"  # distillation needs negatives with teacher scores
-    for wrong, message in _conflicts(drawn, recipe, negatives):
+    for wrong, message in _conflicts(drawn, settings, negatives):
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, drawn, settings)
@@ -121,15 +121,15 @@ def _fingerprint(data: RetrievalData) -> int:
     """A checksum of the training pairs and of the decisions about them."""
     number = data.training_split().pairs().fingerprint
     for part in each_set(data):
-        for keys in (part.confirmed, part.rejected):
-            if keys is not None:
-                number = zlib.crc32(keys.tobytes(), number)
+        if part.confirmed is not None:
+            number = zlib.crc32(part.confirmed.tobytes(), number)
     return number
 
 
-def _conflicts(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[tuple[bool, str]]:
+def _conflicts(
+    data: RetrievalData, settings: TrainSettings, negatives: str
+) -> Iterator[tuple[bool, str]]:
     """Yield each possible conflict of settings and data: whether it exists, and the message."""
-    settings, method = recipe.train, recipe.method_class
     use, weights = settings.pair_weights, data.training_split().weights
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
     names, mix = [data_set.name for data_set in data.sets], settings.mix
@@ -140,11 +140,6 @@ def _conflicts(data: RetrievalData, recipe: Recipe, negatives: str) -> Iterator[
     yield (
         use == "loss" and weights is not None and not weights.any(),
         f"pair_weights=loss: every training pair of {title} has weight 0",
-    )
-    yield (
-        use == "scores" and not method.needs_scores(recipe.method_settings),
-        f"pair_weights=scores: method {recipe.method} does not use pair scores; use "
-        "pair_weights=loss",
     )
     for name, field in MixingSettings.model_fields.items():
         value = getattr(settings, name)
@@ -193,8 +188,7 @@ def _with_splits(
             "split to evaluate; remove one of the two settings"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
-    in_train = {split: _in_train(graded, split) for split in ("test", "dev")}
-    graded = for_each(partial(_with_notes, settings, in_train), graded)
+    graded = for_each(partial(_with_notes, settings), graded)
 
     def draw(needs_dev: bool) -> RetrievalData:
         with_splits = draw_missing_splits(
@@ -225,71 +219,24 @@ def _with_splits(
     return drawn, drawn if all_have_dev else draw(False), expected_documents
 
 
-def _with_notes(
-    settings: TrainSettings, in_train: Mapping[str, Mapping[str, int]], data: RetrievalData
-) -> RetrievalData:
-    """Add notes on facts that affect training or bias the scores.
-
-    ``in_train`` has the counts of :func:`_in_train` by split.
-    """
-    train, notes = data.training_split(), copy_notes(data)
-    without_text = data.corpus.empty_rows(settings.corpus_text)
-    title_only = np.setdiff1d(without_text, data.corpus.empty_rows())
-    if len(title_only):
+def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
+    """Add notes on copies and on weights that training ignores."""
+    notes = copy_notes(data)
+    if data.training_split().weights is not None and settings.pair_weights == "none":
         notes.append(
-            f"corpus_text=text: {counted(len(title_only), 'document')} with only a title: ranked, "
-            "but not used as negatives"
+            "training pairs have weights, which OPERA ignores; pair_weights=loss uses them"
         )
-    if empty := int(np.isin(train.doc_rows, title_only).sum()):
-        notes.append(
-            f"corpus_text=text: {empty:,} of {counted(len(train.doc_rows), 'training pair')} train "
-            "on such a document, so on an empty text"
-        )
-    if shared := in_train["test"][data.name]:
-        notes.append(
-            f"train contains {shared:,} of the {data.split('test').relevant().n_queries:,} test "
-            "queries with the same document, so test scores may be too high"
-        )
-    for split in (name for name in ("test", "dev") if name in data.splits):
-        documents = documents_that_are_queries(data, data.split(split).relevant())
-        if count := int((documents >= 0).sum()):
-            notes.append(
-                f"{counted(count, f'{split} query')} also in the corpus, with the same id and "
-                "text: the ranking of the query leaves this document out, as in BEIR"
-            )
-    if settings.needs_dev and (shared := in_train["dev"][data.name]):
-        notes.append(
-            f"train contains {shared:,} of the {data.split('dev').n_queries:,} dev queries, so dev "
-            "scores may be too high"
-        )
-    if train.weights is not None:
-        use = {
-            "none": "which OPERA ignores; pair_weights=loss or pair_weights=scores uses them",
-            "loss": "which multiply the loss",
-            "scores": "which order the initial pair scores",
-        }[settings.pair_weights]
-        lowest, highest = train.weights.min(), train.weights.max()
-        notes.append(f"training pairs have weights from {lowest:g} to {highest:g}, {use}")
-    elif settings.pair_weights != "none":  # another data set has weights
-        notes.append("training pairs have no weights, so pair_weights has no effect on them")
     return replace(data, notes=(*data.notes, *notes)) if notes else data
 
 
-def _in_train(data: RetrievalData, split: str) -> dict[str, int]:
-    """Count a split's queries that are also in train, by the name of their data set.
-
-    A test query counts only if test and train have the same relevant document for it.
-    """
-    query_rows = np.empty(0, dtype=np.int32)
-    if split in data.splits:
-        train, qrels = data.training_split(), data.split(split)
-        shared = np.isin(data.query_group[qrels.query_rows], data.query_group[train.query_rows])
-        if split == "test":
-            qrels = qrels.relevant()
-            shared = np.unique(qrels.query_index[judges_texts_of(data, train, qrels)])
-        query_rows = qrels.query_rows[shared]
-    counts = np.histogram(query_rows, first_rows(data)[0])[0]
-    return {
-        data_set.name: count
-        for data_set, count in zip(each_set(data), counts.tolist(), strict=True)
-    }
+def _leaks(data: RetrievalData, settings: TrainSettings) -> Iterator[str]:
+    """Yield a note for each split whose queries are in train with the same relevant document."""
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        if split in data.splits:
+            qrels = data.split(split).relevant()
+            in_train = judges_texts_of(data, data.training_split(), qrels)
+            if shared := len(np.unique(qrels.query_index[in_train])):
+                yield (
+                    f"train contains {shared:,} of the {qrels.n_queries:,} {split} queries with "
+                    f"the same document, so {split} scores may be too high"
+                )

@@ -141,19 +141,16 @@ def pretrained_losses(
     rng = generator(seed, "score.random_set")
     rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[rows])
-    positives = None if known is None else known.among(rows)
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
         part = slice(start, start + CHUNK_PAIRS)
         query, logit = pairs.pair_query[part], similarity[part] / temperature
         logits = query_embeddings[query] @ random_set.T / temperature
         logits[pool.group[pairs.pair_doc[part]][:, None] == rows] = -np.inf
-        if positives is not None:
-            first, stop = int(query[0]), int(query[-1]) + 1
-            of_part = slice(*np.searchsorted(positives[0], [first, stop]))
-            positive = np.zeros((stop - first, count), dtype=bool)
-            positive[positives[0][of_part] - first, positives[1][of_part]] = True
-            logits[positive[query - first]] = -np.inf
+        if known is not None:
+            first = int(query[0])  # pairs are sorted by query
+            queries = np.arange(first, int(query[-1]) + 1)
+            logits[known.contains(queries[:, None], rows)[query - first]] = -np.inf
         highest = np.maximum(logits.max(axis=1, initial=-np.inf), logit)
         total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(logit - highest)
         losses[part] = np.log(total) + highest - logit
@@ -170,25 +167,23 @@ def pretrained_scores(
     known: KnownPositives | None,
     pool: DocumentPool,
     cbs_pool: int = 0,
-) -> tuple[PairScores, int | None]:
+) -> PairScores:
     """Compute the initial scores of methods; the arguments are those of :func:`pretrained_losses`.
 
     ``cbs_pool`` is the number of random documents in the ranking for CBS; 0 disables CBS.
-
-    Returns:
-        Similarities, losses and CBS; and the size of the smallest pool, ``None`` without CBS.
     """
     vectors = query_embeddings, document_embeddings
     similarity = pair_similarities(pairs, *vectors)
     losses = pretrained_losses(
         pairs, *vectors, similarity, temperature, set_size, seed, known, pool
     )
-    if cbs_pool == 0:
-        return PairScores(pairs, similarity, losses), None
-    ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
-    if ranks.smallest_pool < cbs_pool:
-        log.info(
-            f"note: cbs_pool={cbs_pool}: other queries have too few positives, so CBS ranks pairs "
-            f"among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
-        )
-    return PairScores(pairs, similarity, losses, ranks.cbs), ranks.smallest_pool
+    scores = PairScores(pairs, similarity, losses)
+    if cbs_pool > 0:
+        ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
+        scores.cbs, scores.smallest_pool = ranks.cbs, ranks.smallest_pool
+        if ranks.smallest_pool < cbs_pool:
+            log.info(
+                f"note: cbs_pool={cbs_pool}: other queries have too few positives, so CBS ranks "
+                f"pairs among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
+            )
+    return scores
