@@ -76,6 +76,23 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
 
 
+def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    """As many as the shortest list has; with the prompt of their column, and several data sets in a dictionary."""
+    texts = dataset["answer"]
+    negatives = [[texts[row - offset] for offset in range(1, 3 + row % 2)] for row in range(len(texts))]
+    columns = {f"neg_{number + 1}": [texts[number] for texts in negatives] for number in range(2)}
+    datasets = dataset.add_column("neg", negatives), Dataset.from_dict({**dataset.to_dict(), **columns})
+    weights = []
+    for rows, names in zip(datasets, (["neg"], columns), strict=True):
+        prompts, model = dict.fromkeys(names, "t3w1: "), open_model(static_model)
+        args = arguments(tmp_path, max_steps=6, prompts={"a": prompts, "b": prompts})
+        sets = {"a": rows.select(range(28)), "b": rows.select(range(20, 48))}
+        pruning = PairPruning(model, sets, args=args)
+        trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
+        weights.append(weights_of(model))
+    assert weights[0] == weights[1] != weights_of(open_model(static_model))
+
+
 def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
     """The state must be that of the checkpoint whose weights are loaded, which may lie elsewhere."""
     for name, rate in (("one", 0.05), ("other", 0.01)):
@@ -210,6 +227,14 @@ LABELLED = {"query": ["a", "b", "c"], "d": ["d", "e", " "], "label": [0, 1, 1]}
     [
         (lambda d: d.to_iterable_dataset(), "dataset: must be a datasets.Dataset, got IterableDataset: a method"),
         (lambda d: d.select_columns(["answer"]), "dataset: must have two text columns"),
+        (
+            lambda d: d.add_column("n", [["a"]] * 47 + [[]]),
+            "dataset: row 47, column 'n': must be a list of at least one text",
+        ),
+        (
+            lambda d: d.add_column("n", [["a"]] * 48).with_transform(lambda batch: batch),
+            "dataset: column 'n': a data set with a transform must not have lists",
+        ),
         (
             lambda d: d.add_column("n", ["a"] * 47 + [None]),
             "dataset: row 47, column 'n': must be a text, got None",

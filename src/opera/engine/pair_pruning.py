@@ -29,7 +29,7 @@ from opera.core.processes import process_count
 from opera.core.terminal import counted, shown
 from opera.engine.checkpoint import read_state
 from opera.engine.distributed import refuse_differences
-from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all
+from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.engine.pruned_loss import (
     PrunedLoss,
     compares_processes,
@@ -71,7 +71,8 @@ class PairPruning(Pruning):
     Args:
         model: the model, before training. If the method needs the base model's scores,
             PairPruning encodes the data set now.
-        dataset: a ``datasets.Dataset``, or several by name.
+        dataset: a ``datasets.Dataset``, or several by name. A list of negatives becomes columns, as
+            many as the shortest list has texts.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, one that you registered, or ``auto`` for
             :data:`opera.methods.DEFAULT_METHOD`.
@@ -262,6 +263,8 @@ class PairPruning(Pruning):
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler"
             )
+        for part in self.batches:
+            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, part.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)

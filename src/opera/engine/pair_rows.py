@@ -12,8 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
-from datasets import Dataset, IterableDataset, IterableDatasetDict, concatenate_datasets
+from datasets import (
+    Dataset,
+    IterableDataset,
+    IterableDatasetDict,
+    LargeList,
+    List,
+    concatenate_datasets,
+)
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -73,6 +81,7 @@ class PairRows:
     Attributes:
         dataset: the rows with pair ids as the label column; -1 for rows that are not relevant.
         columns: the text columns, in the order of the loss.
+        lists: the columns that each column with lists of negatives has become.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
         row_of_pair: int64 ``[N]``.
@@ -97,6 +106,7 @@ class PairRows:
             raise DataError(
                 f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(user_rows))}"
             )
+        user_rows, self.lists = with_lists_as_columns(user_rows, place)
         names = user_rows.column_names
         label = next((column for column in LABEL_COLUMNS if column in names), None)
         columns = tuple(column for column in names if column not in (label, "dataset_name"))
@@ -235,6 +245,50 @@ def read_all(dataset: Any) -> list[PairRows]:
     for name, rows in (dataset if isinstance(dataset, Mapping) else {ONLY: dataset}).items():
         sets.append(PairRows(name, rows, sum(part.pairs.n_pairs for part in sets)))
     return sets
+
+
+def with_lists_as_columns(rows: Dataset, place: str) -> tuple[Dataset, dict[str, list[str]]]:
+    """Turn each column with lists of negatives into columns, as many as the shortest list has.
+
+    Returns:
+        The rows, and the names of the new columns by the name of the list column.
+
+    Raises:
+        DataError: for an empty list, and for lists in a data set with a transform.
+    """
+    lists: dict[str, list[str]] = {}
+    for name, feature in rows.features.items():
+        if not isinstance(feature, List | LargeList) or name in LABEL_COLUMNS:
+            continue
+        if rows.format["type"] == "custom":
+            raise DataError(
+                f"{place}: column {name!r}: a data set with a transform must not have lists; "
+                "apply the transform with dataset.map"
+            )
+        values = rows.select_columns([name]).with_format("arrow")[:][name].combine_chunks()
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+        if len(lengths) and lengths.min() == 0:
+            raise DataError(
+                f"{place}: row {lengths.argmin()}, column {name!r}: must be a list of at least one "
+                "text, as in other rows"
+            )
+        lists[name] = [f"{name}_{number + 1}" for number in range(min(lengths, default=0))]
+        columns = {
+            column: pc.list_element(values, number) for number, column in enumerate(lists[name])
+        }
+        others = rows.remove_columns(name)
+        rows = concatenate_datasets([others, Dataset(pa.table(columns))], axis=1)
+    return rows, lists
+
+
+def with_list_prompts(prompts: Any, lists: Mapping[str, list[str]]) -> Any:
+    """Repeat the prompt of a column with lists for the columns that the lists have become."""
+    if not isinstance(prompts, Mapping):
+        return prompts
+    repeated = {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()}
+    for name in lists.keys() & prompts.keys():
+        repeated.update(dict.fromkeys(lists[name], prompts[name]))
+    return repeated
 
 
 def _check_texts(place: str, rows: IntArray, texts: list[Any], may_be_empty: bool) -> None:
