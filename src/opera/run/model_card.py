@@ -5,6 +5,7 @@ Neither contains the paths of folders.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -47,6 +48,9 @@ MODEL_CARD = """---
 ## Data
 
 `{data}`: {counts}.
+
+Training read at most {query_length} tokens of a query and {document_length} of a document. It put
+{query_prompt} before queries and {document_prompt} before documents.
 
 ## Use
 
@@ -120,6 +124,10 @@ def write_model_card(
         seed=record.seed,
         measures=_measures(record, measures, changes, queries),
         counts=", ".join(counts),
+        query_length=settings["max_query_length"],
+        document_length=settings["max_passage_length"],
+        query_prompt=_prompt(settings["query_prompt"]),
+        document_prompt=_prompt(settings["document_prompt"]),
         note="  # normalised only" if settings["adapter"] != "both" else "",
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
@@ -161,6 +169,10 @@ def hub_id(source: str) -> str | None:
     """Return the id of a model on the hub; ``None`` for a local folder."""
     name = HUB_NAMES.get(source, source)
     return name if HUB_ID.fullmatch(name) and not is_local_path(source) else None
+
+
+def _prompt(prompt: str | None) -> str:
+    return f"the prompt `{json.dumps(prompt)}`" if prompt else "no prompt"
 
 
 def is_local_path(text: str) -> bool:
