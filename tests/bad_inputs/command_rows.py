@@ -14,7 +14,6 @@ train data --model model --out => option '--out' requires an argument; see opera
 train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
 evaluate data => --model is missing; add --model MODEL, or pass a run folder in place of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
-search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
 search data x --model model --precision 0.8 => precision=0.8: model has no cut-offs; pass a finished run or
     --cutoff
 search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: pass only one of the two options

@@ -88,7 +88,6 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     """),
     *table("mine data --model model --out x.tsv", """
 --relative-margin -0.1 => --relative-margin: must be greater than or equal to 0, got -0.1
---index hsnw => --index: must be one of exact, hnsw, ivf, got 'hsnw'; did you mean 'hnsw'?
     """),
     Bad(f"{DISTILL} --teacher t.tsv", "t.tsv: column 'query_id' is missing (it has: query-id, corpus-id, score)",
         write("t.tsv", "query-id\tcorpus-id\tscore\n")),

@@ -16,7 +16,6 @@ from opera.cli.options import (
     DocumentPromptOption,
     DocumentsOption,
     EncodingOption,
-    IndexOption,
     JsonOption,
     OptionalModel,
     OverwriteOption,
@@ -149,7 +148,6 @@ def search(
             help="read queries from standard input, one per line, until an empty line",
         ),
     ] = False,
-    index: IndexOption = "exact",
     cutoff: Annotated[
         float | None,
         typer.Option(
@@ -175,7 +173,7 @@ def search(
 ) -> None:
     """Search a corpus with a model. A run has both.
 
-    With --interactive, model and index stay loaded, so further searches are quick.
+    With --interactive, the model stays loaded, so further searches are quick.
     """
     from opera.data import load_data
     from opera.retrieval.locate import data_and_model
@@ -192,7 +190,7 @@ def search(
     source, model = data_and_model(tables, model)
     loaded = with_notes_logged(load_data(source))
     prompts = (query_prompt, document_prompt)
-    corpus = CorpusSearch(loaded, model, index, *prompts, cutoff, precision)
+    corpus = CorpusSearch(loaded, model, *prompts, cutoff, precision)
     for text in _queries_from_input() if interactive else argument:
         results = corpus.find(text, top)
         title = f"“{text}” in {corpus.data.title}"
