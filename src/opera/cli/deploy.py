@@ -52,10 +52,6 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="write an ONNX file with 8-bit weights")
     ] = False,
-    static: Annotated[
-        bool,
-        typer.Option("--static", help="write a static model: a vector per token, no transformer"),
-    ] = False,
     data: Annotated[
         str | None,
         typer.Option(
@@ -69,36 +65,21 @@ def export(
         bool,
         typer.Option("--measure/--no-measure", help="compare each form with the trained model"),
     ] = True,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            help="also upload the export to the Hugging Face Hub, as opera push does",
-            metavar="OWNER/NAME",
-        ),
-    ] = None,
-    public: PublicOption = False,
-    language: LanguageOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a trained model as ONNX, as 8-bit ONNX or as a static model, and compare each form
-    with it.
-    """
+    """Export a trained model as ONNX or as 8-bit ONNX, and compare each form with it."""
     check_folder(out, "--out")  # importing torch fails if the current folder was deleted
 
     from opera.deployment.export import export as export_model
 
-    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
+    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8}
     exported = export_model(
         model,
         out=out,
         forms=[form for form, chosen in is_chosen.items() if chosen],
         data=data,
         measure=measure,
-        push=push,
-        public=public,
-        language=listed(language),
         overwrite=overwrite,
     )
     show(as_json, exported.as_dict, partial(_print_export, exported=exported))

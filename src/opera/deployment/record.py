@@ -18,7 +18,7 @@ FORMAT = 1
 NEGLIGIBLE = 0.0005
 """If both ends of the interval are closer to zero than this, the verdict is ``same``."""
 
-Form = Literal["onnx", "int8", "static"]
+Form = Literal["onnx", "int8"]
 FORMS: tuple[Form, ...] = get_args(Form)
 Verdict = Literal["same", "better", "worse", "not distinguishable", "not measured"]
 
@@ -50,8 +50,8 @@ class ExportedForm:
     """One exported form.
 
     Attributes:
-        form: ``onnx``, ``int8`` or ``static``.
-        file: the file or folder that holds it, relative to the folder of the export.
+        form: ``onnx`` or ``int8``.
+        file: the file that holds it, relative to the folder of the export.
         megabytes: size of its weights.
         figures: its measurements; ``None`` if it was not measured.
     """
@@ -156,11 +156,7 @@ tags:
 
 # {name}
 """
-USE = {
-    "onnx": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
-    "int8": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
-    "static": "SentenceTransformer(folder)",
-}
+USE = 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})'
 """Code that loads a form."""
 
 
@@ -192,7 +188,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         measured if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: {verdict_sentence(form)}" for form in exported.forms),
-        *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
+        *(f"- {form.form}: `{USE.format(file=form.file)}`" for form in exported.forms),
     ]
     (folder / CARD_FILE).write_text(
         f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
