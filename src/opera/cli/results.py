@@ -13,7 +13,6 @@ from opera.core.terminal import counted, place
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
-    from opera.runs.record import NoisyLabelsRecord
 
 NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
 """OPERA recommends the method if the interval of the noise rate lies above this."""
@@ -74,8 +73,9 @@ def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY
         advises = is_noisy and not compared and run.settings["method"] != "denoise"
-        sentence = labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))
-        screen.lines(f"{sentence}{ADVICE if advises else ''}.")
+        sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
+        pair_list = f"{run.path / SUSPICIOUS_FILE} lists {estimate.suspicious:,}, the worst first"
+        screen.lines(f"{sentence}; {pair_list}{ADVICE if advises else ''}.")
         if is_noisy or run.settings["decisions"] is not None:
             screen.lines(NOISY_TEST.format(run.path))
 
@@ -87,12 +87,6 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
     record = run.record.cutoffs
     if record is not None and (cutoff := record.cutoff(PRECISIONS[1])) is not None:
         screen.lines(f"\n{cutoff.sentence}")
-
-
-def labels_sentence(estimate: NoisyLabelsRecord, pair_list: str) -> str:
-    """Say how many training pairs look wrong, and which file lists them."""
-    sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
-    return f"{sentence}; {pair_list} lists {estimate.suspicious:,}, the worst first"
 
 
 def print_parts(screen: Screen, run: Run) -> None:
