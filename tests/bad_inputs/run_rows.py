@@ -98,10 +98,9 @@ FILES = [
 ]  # fmt: skip
 
 GRIDS = [
-    Bad("report grid --out report.html", wrong("grid/grid.json", "must be a JSON object"), with_grid,
-        write("grid/grid.json", "[]")),
-    Bad(COMPARE, wrong("grid/grid.json", "cells: '../../etc' is not a folder inside the grid's folder"), with_grid,
-        write("grid/grid.json", '{"model": "model", "settings": {}, "cells": ["../../etc"]}')),
+    Bad(COMPARE + " --set refit=true", f"{CELL}: was started with another refit; pass another --out", with_grid),
+    Bad(COMPARE.replace("--model model", "--model ./model"), f"{CELL}: was started with another model; pass another "
+        "--out", with_grid),
     Bad(COMPARE, f"{CELL}/measures.json: is missing; remove {CELL} to train the run again", with_grid,
         remove(f"{CELL}/measures.json")),
 ]  # fmt: skip

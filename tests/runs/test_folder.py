@@ -14,7 +14,6 @@ from opera.core.files import unfinished
 from opera.runs.folder import REPORT_MARK, Run, holds_run
 from opera.runs.housekeeping import check_out_folder, clear_leftovers, clear_run
 from opera.runs.reading import read_arrays
-from opera.runs.record import GridRecord, grid_in
 
 
 @pytest.fixture
@@ -96,10 +95,3 @@ def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError):
         read_arrays(tmp_path / "x.npz")
     assert not mark.exists()
-
-
-def test_a_grids_record_that_is_written_is_read(tmp_path: Path) -> None:
-    record = GridRecord(model="modèle", settings={"learning_rate": 0.1, "range": [1, 50]}, cells=["x/ft/steps10/seed0"])
-    record.write(tmp_path)
-    assert GridRecord.read(tmp_path) == record
-    assert grid_in(tmp_path) == record

@@ -116,12 +116,10 @@ def compare(
     from opera.experiments.grid.compare import (
         analyse_grid,
         check_baseline,
-        grid_record,
-        opened_grid,
         prepare_grid,
+        train_grid,
     )
     from opera.experiments.grid.plan import grid_axes
-    from opera.experiments.grid.run import run_grid
 
     axes, shared = grid_axes(
         collect_values(
@@ -165,8 +163,8 @@ def compare(
             "continues where it stopped"
         )
     )
-    with opened_grid(out, grid_record(out, model, shared, status.runs)), stoppable:
-        run_grid(status, model)
+    with stoppable:
+        train_grid(status, out, model)
     if status.failed:
         failed = counted(len(status.failed), "run")
         say(f"{failed} failed, see above; the same command tries again", file=sys.stderr)
@@ -240,9 +238,9 @@ def print_plan(screen: Screen, status: Status) -> None:
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print tables by data set and number of steps, convergence, ranks and the verdict."""
+    """Print tables by data set and number of steps, ranks and the verdict."""
     from opera.experiments.analysis import BASE, PRIMARY, format_settings
-    from opera.experiments.analysis.verdict import verdict
+    from opera.experiments.analysis.verdict import conclusion, title
     from opera.experiments.report.tables import ranks_table, tables_of
 
     if comparison.shared:
@@ -252,19 +250,15 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         for table in tables_of(comparison, results):
             _print_table(screen, table)
         screen.lines(few_queries(results.queries))
-    screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         _print_table(screen, ranks)
-    for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
-        screen.heading(f"\n{conclusion.title}\n{conclusion.conclusion}.")
-        screen.lines(*(f"- {bullet}" for bullet in conclusion.bullets))
+    for results in comparison.final_tables():
+        screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
+        screen.lines(*results.warnings)
         best = results.best(PRIMARY)
         run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
-        screen.lines(f"- Model: {run.model_path}" if best != BASE else None)
+        screen.lines(f"Model: {run.model_path}" if best != BASE else None)
         print_labels(screen, run, compared=True)
-    if comparison.missing:
-        runs = f"{comparison.missing} of the grid's {counted(comparison.planned, 'run')}"
-        screen.heading(f"{runs} {'is' if comparison.missing == 1 else 'are'} not finished")
     for reason, folders in comparison.left_out.items():
         screen.lines(*(f"left out, {reason}: {folder}" for folder in folders))
     print_next(screen, run, out)
@@ -282,21 +276,3 @@ def _print_table(screen: Screen, table: ReportTable) -> None:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-
-
-def _convergence(comparison: Comparison) -> list[str]:
-    """Say when each method first reaches the baseline's best measure."""
-    from opera.experiments.analysis import PRIMARY
-
-    lines = []
-    for row in comparison.convergence:
-        if row.method == comparison.baseline:
-            lines.append(
-                f"\n{comparison.final(row.data).name}: {row.method} has its best {PRIMARY}, "
-                f"{row.target:.3f}, at {row.baseline_steps:,} steps; matched by"
-            )
-        elif row.steps is None:
-            lines.append(f"  {row.method}: never")
-        else:
-            lines.append(f"  {row.method}: {row.steps:,} steps, {row.seconds_ratio:.2f} × the time")
-    return lines

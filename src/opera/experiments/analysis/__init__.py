@@ -22,7 +22,6 @@ from opera.experiments.analysis.results import (
     ResultsTable,
     analyse_runs,
     average_ranks,
-    mean_ranks,
 )
 from opera.experiments.analysis.significance import (
     PairedTest,
@@ -51,7 +50,6 @@ __all__ = [
     "format_settings",
     "group_runs",
     "holm",
-    "mean_ranks",
     "method_label",
     "paired_test",
     "paired_tests",

@@ -1,7 +1,6 @@
 """The runs of a grid of methods, seeds and steps on data sets: their settings and folders.
 
     GRID/
-      grid.json                         the model, the settings that all runs share, the runs
       DATA/METHOD/steps500/seed0/       a run; autosteps for an automatic number of steps
       DATA/METHOD/steps500/seed0.log    the log of the run
 
@@ -22,7 +21,7 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.errors import OtherFormatError, RunFolderError, SettingError
+from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import source_name
@@ -66,9 +65,6 @@ class PlannedRun:
             if run is None or not run.finished:
                 return False
             check_run(run, DEFAULT_MEASURES)
-        except OtherFormatError:
-            message = f"{self.folder}: is a run by another version of OPERA; pass another --out"
-            raise OtherFormatError(message) from None
         except RunFolderError as error:
             raise RunFolderError(f"{error}; remove {self.folder} to train the run again") from None
         return True

@@ -24,7 +24,8 @@ from opera.experiments.analysis import (
     format_settings,
     short_name,
 )
-from opera.experiments.analysis.verdict import Verdict, verdict
+from opera.experiments.analysis.verdict import conclusion
+from opera.experiments.analysis.verdict import title as table_title
 from opera.experiments.report.charts import (
     colour,
     cutoffs_chart,
@@ -124,12 +125,7 @@ def render(comparison: Comparison) -> str:
         comparison=comparison,
         ranks=ranks_table(comparison),
         corrected=comparison.corrected and corrected_table(comparison.corrected),
-        sections=[
-            _section(comparison, table, conclusion)
-            for table, conclusion in zip(
-                comparison.final_tables(), verdict(comparison), strict=True
-            )
-        ],
+        sections=[_section(comparison, table) for table in comparison.final_tables()],
         colour=colour,
         primary=PRIMARY,
         style=Markup(style.read_text(encoding="utf-8")),
@@ -144,18 +140,18 @@ def _title(comparison: Comparison) -> str:
     return f"{methods} on {', '.join(names)}"
 
 
-def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -> dict[str, Any]:
+def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     """The template's values for one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
     if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
-        return _run_section(comparison, final, conclusion)
+        return _run_section(comparison, final)
     final_groups = [group for group in groups if group.steps == final.steps]
     return {
         "name": final.name,
-        "conclusion": conclusion.conclusion,
-        "title": conclusion.title,
-        "bullets": conclusion.bullets,
+        "conclusion": conclusion(final, comparison.baseline),
+        "title": table_title(final),
+        "bullets": [],
         "pictures": steps_charts(groups, final.base) or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
         "examples": {},
@@ -163,7 +159,7 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
         **_cutoffs(final_groups),
         "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
-        "warnings": [warning for guard in guards for warning in guard.warnings],
+        "warnings": final.warnings,
         "other_steps": {
             table.steps: tables_of(comparison, table)
             for table in comparison.tables
@@ -172,20 +168,18 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
     }
 
 
-def _run_section(
-    comparison: Comparison, table: ResultsTable, conclusion: Verdict
-) -> dict[str, Any]:
+def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
     """The template's values for a single run."""
     (group,) = comparison.groups
     (run,) = group.runs
     guard, labels = run.record.guard, labels_chart([group])
-    sentence = conclusion.conclusion if guard is None else verdict_sentence(guard)
+    sentence = verdict_sentence(guard) if guard is not None else conclusion(table, None)
     bullets = [] if guard is None else [weight_sentence(guard)]
     changed = run.review()["changed"]
     return {
         "name": table.name,
         "conclusion": sentence,
-        "title": conclusion.title,
+        "title": table_title(table),
         "bullets": bullets,
         "pictures": [queries_chart(run), *learning_charts(run), *labels],
         "tables": [measures_table(run), *tables_of(comparison, table)[1:2]],
