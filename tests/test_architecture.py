@@ -94,7 +94,7 @@ def test_methods_data_and_runs_need_no_torch() -> None:
         "import sys, opera, opera.methods, opera.data, opera.retrieval.measures, opera.runs.folder\n"
         "import opera.experiments.analysis, opera.experiments.report\n"
         "import opera.experiments.grid.compare, opera.cli, opera.config.recipe\n"
-        "import opera.retrieval.locate, opera.retrieval.locate, opera.adapter\n"
+        "import opera.retrieval.locate\n"
         "large = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'datasets'}\n"
         "assert not large & set(sys.modules)"
     )

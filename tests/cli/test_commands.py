@@ -147,5 +147,5 @@ def test_an_adapter_of_vectors_from_files(run_opera: Opera, beir: Path, tmp_path
     options = ["--query-vectors", "q.npy", "--document-vectors", "d.npy", "--model", "service-1"]
     done = run_opera("train", beir, *options, "--out", "run", *QUICK)
     assert done.returncode == 0, done.stderr
-    assert "opera.adapter.load('run')" in done.stdout
+    assert "import adapter  # run/model/adapter.py" in done.stdout
     assert json.loads((tmp_path / "run/run.json").read_text())["model"]["source"] == "service-1"

@@ -146,7 +146,7 @@ def how_to_use(run: Run) -> str:
     """Return the lines of Python that load the final model."""
     if run.settings["query_vectors"] is not None:
         return (
-            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\n"
+            f"import adapter  # {run.model_path / 'adapter.py'}; copy it with adapter.npz\n"
             "queries = adapter.queries(vectors)"
         )
     index_note = "\n# document embeddings are unchanged: an existing index stays valid"
