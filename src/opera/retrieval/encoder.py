@@ -23,7 +23,7 @@ from opera.core.processes import (
     process_index,
 )
 from opera.core.progress import progress
-from opera.core.terminal import shortened, shown
+from opera.core.terminal import counted, first_line
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
@@ -268,10 +268,8 @@ class Encoder:
             # tokenizers raises errors whose type is Exception itself
             if not isinstance(error, TEXT_ERRORS) and type(error) is not Exception:
                 raise
-            reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-            texts = f"one of {len(rows):,} {PLURALS[role]}"
-            if len(rows) == 1:
-                texts = f"the {role} {shown(self._texts(source, rows)[0])}"
+            reason = first_line(error)
+            texts = counted(len(rows), role)
             raise ModelError(
                 f"the model cannot encode {texts}: {reason}; its files may not belong together"
             ) from error
