@@ -197,7 +197,7 @@ def analyse_runs(
         SettingError: if no run has the baseline's label.
         DataError: if the decisions do not fit the runs.
     """
-    runs, left_out = find_runs(folder, DEFAULT_MEASURES)
+    runs, left_out = find_runs(folder)
     groups = group_runs(runs)
     labels = list(dict.fromkeys(group.method for group in groups))
     if baseline is not None and baseline not in labels:

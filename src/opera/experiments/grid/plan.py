@@ -21,13 +21,12 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.errors import RunFolderError, SettingError
+from opera.core.errors import SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import source_name
-from opera.experiments.analysis import check_run, short_name
+from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
 DEFAULT_SEEDS = (0, 1, 2)
@@ -60,14 +59,8 @@ class PlannedRun:
     @property
     def finished(self) -> bool:
         """Whether the run exists and is finished; RunFolderError if it cannot be read."""
-        try:
-            run = run_in(self.folder)
-            if run is None or not run.finished:
-                return False
-            check_run(run, DEFAULT_MEASURES)
-        except RunFolderError as error:
-            raise RunFolderError(f"{error}; remove {self.folder} to train the run again") from None
-        return True
+        run = run_in(self.folder)
+        return run is not None and run.finished
 
     @property
     def log(self) -> Path:

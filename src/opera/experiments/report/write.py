@@ -33,7 +33,6 @@ from opera.experiments.report.charts import (
     labels_chart,
     learning_charts,
     queries_chart,
-    sampling_charts,
     steps_charts,
 )
 from opera.experiments.report.tables import (
@@ -157,7 +156,6 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "examples": {},
         "labels": labels_chart(groups),
         **_cutoffs(final_groups),
-        "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": final.warnings,
         "other_steps": {
@@ -189,7 +187,6 @@ def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
         },
         "labels": [],
         **_cutoffs([group]),
-        "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "other_steps": {},
