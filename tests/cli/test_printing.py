@@ -37,7 +37,7 @@ def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: P
         assert lines[lines.index(title(table)) + 1] == f"{conclusion(table, 'ft')}."
     assert [line for line in lines if line.startswith("Model: ")] == [f"Model: {best / 'model'}"]
     assert "[bold]two" in text
-    assert f"left out, unfinished: {unfinished}" in text
+    assert f"left out: {unfinished}: is not finished" in text
 
 
 def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:

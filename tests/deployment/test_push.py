@@ -52,13 +52,12 @@ def refusal(status: int) -> HfHubHTTPError:
 
 
 def test_a_run_is_uploaded_privately_with_its_card(run: Run, sent: Sent) -> None:
-    assert opera.push(run.path, NAME, language=["en"]) == NAME
+    assert opera.push(run.path, NAME) == NAME
     assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
     files = {str(path.relative_to(run.model_path)) for path in run.model_path.rglob("*") if path.is_file()}
     assert set(sent["files"]) == files
     card = ModelCard(sent["files"]["README.md"].decode())
     data: Any = card.data
-    assert data.language == ["en"]
     assert data.model_name == NAME
     assert f'SentenceTransformer("{NAME}")' in card.text
 

@@ -204,10 +204,8 @@ def report(
     """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
     that changed.
     """
-    from opera.experiments.analysis import analyse_runs, find_groups
-    from opera.experiments.analysis.corrected import correct_test
+    from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
-    from opera.experiments.report.tables import corrected_table
 
     if json_:
         say(json_text(analyse_runs(folder, baseline, decisions or ()).as_dict()))
@@ -215,10 +213,6 @@ def report(
     path = write_report(
         folder, out, baseline=baseline, decisions=decisions or (), overwrite=overwrite
     )
-    if decisions:
-        screen, corrected = Screen(), correct_test(find_groups(folder), decisions)
-        screen.heading(f"{corrected.sentence}.")
-        _print_table(screen, corrected_table(corrected))
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
@@ -259,8 +253,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
         screen.lines(f"Model: {run.model_path}" if best != BASE else None)
         print_labels(screen, run, compared=True)
-    for reason, folders in comparison.left_out.items():
-        screen.lines(*(f"left out, {reason}: {folder}" for folder in folders))
+    screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)
 
 

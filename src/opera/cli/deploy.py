@@ -12,7 +12,6 @@ from opera.cli.options import (
     MODELS,
     JsonOption,
     OverwriteOption,
-    listed,
     parser_of,
     path_option,
     show,
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
 PublicOption = Annotated[
     bool, typer.Option("--public", help="make a new repository public; the default is private")
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option("--language", help="languages of the texts, for the model card, such as en,de"),
 ]
 
 
@@ -112,7 +107,6 @@ def push(
     ],
     name: Annotated[str, typer.Argument(help="the repository", metavar="OWNER/NAME")],
     public: PublicOption = False,
-    language: LanguageOption = None,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.
@@ -123,4 +117,4 @@ def push(
 
     from opera.deployment.push import push as push_model
 
-    say(push_model(model, name, public=public, language=listed(language)))
+    say(push_model(model, name, public=public))

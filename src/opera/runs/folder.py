@@ -113,22 +113,12 @@ class Run:
     path: Path
 
     def __repr__(self) -> str:
-        try:
-            if not self.finished:
-                return f"Run({str(self.path)!r}, {self.record.status})"
-            base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
-            verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
-        except (RunFolderError, KeyError):
-            return f"Run({str(self.path)!r}, cannot be read)"
+        if not self.finished:
+            return f"Run({str(self.path)!r}, {self.record.status})"
+        base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
+        verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
         change = f"{PRIMARY} {base:.3f} to {final:.3f} on test{verdict}"
         return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
-
-    def _repr_html_(self) -> str | None:
-        if not self.finished:
-            return None
-        from opera.runs.notebook import run_html  # imports this module
-
-        return run_html(self)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:

@@ -17,18 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
-from opera.core.errors import OtherFormatError, RunFolderError
+from opera.core.errors import RunFolderError
 from opera.data.names import source_name
 from opera.methods import METHODS
 from opera.runs.folder import RUN_FILE, Run, run_in
 
 RECALL = "R@20"
-REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
-    "unfinished",
-    "written by another version of OPERA",
-    "damaged",
-)
-"""Reasons why a run is left out."""
 WARM_UP = 5
 """Steps left out of timings: the first steps load data and compile kernels."""
 
@@ -100,36 +94,31 @@ class Group:
         return float(np.median([_warm_seconds(run).mean() for run in self.runs])) * self.steps
 
 
-def find_runs(folder: Path) -> tuple[list[Run], dict[str, list[str]]]:
+def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     """Find the finished runs in a folder, at any depth; the folder may itself be a run.
 
-    Returns the runs, and the other run folders by :data:`REASONS`; for damaged runs, their errors.
+    Returns the runs, and the other run folders with the reasons why they are left out.
     RunFolderError is raised if no run is finished, or if the folder is a run that cannot be read.
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
-    left_out: dict[str, list[str]] = {reason: [] for reason in REASONS}
     is_run = run_in(folder) is not None
     paths = [folder] if is_run else sorted(path.parent for path in folder.rglob(RUN_FILE))
     finished: list[Run] = []
+    left_out: list[str] = []
     for path in paths:
         try:
             run = run_in(path)
             if run is not None and run.finished:
                 finished.append(run)
             elif run is not None:
-                left_out[UNFINISHED].append(str(path))
+                left_out.append(f"{path}: is not finished")
         except RunFolderError as error:
             if is_run:
                 raise
-            if isinstance(error, OtherFormatError):
-                left_out[OTHER_FORMAT].append(str(path))
-            else:
-                left_out[DAMAGED].append(str(error))
+            left_out.append(str(error))
     if not finished:
-        counts = [f"{len(runs)} {reason}" for reason, runs in left_out.items() if runs]
-        details = f", only {' and '.join(counts)}" if counts else ""
-        raise RunFolderError(f"{folder}: holds no finished run{details}")
+        raise RunFolderError(f"{folder}: holds no finished run", *left_out)
     return finished, left_out
 
 

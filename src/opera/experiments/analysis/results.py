@@ -139,7 +139,7 @@ class Comparison:
         tables: one per data set and number of steps.
         ranks: average ranks by measure, at the largest number of steps of each data set; empty for
             one data set.
-        left_out: the runs that are not compared, by reason.
+        left_out: the runs that are not compared, with the reason.
         corrected: results with corrected test labels; ``None`` without decisions.
     """
 
@@ -150,7 +150,7 @@ class Comparison:
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
     ranks: dict[str, dict[str, float]]
-    left_out: dict[str, list[str]]
+    left_out: list[str]
     corrected: CorrectedTest | None = None
 
     def as_dict(self) -> dict[str, Any]:

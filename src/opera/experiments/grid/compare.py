@@ -25,8 +25,6 @@ from opera.runs.folder import run_in
 from opera.runs.record import RunRecord
 from opera.training_set.prepare_data import prepare_data
 
-MOST_JOBS = 1000
-
 
 def compare(
     data: str | Path | Sequence[str | Path],
@@ -107,7 +105,7 @@ def prepare_grid(
 
     Writes nothing.
     """
-    jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
+    jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
     runs = plan_grid(data, axes, out, shared)

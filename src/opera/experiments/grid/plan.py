@@ -32,8 +32,6 @@ from opera.runs.folder import run_in
 DEFAULT_SEEDS = (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between the runs of a grid."""
-MAX_LABEL = 200
-"""Bytes of a label: file systems allow names of 255 bytes, and temporary names are longer."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +187,6 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     """
     if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
         rule = "must not hold spaces, slashes or control characters; use --set for such settings"
-        raise SettingError(f"becomes the name of a folder, so it {rule}")
-    if len(label.encode()) > MAX_LABEL:
-        rule = f"must have at most {MAX_LABEL} bytes; use --set for some settings"
         raise SettingError(f"becomes the name of a folder, so it {rule}")
     method, method_settings = parse_method(label)
     for name in method_settings:
