@@ -35,7 +35,6 @@ TRAINING = [
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set

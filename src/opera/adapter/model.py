@@ -72,8 +72,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> dict[str, Tensor]:
         """Return the vectors of rows as sentence embeddings: float32 ``[rows, dimension]``."""
-        if self.vectors is None:
-            raise RuntimeError("VectorLookup has no vectors; call set_vectors first")
+        assert self.vectors is not None, "call set_vectors first"
         vectors = self.vectors.queries if task == "query" else self.vectors.documents
         return {"sentence_embedding": torch.from_numpy(vectors[np.array(inputs, dtype=np.int64)])}
 

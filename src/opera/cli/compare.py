@@ -40,9 +40,7 @@ from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.plan import PlannedRun
     from opera.experiments.grid.run import Status
-    from opera.experiments.report.tables import ReportTable
 
 
 BaselineOption = Annotated[
@@ -217,17 +215,13 @@ def report(
 
 
 def print_plan(screen: Screen, status: Status) -> None:
-    """Print a row per data set, method and number of steps."""
-    runs_by_row: dict[tuple[str, str, int | None], list[PlannedRun]] = {}
-    for planned in status.runs:
-        runs_by_row.setdefault((planned.data, planned.label, planned.steps), []).append(planned)
+    """Print a row per run."""
     rows = []
-    for (_, label, steps), runs in runs_by_row.items():
-        waiting = sum(run.folder not in status.done for run in runs)
-        seeds = ", ".join(str(run.seed) for run in runs)
-        step_count = "auto" if steps is None else f"{steps:,}"
-        rows.append((runs[0].data_name, label, step_count, seeds, str(waiting)))
-    screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
+    for run in status.runs:
+        steps = "auto" if run.steps is None else f"{run.steps:,}"
+        state = "done" if run.folder in status.done else "to train"
+        rows.append((run.data_name, run.label, steps, str(run.seed), state))
+    screen.table(("data", "method", "steps", "seed", "state"), rows, words=2)
     screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
 
 
@@ -242,30 +236,16 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     for results in comparison.tables:
         screen.heading(f"\n{results.name}, {results.steps:,} steps, {results.tested}")
         for table in tables_of(comparison, results):
-            _print_table(screen, table)
+            screen.report_table(table)
         screen.lines(few_queries(results.queries))
     if (ranks := ranks_table(comparison)) is not None:
-        _print_table(screen, ranks)
+        screen.report_table(ranks)
     for results in comparison.final_tables():
         screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
         screen.lines(*results.warnings)
         best = results.best(PRIMARY)
         run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
         screen.lines(f"Model: {run.model_path}" if best != BASE else None)
-        print_labels(screen, run, compared=True)
+        print_labels(screen, run)
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)
-
-
-def _print_table(screen: Screen, table: ReportTable) -> None:
-    """Print a table that is narrow, since only its headings have a line."""
-    from rich import box
-
-    screen.lines(table.caption, style="dim")
-    screen.table(
-        list(table.columns),
-        [[table.shown(row, name) for name in table.columns] for row in table.rows],
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )

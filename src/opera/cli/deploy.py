@@ -82,7 +82,7 @@ def export(
 
 def _print_export(screen: Screen, exported: Export) -> None:
     """Print quality, speed and size of each form compared with the trained model."""
-    from opera.deployment.record import HEADS, table_rows, verdict_sentence
+    from opera.deployment.record import HEADS, table_rows
 
     queries = exported.queries
     if queries:
@@ -90,7 +90,6 @@ def _print_export(screen: Screen, exported: Export) -> None:
         screen.heading(f"{title}; speed on {exported.processor}")
     screen.table(HEADS, table_rows(exported), words=2)
     screen.lines(
-        *(f"{form.form}: {verdict_sentence(form)}" for form in exported.forms),
         few_queries(queries) if queries else None,
         f"\nwritten to {exported.folder}; its export.json holds all measurements",
     )

@@ -31,8 +31,7 @@ from opera.cli.options import (
     with_notes_logged,
 )
 from opera.cli.screen import Screen, flat
-from opera.core.errors import DataError, SettingError
-from opera.core.reading import NOT_UTF8
+from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -215,10 +214,7 @@ def _print_documents(
 def _queries_from_input() -> Iterator[str]:
     """Yield the lines of standard input up to an empty line."""
     say("one query per line (an empty line ends):", file=sys.stderr)
-    try:
-        for line in sys.stdin or ():
-            if not line.strip():
-                return
-            yield line.strip()
-    except UnicodeDecodeError:
-        raise DataError(f"standard input: {NOT_UTF8}") from None
+    for line in sys.stdin:
+        if not line.strip():
+            return
+        yield line.strip()

@@ -22,18 +22,13 @@ class Quality:
     """Quality of labels and scores, estimated from ranks of labelled among random documents.
 
     Attributes:
-        auc: probability that a labelled document is more similar to its query than a random
-            document.
         noise: estimated fraction of pairs whose document scores no better than a random document
             (:func:`estimate_noise`); ``None`` if the ranking has too few documents.
         noise_error: standard error of ``noise``, if pairs are independent.
-        pool: smallest number of random documents in a ranking.
     """
 
-    auc: float
     noise: float | None
     noise_error: float
-    pool: int
 
 
 def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
@@ -66,10 +61,8 @@ def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
     """Estimate scoring quality and noise from the ranks of the pairs' documents."""
     noise, error = estimate_noise(cbs_ranks)
     return Quality(
-        auc=float(1 - ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1)).mean()),
         noise=noise if cbs_ranks.smallest_pool >= MIN_POOL else None,
         noise_error=error,
-        pool=cbs_ranks.smallest_pool,
     )
 
 

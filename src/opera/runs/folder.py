@@ -137,7 +137,7 @@ class Run:
         """The contents of ``run.json``.
 
         Raises:
-            OtherFormatError: if another version of OPERA wrote it.
+            RunFolderError: if another version of OPERA wrote it.
         """
         return RunRecord.read(self.path / RUN_FILE)
 

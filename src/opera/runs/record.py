@@ -11,7 +11,7 @@ from pydantic import (
     FiniteFloat,
 )
 
-from opera.core.errors import OtherFormatError
+from opera.core.errors import RunFolderError
 from opera.core.terminal import counted, shown
 from opera.runs.cutoffs import CutoffRecord
 from opera.runs.reading import Part, read_model, read_object
@@ -348,12 +348,11 @@ class RunRecord(Part):
         """Read ``run.json``.
 
         Raises:
-            OtherFormatError: if another version of OPERA wrote it.
-            RunFolderError: if the file is damaged.
+            RunFolderError: if the file is damaged, or another version of OPERA wrote it.
         """
         values = read_object(path)
         if values.get("format", 1) != FORMAT:
-            raise OtherFormatError(
+            raise RunFolderError(
                 f"{path}: was written by another version of OPERA (format "
                 f"{shown(values.get('format', 1))}; this one "
                 f"reads {FORMAT}); use that version, or train again with --overwrite"

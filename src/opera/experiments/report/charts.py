@@ -283,16 +283,3 @@ def learning_charts(run: Run) -> list[Picture]:
         on_dev = Line(method, *zip(*evaluations, strict=True))
         charts.append(chart(f"learning curve: {name} on dev", "step", name, [on_dev]))
     return charts
-
-
-def cutoffs_chart(groups: Sequence[Group]) -> list[Picture]:
-    """Draw precision by the fraction of queries answered, for the first run of each group."""
-    lines = []
-    for group in groups:
-        if (record := group.runs[0].record.cutoffs) is not None:
-            answered = [point.answered / record.queries for point in record.curve]
-            relevant = [point.relevant / point.answered for point in record.curve]
-            lines.append(Line(group.method, answered, relevant))
-    caption = "precision by fraction of queries answered, for cut-offs of the best score"
-    x, y = "fraction of queries answered", "fraction of answers that are relevant"
-    return [chart(caption, x, y, lines)] if lines else []

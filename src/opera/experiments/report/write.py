@@ -12,13 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from opera.core.arguments import flag, several, text
-from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file
 from opera.core.paths import user_path
 from opera.experiments.analysis import (
     PRIMARY,
     Comparison,
-    Group,
     ResultsTable,
     analyse_runs,
     format_settings,
@@ -28,7 +26,6 @@ from opera.experiments.analysis.verdict import conclusion
 from opera.experiments.analysis.verdict import title as table_title
 from opera.experiments.report.charts import (
     colour,
-    cutoffs_chart,
     forest_plots,
     labels_chart,
     learning_charts,
@@ -41,7 +38,7 @@ from opera.experiments.report.tables import (
     ranks_table,
     tables_of,
 )
-from opera.runs.folder import REPORT_FILE, is_report
+from opera.runs.folder import REPORT_FILE, Run, is_report
 from opera.runs.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
@@ -85,10 +82,6 @@ def report(
     files = [user_path(file, "decisions") for file in several(paths, "decisions", "paths")]
     path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
-        if out is None and path.is_file() and not is_report(path):
-            raise SettingError(
-                f"{path}: exists and is not a report by OPERA; pass another file with --out"
-            )
         replaces = overwrite or out is None
         check_output(
             path,
@@ -155,7 +148,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart(groups),
-        **_cutoffs(final_groups),
+        "cutoffs": _cutoffs(final_groups[0].runs[0]),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": final.warnings,
         "other_steps": {
@@ -186,15 +179,13 @@ def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
             "lost most": changed["losses"][:EXAMPLES],
         },
         "labels": [],
-        **_cutoffs([group]),
+        "cutoffs": _cutoffs(run),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "other_steps": {},
     }
 
 
-def _cutoffs(groups: Sequence[Group]) -> dict[str, Any]:
-    """The chart of cut-offs, and the sentences about those of the first run."""
-    record = groups[0].runs[0].record.cutoffs
-    sentences = [] if record is None else record.sentences
-    return {"cutoffs": cutoffs_chart(groups), "cutoff_sentences": sentences}
+def _cutoffs(run: Run) -> list[str]:
+    """The sentences about the cut-offs of a run."""
+    return [] if run.record.cutoffs is None else run.record.cutoffs.sentences
