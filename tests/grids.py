@@ -112,7 +112,7 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_cell(cell: PlannedRun, ndcg: float = 0.5, fingerprint: str = "x") -> None:
+def finish_cell(cell: PlannedRun, fingerprint: str = "x", model: Path | str = "model", ndcg: float = 0.5) -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
@@ -122,6 +122,7 @@ def finish_cell(cell: PlannedRun, ndcg: float = 0.5, fingerprint: str = "x") -> 
         measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
         per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
         fingerprint=fingerprint,
+        model=str(model),
     )
 
 

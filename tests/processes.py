@@ -71,7 +71,7 @@ def start(arguments: list[str], log: Path, **environment: str) -> Child:
 
 
 class ForkedWorker:
-    """Stands in for ``subprocess.Popen`` of a grid's cell: the same pipes, signals and exit status.
+    """Stands in for ``subprocess.Popen`` of a grid's cell: the same pipe, signals and exit status.
 
     Attributes:
         context: how the process is made; a process that was forked itself takes ``fork``.
@@ -80,18 +80,14 @@ class ForkedWorker:
     context: multiprocessing.context.BaseContext = _context
 
     def __init__(self, command: list[str], *, env: dict[str, str], stderr: TextIO, **options: object) -> None:
-        pipes = [_context.Pipe(duplex=False) for _ in range(2)]
-        (their_input, our_output), (our_input, their_output) = pipes
-        ours = [our_output, our_input]
+        theirs, ours = _context.Pipe(duplex=False)
         self._process = self.context.Process(  # type: ignore[attr-defined]
-            target=_work, args=(command[1:], their_input, their_output, ours, stderr.name, env), daemon=False
+            target=_work, args=(command[1:], theirs, ours, stderr.name, env), daemon=False
         )
         self._process.start()
-        self.stdin = os.fdopen(os.dup(our_output.fileno()), "w")
-        self.stdout = os.fdopen(os.dup(our_input.fileno()), "r")
-        for pipe in pipes:
-            for end in pipe:
-                end.close()
+        self.stdin = os.fdopen(os.dup(ours.fileno()), "w")
+        theirs.close()
+        ours.close()
 
     @property
     def returncode(self) -> int | None:
@@ -110,7 +106,6 @@ class ForkedWorker:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stdout.close()
         with suppress(BrokenPipeError):
             self.stdin.close()
         self.wait()
@@ -139,18 +134,17 @@ def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.
 def _work(
     arguments: list[str],
     jobs: Connection,
-    news: Connection,
-    parents: list[Connection],
+    parents: Connection,
     log: str,
     environment: dict[str, str],
 ) -> None:
     os.setsid()
-    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
-    for pipe in parents:  # else this process would keep its own input open
-        pipe.close()
-    for pipe, number in ((jobs, 0), (news, 1)):
-        os.dup2(pipe.fileno(), number)
-        pipe.close()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for number in (1, 2):
+        os.dup2(output, number)
+    parents.close()  # else this process would keep its own input open
+    os.dup2(jobs.fileno(), 0)
+    jobs.close()
     sys.stdin = os.fdopen(0)
     _run(arguments, environment)
 

@@ -30,7 +30,7 @@ def test_every_error_that_users_may_catch_is_public() -> None:
     raised = {
         name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, errors.OperaError)
     }
-    assert raised - set(opera.__all__) <= {"MissingExtraError", "OtherFormatError"}
+    assert raised - set(opera.__all__) <= {"MissingExtraError"}
 
 
 def test_a_tilde_is_the_home_folder_everywhere(

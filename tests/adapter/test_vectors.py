@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
-from opera.adapter import load
 from opera.adapter.vectors import FileVectors, service_model
 from opera.core.errors import DataError, ModelError
 from opera.data import load_data
@@ -84,7 +85,8 @@ def test_the_same_vectors_train_the_same_adapter(
     assert of_files.record.model.source == "vectors"
     model, data = load_model(of_model.model_path, "cpu"), load_data(beir)
     vectors = service_model(Path(files["query_vectors"]), Path(files["document_vectors"]), data, "cpu")[0].vectors
-    adapter, encoder = load(of_files.path), Encoder(model, use_cache=False)
+    adapter = SimpleNamespace(**runpy.run_path(str(of_files.model_path / "adapter.py")))
+    encoder = Encoder(model, use_cache=False)
     documents = np.asarray(encoder.encode_corpus(data))
     np.testing.assert_allclose(adapter.documents(vectors.documents[np.arange(len(data.corpus))]), documents, atol=1e-3)
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))

@@ -14,7 +14,6 @@ train data --model model --out => option '--out' requires an argument; see opera
 train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
 evaluate data => --model is missing; add --model MODEL, or pass a run folder in place of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
-search data garlic --model model --index flat => --index: must be one of exact, hnsw, ivf, got 'flat'
 search data x --model model --precision 0.8 => precision=0.8: model has no cut-offs; pass a finished run or
     --cutoff
 search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: pass only one of the two options
@@ -36,7 +35,6 @@ TRAINING = [
 --trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
---method sp:k=0.5 => --method sp:k=0.5: settings after colons are for opera compare; use --method sp --set k=0.5
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set

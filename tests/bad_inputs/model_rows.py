@@ -88,7 +88,6 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     """),
     *table("mine data --model model --out x.tsv", """
 --relative-margin -0.1 => --relative-margin: must be greater than or equal to 0, got -0.1
---index hsnw => --index: must be one of exact, hnsw, ivf, got 'hsnw'; did you mean 'hnsw'?
     """),
     Bad(f"{DISTILL} --teacher t.tsv", "t.tsv: column 'query_id' is missing (it has: query-id, corpus-id, score)",
         write("t.tsv", "query-id\tcorpus-id\tscore\n")),
@@ -107,7 +106,7 @@ EXPORTS = [
 export ./absent --onnx --out out --no-measure => ./absent: no such model folder
 export model --onnx --out out => model: is not a run, so its data are not known; pass --data DATA, or --no-measure
     """),
-    Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
+    Bad("export run --out out", "nothing to export: pass --onnx or --int8, or both", with_run),
     Bad("export run --onnx --out out", "run is a static model, which looks vectors up and runs no transformer: nothing "
         "to export; serve run/model as it is", with_run),
 

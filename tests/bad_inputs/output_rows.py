@@ -47,7 +47,7 @@ absent/pairs.tsv => --out absent/pairs.tsv: its folder does not exist; create it
     Bad("evaluate data --model model --run-file model/notes.txt --overwrite",
         "--run-file model/notes.txt: is read by this command; pass another file",
         write("model/notes.txt", "read by whom?")),
-    Bad("report grid", "grid/report.html: exists and is not a report by OPERA; pass another file with --out",
+    Bad("report grid", "--out grid/report.html: is read by this command; pass another file",
         with_grid, write("grid/report.html", "<p>mine</p>")),
 ]  # fmt: skip
 

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from bad_inputs.table import Bad, Make, link, make_folder, matching, pipe, remove, with_grid, with_run, write
 
 REPORT = "report run --out report.html"
@@ -50,11 +47,6 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], object]:
     return change
 
 
-def parquet(name: str, change: Callable[[pa.Table], pa.Table]) -> Make:
-    """Change a parquet file."""
-    return lambda folder: pq.write_table(change(pq.read_table(folder / name)), folder / name)
-
-
 def wrong(place: str, reason: str) -> str:
     """The message on a file that is not as OPERA wrote it."""
     return f"{place}: is not as OPERA wrote it: {reason}"
@@ -77,17 +69,12 @@ FILES = [
         changed("run/run.json", put("guard", "mixing_weight", value=2))),
     of_run("final.nDCG@10: Input should be a valid number, unable to parse string as a number",
         changed("run/measures.json", put("final", "nDCG@10", value="good")), "measures.json"),
-    of_run("column 'query_id' is missing",
-        parquet("run/pairs.parquet", lambda pairs: pairs.drop_columns(["query_id"])), "pairs.parquet"),
-    of_run("has no rows", parquet("run/pairs.parquet", lambda pairs: pairs.slice(0, 0)), "pairs.parquet"),
     Bad(REPORT, "run/measures.json: is missing", with_run, remove("run/measures.json")),
     Bad(REPORT, matching(r"run/trace.parquet: is not as OPERA wrote it: .{5,200}"), with_run,
         write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
     Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 6); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),
-    of_run("seed: must be greater than or equal to 0, got -1",
-        changed("run/run.json", put("identity", "seed", value=-1)), command=EVALUATE),
     *(
         Bad(RESUME, f"--resume run: run/{name} is a link, and OPERA writes only to the run folder; remove the link, "
             "or pass --overwrite to start again", with_run,
@@ -98,12 +85,9 @@ FILES = [
 ]  # fmt: skip
 
 GRIDS = [
-    Bad("report grid --out report.html", wrong("grid/grid.json", "must be a JSON object"), with_grid,
-        write("grid/grid.json", "[]")),
-    Bad(COMPARE, wrong("grid/grid.json", "cells: '../../etc' is not a folder inside the grid's folder"), with_grid,
-        write("grid/grid.json", '{"model": "model", "settings": {}, "cells": ["../../etc"]}')),
-    Bad(COMPARE, f"{CELL}/measures.json: is missing; remove {CELL} to train the run again", with_grid,
-        remove(f"{CELL}/measures.json")),
+    Bad(COMPARE + " --set refit=true", f"{CELL}: was started with another refit; pass another --out", with_grid),
+    Bad(COMPARE.replace("--model model", "--model ./model"), f"{CELL}: was started with another model; pass another "
+        "--out", with_grid),
 ]  # fmt: skip
 
 DECISIONS = [

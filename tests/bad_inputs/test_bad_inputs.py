@@ -11,7 +11,7 @@ import pytest
 import opera
 from bad_inputs import table
 from commands import opera_here
-from opera.experiments.grid.compare import grid_record, prepare_grid, write_grid_file
+from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.plan import grid_axes
 from opera.runs.housekeeping import drop_checkpoints
 from tiny_world import write_beir
@@ -38,7 +38,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
         opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
         axes, shared = grid_axes(SETTINGS, ["ft", "rp:k=0.5"], [0], [4])
         status = prepare_grid(["data"], axes, Path("grid"), "model", shared, jobs=1)
-        write_grid_file(Path("grid"), grid_record(Path("grid"), "model", shared, status.runs))
         for cell in status.runs:
             opera.adapt("data", model="model", out=cell.folder, **cell.values)
             drop_checkpoints(cell.folder)

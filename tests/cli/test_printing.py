@@ -14,7 +14,7 @@ from opera.cli.compare import print_results
 from opera.cli.inspect import print_inspection
 from opera.cli.screen import Screen
 from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.verdict import verdict
+from opera.experiments.analysis.verdict import conclusion, title
 
 
 def printed(by: Callable[..., None], *results: Any, width: int = 400) -> str:
@@ -33,12 +33,11 @@ def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: P
     comparison = analyse_runs(folder.home)
     text = printed(print_results, comparison, Path("grid"))
     lines = text.splitlines()
-    for of_data in verdict(comparison):
-        assert of_data.title in lines
-        assert all(f"- {bullet}" in lines for bullet in of_data.bullets)
-    assert [line for line in lines if line.startswith("- Model: ")] == [f"- Model: {best / 'model'}"]
+    for table in comparison.final_tables():
+        assert lines[lines.index(title(table)) + 1] == f"{conclusion(table, 'ft')}."
+    assert [line for line in lines if line.startswith("Model: ")] == [f"Model: {best / 'model'}"]
     assert "[bold]two" in text
-    assert f"left out, unfinished: {unfinished}" in text
+    assert f"left out: {unfinished}: is not finished" in text
 
 
 def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:

@@ -47,4 +47,5 @@ def test_a_broken_module_is_named_wherever_extensions_are_loaded(write_module: W
     assert str(caught.value) == message
     done = run_opera("report")
     assert (done.returncode, done.stderr) == (2, f"opera: error: {message}\n")
-    assert run_job({})["failed"] == message
+    with pytest.raises(opera.InputError):
+        run_job({})

@@ -52,7 +52,6 @@ def test_a_run_is_uploaded_privately_with_its_card(trained: Run, sent: Sent) -> 
     assert set(sent["files"]) == files
     card = ModelCard(sent["files"]["README.md"].decode())
     data: Any = card.data
-    assert data.language == ["en"]
     assert data.model_name == NAME
     assert f'SentenceTransformer("{NAME}")' in card.text
 

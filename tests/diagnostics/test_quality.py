@@ -25,8 +25,6 @@ def test_the_share_of_random_documents_is_found(share: float) -> None:
     quality = estimate_quality(cbs_ranks)
     assert quality.noise == pytest.approx(share, abs=0.04)
     assert quality.noise_error < 0.03
-    beaten = (queries @ docs.T)[pairs.pair_query] < np.sum(queries[pairs.pair_query] * docs, axis=1)[:, None]
-    assert quality.auc == pytest.approx(beaten.mean(), abs=0.01)
     worst = most_suspicious(relative_rank(cbs_ranks), np.zeros(3000), 50)
     assert share == 0 or false[worst].all()
 

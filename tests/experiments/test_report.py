@@ -16,12 +16,10 @@ import pytest
 import opera
 from grids import RunsFolder, around, guard_record
 from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import sampled_by_similarity
+from opera.experiments.analysis.verdict import conclusion, title
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.runs.folder import PAIRS_FILE, RunWriter
-from opera.runs.record import GridRecord
 
 SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)
 BEST = ' class="best"'
@@ -71,13 +69,6 @@ class Page(HTMLParser):
                 self.active.append((name, value))
 
 
-def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder: RunsFolder) -> None:
-    add_run(folder, "sp")
-    (ratio,) = sampled_by_similarity(folder.groups()).values()
-    assert ratio[0] == pytest.approx([1, 1, 1, 1])
-    assert ratio[2] == pytest.approx([0, 1, 2, 0])
-
-
 def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page: str) -> None:
     comparison, text = analyse_runs(grid), html.unescape(page)
     (final,) = comparison.final_tables()
@@ -115,18 +106,16 @@ def test_hostile_names_never_become_markup(folder: RunsFolder) -> None:
 
 
 def test_it_begins_with_the_verdict(grid: Path, page: str) -> None:
-    (only,) = verdict(analyse_runs(grid))
+    comparison = analyse_runs(grid)
+    (final,) = comparison.final_tables()
     head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
-    assert 0 < head.index(f"<p>{only.conclusion}.</p>") < head.index(only.title) < head.index("<svg")
-    assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
+    sentence = conclusion(final, comparison.baseline)
+    assert 0 < head.index(f"<p>{sentence}.</p>") < head.index(title(final)) < head.index("<svg")
 
 
 def test_what_is_missing_or_left_out_is_said(grid: Path, tmp_path: Path) -> None:
     part = shutil.copytree(grid, tmp_path / "part")
     cells = sorted(path.parent.name for path in part.rglob("run.json"))
-    shutil.rmtree(part / cells[0])
-    GridRecord(model="model", settings={}, cells=cells).write(part)
-    (part / cells[1] / "pairs.parquet").write_bytes(b"PAR1 and <script>")
+    (part / cells[0] / "run.json").write_text("<script>")
     text = opera.report(part).read_text()
-    assert f"Left out, damaged: {part / cells[1] / 'pairs.parquet'}: is not as OPERA wrote it" in text
-    assert f"2 of the {len(cells)} runs of this grid are not finished" in text.split("<nav>")[0]
+    assert f"Left out: {part / cells[0] / 'run.json'}: is not as OPERA wrote it" in text

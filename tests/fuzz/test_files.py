@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 
 from fuzzing import Files, few, json_lines, one_spoilt, only_refusals, workplace
-from opera.adapter import load
 from opera.adapter.vectors import FileVectors
 from opera.data import RetrievalData, TextTable
 from opera.data.pair_files import with_teacher
@@ -44,11 +43,6 @@ def vectors_are_read(path: Path) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)  # rounded to float32
 
 
-def adapter_is_read(path: Path) -> None:
-    adapter = load(path.parent)
-    assert adapter.queries(np.ones(3)).shape == (1, 3) or adapter.documents(np.ones(3)).shape == (1, 3)
-
-
 DATA = RetrievalData.from_dicts(
     "data", corpus={"d0": "a", "d1": "b"}, queries={"q0": "c"}, qrels={"train": {"q0": {"d0": 1}}}
 )
@@ -65,15 +59,13 @@ def teacher_is_read(path: Path) -> None:
 READERS: dict[str, tuple[Files, Callable[[Path], None]]] = {
     "array": ({"v.npy": NPY, "v.txt": b"a\nb\nc\nmore\n"}, vectors_are_read),
     "parquet": ({"v.parquet": saved(pq.write_table, {"id": IDS, "vector": list(VECTORS)})}, vectors_are_read),
-    "adapter": ({"adapter.npz": saved(np.savez, query=np.eye(3, dtype="f4"), document=np.eye(3, dtype="f4"))},
-                adapter_is_read),
     "teacher": ({"t.jsonl": json_lines([dict(zip(COLUMNS, row, strict=True)) for row in SCORES])}, teacher_is_read),
 }  # fmt: skip
 """Files, the first of which is named to what reads them."""
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_vectors_adapters_and_teachers(kind: str) -> None:
+def test_vectors_and_teachers(kind: str) -> None:
     files, read = READERS[kind]
 
     @few(50)

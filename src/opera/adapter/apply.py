@@ -1,21 +1,19 @@
 """Apply the adapter next to this file to vectors [n, d] of the service; needs NumPy."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-FILE = Path(__file__).with_name("adapter.npz")
-MATRICES = dict(np.load(FILE)) if FILE.is_file() else {}
+MATRICES = dict(np.load(Path(__file__).with_name("adapter.npz")))
 
 
-def apply(vectors: Any, role: str, matrices: Mapping[str, Any] = MATRICES) -> Any:
+def apply(vectors: Any, role: str) -> Any:
     """Multiply vectors by the matrix of a role, and normalise them to length 1."""
     adapted = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
     with np.errstate(all="ignore"):  # the check below finds values that are not finite
-        if role in matrices:
-            adapted = adapted @ matrices[role].T
+        if role in MATRICES:
+            adapted = adapted @ MATRICES[role].T
         lengths = np.linalg.norm(adapted, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
     if bad.size:

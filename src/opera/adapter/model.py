@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, InputModule, Normalize, Router
 from torch import Tensor, nn
 
-from opera.adapter import save
+from opera.core.files import replace_file
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role
+from opera.runs.folder import ADAPTER_FILE
 
+MODULE_FILE = "adapter.py"
 Modules = dict[Role, list[Any]]
 
 
@@ -69,8 +72,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> dict[str, Tensor]:
         """Return the vectors of rows as sentence embeddings: float32 ``[rows, dimension]``."""
-        if self.vectors is None:
-            raise RuntimeError("VectorLookup has no vectors; call set_vectors first")
+        assert self.vectors is not None, "call set_vectors first"
         vectors = self.vectors.queries if task == "query" else self.vectors.documents
         return {"sentence_embedding": torch.from_numpy(vectors[np.array(inputs, dtype=np.int64)])}
 
@@ -129,6 +131,18 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
         save(folder, {role: weight.float().cpu().numpy() for role, weight in weights.items()})
     else:
         attach(base, trained).save_pretrained(str(folder), create_model_card=False)
+
+
+def save(folder: Path, matrices: dict[str, Any]) -> None:
+    """Write ``adapter.npz`` with I + W, float32 ``[d, d]``, by role, and ``adapter.py``."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **matrices)
+
+    replace_file(folder / ADAPTER_FILE, write)
+    module = Path(__file__).with_name("apply.py")
+    replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
 
 
 def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:

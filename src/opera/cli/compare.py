@@ -40,9 +40,7 @@ from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.plan import PlannedRun
     from opera.experiments.grid.run import Status
-    from opera.experiments.report.tables import ReportTable
 
 
 BaselineOption = Annotated[
@@ -116,12 +114,10 @@ def compare(
     from opera.experiments.grid.compare import (
         analyse_grid,
         check_baseline,
-        grid_record,
-        opened_grid,
         prepare_grid,
+        train_grid,
     )
     from opera.experiments.grid.plan import grid_axes
-    from opera.experiments.grid.run import run_grid
 
     axes, shared = grid_axes(
         collect_values(
@@ -165,8 +161,8 @@ def compare(
             "continues where it stopped"
         )
     )
-    with opened_grid(out, grid_record(out, model, shared, status.runs)), stoppable:
-        run_grid(status, model)
+    with stoppable:
+        train_grid(status, out, model)
     if status.failed:
         failed = counted(len(status.failed), "run")
         say(f"{failed} failed, see above; the same command tries again", file=sys.stderr)
@@ -206,10 +202,8 @@ def report(
     """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
     that changed.
     """
-    from opera.experiments.analysis import analyse_runs, find_groups
-    from opera.experiments.analysis.corrected import correct_test
+    from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
-    from opera.experiments.report.tables import corrected_table
 
     if json_:
         say(json_text(analyse_runs(folder, baseline, decisions or ()).as_dict()))
@@ -217,32 +211,24 @@ def report(
     path = write_report(
         folder, out, baseline=baseline, decisions=decisions or (), overwrite=overwrite
     )
-    if decisions:
-        screen, corrected = Screen(), correct_test(find_groups(folder), decisions)
-        screen.heading(f"{corrected.sentence}.")
-        _print_table(screen, corrected_table(corrected))
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
 def print_plan(screen: Screen, status: Status) -> None:
-    """Print a row per data set, method and number of steps."""
-    runs_by_row: dict[tuple[str, str, int | None], list[PlannedRun]] = {}
-    for planned in status.runs:
-        runs_by_row.setdefault((planned.data, planned.label, planned.steps), []).append(planned)
+    """Print a row per run."""
     rows = []
-    for (_, label, steps), runs in runs_by_row.items():
-        waiting = sum(run.folder not in status.done for run in runs)
-        seeds = ", ".join(str(run.seed) for run in runs)
-        step_count = "auto" if steps is None else f"{steps:,}"
-        rows.append((runs[0].data_name, label, step_count, seeds, str(waiting)))
-    screen.table(("data", "method", "steps", "seeds", "to run"), rows, words=2)
+    for run in status.runs:
+        steps = "auto" if run.steps is None else f"{run.steps:,}"
+        state = "done" if run.folder in status.done else "to train"
+        rows.append((run.data_name, run.label, steps, str(run.seed), state))
+    screen.table(("data", "method", "steps", "seed", "state"), rows, words=2)
     screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print tables by data set and number of steps, convergence, ranks and the verdict."""
+    """Print tables by data set and number of steps, ranks and the verdict."""
     from opera.experiments.analysis import BASE, PRIMARY, format_settings
-    from opera.experiments.analysis.verdict import verdict
+    from opera.experiments.analysis.verdict import conclusion, title
     from opera.experiments.report.tables import ranks_table, tables_of
 
     if comparison.shared:
@@ -250,53 +236,16 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     for results in comparison.tables:
         screen.heading(f"\n{results.name}, {results.steps:,} steps, {results.tested}")
         for table in tables_of(comparison, results):
-            _print_table(screen, table)
+            screen.report_table(table)
         screen.lines(few_queries(results.queries))
-    screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
-        _print_table(screen, ranks)
-    for results, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
-        screen.heading(f"\n{conclusion.title}\n{conclusion.conclusion}.")
-        screen.lines(*(f"- {bullet}" for bullet in conclusion.bullets))
+        screen.report_table(ranks)
+    for results in comparison.final_tables():
+        screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
+        screen.lines(*results.warnings)
         best = results.best(PRIMARY)
         run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
-        screen.lines(f"- Model: {run.model_path}" if best != BASE else None)
-        print_labels(screen, run, compared=True)
-    if comparison.missing:
-        runs = f"{comparison.missing} of the grid's {counted(comparison.planned, 'run')}"
-        screen.heading(f"{runs} {'is' if comparison.missing == 1 else 'are'} not finished")
-    for reason, folders in comparison.left_out.items():
-        screen.lines(*(f"left out, {reason}: {folder}" for folder in folders))
+        screen.lines(f"Model: {run.model_path}" if best != BASE else None)
+        print_labels(screen, run)
+    screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)
-
-
-def _print_table(screen: Screen, table: ReportTable) -> None:
-    """Print a table that is narrow, since only its headings have a line."""
-    from rich import box
-
-    screen.lines(table.caption, style="dim")
-    screen.table(
-        list(table.columns),
-        [[table.shown(row, name) for name in table.columns] for row in table.rows],
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-
-
-def _convergence(comparison: Comparison) -> list[str]:
-    """Say when each method first reaches the baseline's best measure."""
-    from opera.experiments.analysis import PRIMARY
-
-    lines = []
-    for row in comparison.convergence:
-        if row.method == comparison.baseline:
-            lines.append(
-                f"\n{comparison.final(row.data).name}: {row.method} has its best {PRIMARY}, "
-                f"{row.target:.3f}, at {row.baseline_steps:,} steps; matched by"
-            )
-        elif row.steps is None:
-            lines.append(f"  {row.method}: never")
-        else:
-            lines.append(f"  {row.method}: {row.steps:,} steps, {row.seconds_ratio:.2f} × the time")
-    return lines

@@ -12,7 +12,6 @@ from opera.cli.options import (
     MODELS,
     JsonOption,
     OverwriteOption,
-    listed,
     parser_of,
     path_option,
     show,
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
 PublicOption = Annotated[
     bool, typer.Option("--public", help="make a new repository public; the default is private")
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option("--language", help="languages of the texts, for the model card, such as en,de"),
 ]
 
 
@@ -52,10 +47,6 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="write an ONNX file with 8-bit weights")
     ] = False,
-    static: Annotated[
-        bool,
-        typer.Option("--static", help="write a static model: a vector per token, no transformer"),
-    ] = False,
     data: Annotated[
         str | None,
         typer.Option(
@@ -69,36 +60,21 @@ def export(
         bool,
         typer.Option("--measure/--no-measure", help="compare each form with the trained model"),
     ] = True,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            help="also upload the export to the Hugging Face Hub, as opera push does",
-            metavar="OWNER/NAME",
-        ),
-    ] = None,
-    public: PublicOption = False,
-    language: LanguageOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a trained model as ONNX, as 8-bit ONNX or as a static model, and compare each form
-    with it.
-    """
+    """Export a trained model as ONNX or as 8-bit ONNX, and compare each form with it."""
     check_folder(out, "--out")  # importing torch fails if the current folder was deleted
 
     from opera.deployment.export import export as export_model
 
-    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
+    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8}
     exported = export_model(
         model,
         out=out,
         forms=[form for form, chosen in is_chosen.items() if chosen],
         data=data,
         measure=measure,
-        push=push,
-        public=public,
-        language=listed(language),
         overwrite=overwrite,
     )
     show(as_json, exported.as_dict, partial(_print_export, exported=exported))
@@ -106,7 +82,7 @@ def export(
 
 def _print_export(screen: Screen, exported: Export) -> None:
     """Print quality, speed and size of each form compared with the trained model."""
-    from opera.deployment.record import HEADS, table_rows, verdict_sentence
+    from opera.deployment.record import HEADS, table_rows
 
     queries = exported.queries
     if queries:
@@ -114,7 +90,6 @@ def _print_export(screen: Screen, exported: Export) -> None:
         screen.heading(f"{title}; speed on {exported.processor}")
     screen.table(HEADS, table_rows(exported), words=2)
     screen.lines(
-        *(f"{form.form}: {verdict_sentence(form)}" for form in exported.forms),
         few_queries(queries) if queries else None,
         f"\nwritten to {exported.folder}; its export.json holds all measurements",
     )
@@ -131,7 +106,6 @@ def push(
     ],
     name: Annotated[str, typer.Argument(help="the repository", metavar="OWNER/NAME")],
     public: PublicOption = False,
-    language: LanguageOption = None,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.
@@ -142,4 +116,4 @@ def push(
 
     from opera.deployment.push import push as push_model
 
-    say(push_model(model, name, public=public, language=listed(language)))
+    say(push_model(model, name, public=public))

@@ -16,7 +16,6 @@ from opera.cli.options import (
     DocumentPromptOption,
     DocumentsOption,
     EncodingOption,
-    IndexOption,
     JsonOption,
     OptionalModel,
     OverwriteOption,
@@ -32,8 +31,7 @@ from opera.cli.options import (
     with_notes_logged,
 )
 from opera.cli.screen import Screen, flat
-from opera.core.errors import DataError, SettingError
-from opera.core.reading import NOT_UTF8
+from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -149,7 +147,6 @@ def search(
             help="read queries from standard input, one per line, until an empty line",
         ),
     ] = False,
-    index: IndexOption = "exact",
     cutoff: Annotated[
         float | None,
         typer.Option(
@@ -175,7 +172,7 @@ def search(
 ) -> None:
     """Search a corpus with a model. A run has both.
 
-    With --interactive, model and index stay loaded, so further searches are quick.
+    With --interactive, the model stays loaded, so further searches are quick.
     """
     from opera.data import load_data
     from opera.retrieval.locate import data_and_model
@@ -192,7 +189,7 @@ def search(
     source, model = data_and_model(tables, model)
     loaded = with_notes_logged(load_data(source))
     prompts = (query_prompt, document_prompt)
-    corpus = CorpusSearch(loaded, model, index, *prompts, cutoff, precision)
+    corpus = CorpusSearch(loaded, model, *prompts, cutoff, precision)
     for text in _queries_from_input() if interactive else argument:
         results = corpus.find(text, top)
         title = f"“{text}” in {corpus.data.title}"
@@ -217,10 +214,7 @@ def _print_documents(
 def _queries_from_input() -> Iterator[str]:
     """Yield the lines of standard input up to an empty line."""
     say("one query per line (an empty line ends):", file=sys.stderr)
-    try:
-        for line in sys.stdin or ():
-            if not line.strip():
-                return
-            yield line.strip()
-    except UnicodeDecodeError:
-        raise DataError(f"standard input: {NOT_UTF8}") from None
+    for line in sys.stdin:
+        if not line.strip():
+            return
+        yield line.strip()

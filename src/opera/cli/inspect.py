@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,6 @@ from opera.cli.options import (
     EncodingOption,
     JsonOption,
     ModelOption,
-    OverwriteOption,
     PairsOption,
     QueriesOption,
     QueryPromptOption,
@@ -26,11 +24,9 @@ from opera.cli.options import (
     SkipOption,
     load_training_data,
     one_source,
-    path_option,
     setting_option,
     show,
 )
-from opera.cli.results import labels_sentence
 from opera.cli.screen import Screen, flat
 from opera.core.intervals import FEW_QUERIES, few_queries
 
@@ -55,13 +51,6 @@ def inspect(
     data: DataArgument = None,
     model: ModelOption,
     shown: Annotated[int, typer.Option("--show", help="how many pairs to show", min=0)] = 8,
-    train: Annotated[
-        Path | None,
-        path_option(
-            "--train", "train a model, discard it, and list the pairs that look wrong in this .csv"
-        ),
-    ] = None,
-    overwrite: OverwriteOption = False,
     decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
@@ -88,17 +77,14 @@ def inspect(
         show=shown,
         seed=seed,
         relevant_grade=relevant_grade,
-        train=train,
-        overwrite=overwrite,
         decisions=decisions or None,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    text = partial(print_inspection, inspection=inspection, pair_list=train)
-    show(as_json, inspection.as_dict, text)
+    show(as_json, inspection.as_dict, partial(print_inspection, inspection=inspection))
 
 
-def print_inspection(screen: Screen, inspection: Inspection, pair_list: Path | None = None) -> None:
+def print_inspection(screen: Screen, inspection: Inspection) -> None:
     """Print a page: problems, next steps, the pairs to look at."""
     from opera.data.names import source_title
 
@@ -110,7 +96,7 @@ def print_inspection(screen: Screen, inspection: Inspection, pair_list: Path | N
     screen.heading("\nFindings")
     screen.lines(*(f"- {finding}" for finding in _findings(inspection)))
     screen.heading("\nNext steps")
-    screen.lines(*(f"- {step}" for step in _steps(inspection, pair_list)))
+    screen.lines(*(f"- {step}" for step in _steps(inspection)))
     if inspection.suspicious:
         screen.heading(
             "\nHardest for this model: random documents that are closer, query, document"
@@ -119,12 +105,7 @@ def print_inspection(screen: Screen, inspection: Inspection, pair_list: Path | N
         closer = f"{pair.closer_random_share:.0%}".rjust(4)
         screen.cut(f"{closer}  {flat(pair.query_id)}: {flat(pair.query)}")
         screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
-    if inspection.noisy_labels is not None:
-        screen.heading("\nAfter training")
-        screen.lines(labels_sentence(inspection.noisy_labels, str(pair_list)))
-    elif pair_list is not None:
-        screen.lines("\nAfter training: too few pairs to say which look wrong")
-    screen.lines("\n--json adds counts, similarities, duplicates and skipped rows, with texts")
+    screen.lines("\n--json adds counts, duplicates and skipped rows, with texts")
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -151,7 +132,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         yield few.removeprefix("warning: ")
 
 
-def _steps(inspection: Inspection, pair_list: Path | None) -> Iterator[str]:
+def _steps(inspection: Inspection) -> Iterator[str]:
     """Say what to do next."""
     noise = inspection.quality.noise
     if noise is not None and noise > WEAK_MODEL:
@@ -159,12 +140,10 @@ def _steps(inspection: Inspection, pair_list: Path | None) -> Iterator[str]:
             "So many labels are rarely wrong: look at the pairs below, or inspect with a better "
             "model."
         )
-    if pair_list is None:
-        yield (
-            "--train FILE.csv trains a model and lists the pairs that look wrong to it; pairs that "
-            "are hard for a base model are often correct."
-        )
-    yield "opera train samples pairs that look wrong less often, and lists them too."
+    yield (
+        "opera train samples pairs that look wrong less often, and lists them. Pairs that are hard "
+        "for a base model are often correct."
+    )
 
 
 def seen_sentence(split: str, seen: float) -> str:

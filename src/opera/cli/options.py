@@ -84,13 +84,6 @@ RelevantOption = Annotated[
     int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="random seed", min=0, max=MOST_SEED)]
-IndexOption = Annotated[
-    str,
-    typer.Option(
-        "--index",
-        help="exact search, or an approximate index of FAISS (extra faiss): hnsw or ivf",
-    ),
-]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="any setting, as key=value; repeatable", rich_help_panel=SETTINGS),

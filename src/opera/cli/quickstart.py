@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from opera.cli.options import SeedOption, interruptible, path_option
@@ -58,31 +57,17 @@ def print_quickstart(screen: Screen, run: Run) -> None:
 
 
 def _print_searches(screen: Screen, run: Run) -> None:
-    """Count the test queries that gained, lost and stayed. Print a random query of each kind with
-    the best documents of both models.
+    """Count the test queries that gained, lost and stayed. Print the query that gained most and the
+    one that lost most, with the best documents of both models.
     """
-    from opera.core.rng import generator
-    from opera.data import load_data
-
-    data, table = load_data(run.record.data.source), run.per_query()
-    base, final = (table[f"{when} {PRIMARY}"].to_numpy() for when in ("base", "final"))
-    ranked = {when: table[f"{when} documents"].to_pylist() for when in ("base", "final")}
-    kinds = {"gained": final > base, "lost": final < base, "unchanged": final == base}
-    counts = ", ".join(f"{is_kind.sum():,} {kind}" for kind, is_kind in kinds.items())
-    screen.heading(f"\n{table.num_rows:,} held-out queries by {PRIMARY}: {counts}. One of each:")
-    rng = generator(run.settings["seed"], "quickstart.shown")
-    for kind, is_kind in kinds.items():
-        if not is_kind.any():
-            continue
-        row = int(rng.choice(np.flatnonzero(is_kind)))
-        query, relevant = (table[name][row].as_py() for name in ("query_id", "relevant"))
-        text = data.queries.texts(data.queries.find_rows([query]))[0]
-        change = f"{100 * base[row]:.1f} -> {100 * final[row]:.1f}"
-        screen.heading(f"\n{kind}: “{text}” ({PRIMARY} {change})")
-        for when, documents in ranked.items():
-            ids = documents[row][:SHOWN]
-            texts = data.corpus.texts(data.corpus.find_rows(ids), "text")
+    changed = run.review()["changed"]
+    counts = ", ".join(f"{changed[kind]:,} {kind}" for kind in ("gained", "lost", "same"))
+    screen.heading(f"\nHeld-out queries by {PRIMARY}: {counts}. The largest changes:")
+    for query in (*changed["gains"][:1], *changed["losses"][:1]):
+        change = f"{100 * query['base']:.1f} -> {100 * query['final']:.1f}"
+        screen.heading(f"\n“{query['query']}” ({PRIMARY} {change})")
+        for when in ("base", "final"):
             screen.heading(f"{when} (✓ belongs to the object)")
-            for rank, (name, document) in enumerate(zip(ids, texts, strict=True), start=1):
-                mark = "✓" if name in relevant else " "
-                screen.document(f"{mark} {rank}.  {flat(name)}", document)
+            for rank, document in enumerate(query[f"{when}_documents"][:SHOWN], start=1):
+                mark = "✓" if document["labelled"] else " "
+                screen.document(f"{mark} {rank}.  {flat(document['doc_id'])}", document["document"])

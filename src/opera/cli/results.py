@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from opera.cli.screen import Screen, flat
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, points
-from opera.core.terminal import counted, place
+from opera.core.terminal import place
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
-    from opera.runs.record import NoisyLabelsRecord
 
 NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
 """OPERA recommends the method if the interval of the noise rate lies above this."""
@@ -29,53 +28,34 @@ def print_before_after(screen: Screen, run: Run) -> None:
 
     The table has no column for the fine-tuned model if that is the final model.
     """
-    from opera.retrieval.measures import DEFAULT_MEASURES
-    from opera.runs.changes import changes_on_test
+    from opera.experiments.report.tables import measures_table
     from opera.runs.verdict import headlines, warnings_of
 
-    measures, per_query, guard = run.measures, run.per_query(), run.record.guard
-    names = list(DEFAULT_MEASURES)
     verdict, final_model = headlines(run)
     screen.heading(verdict)
     screen.lines(final_model)
-    if guard is not None:
-        names = list(dict.fromkeys([*names, guard.measure]))
+    if (guard := run.record.guard) is not None:
         screen.lines(*warnings_of(guard))
     print_labels(screen, run)
-    models = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
-    if measures["fine_tuned"] == measures["final"]:
-        del models["fine_tuned"]
-    changes = changes_on_test(per_query, names)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
-    queries = counted(per_query.num_rows, "test query")
-    screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}; {queries}")
-    screen.table(
-        ("measure", *models.values(), "points", "95% interval"),
-        [
-            (
-                name,
-                *(f"{measures[model][name]:.4f}" for model in models),
-                points(measures["final"][name] - measures["base"][name]),
-                changes[name].interval_in_points() if name in changes else "",
-            )
-            for name in names
-        ],
-    )
-    screen.lines(few_queries(per_query.num_rows))
+    screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}")
+    screen.report_table(measures_table(run))
+    screen.lines(few_queries(run.per_query().num_rows))
 
 
-def print_labels(screen: Screen, run: Run, compared: bool = False) -> None:
+def print_labels(screen: Screen, run: Run) -> None:
     """Print how many training pairs look wrong, and which file lists them.
 
-    Recommend ``denoise`` if the labels are noisy, unless methods have been ``compared`` already.
+    Recommend ``denoise`` if the labels are noisy.
     """
     from opera.runs.folder import SUSPICIOUS_FILE
 
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY
-        advises = is_noisy and not compared and run.settings["method"] != "denoise"
-        sentence = labels_sentence(estimate, str(run.path / SUSPICIOUS_FILE))
-        screen.lines(f"{sentence}{ADVICE if advises else ''}.")
+        advises = is_noisy and run.settings["method"] != "denoise"
+        sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
+        pair_list = f"{run.path / SUSPICIOUS_FILE} lists {estimate.suspicious:,}, the worst first"
+        screen.lines(f"{sentence}; {pair_list}{ADVICE if advises else ''}.")
         if is_noisy or run.settings["decisions"] is not None:
             screen.lines(NOISY_TEST.format(run.path))
 
@@ -87,12 +67,6 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
     record = run.record.cutoffs
     if record is not None and (cutoff := record.cutoff(PRECISIONS[1])) is not None:
         screen.lines(f"\n{cutoff.sentence}")
-
-
-def labels_sentence(estimate: NoisyLabelsRecord, pair_list: str) -> str:
-    """Say how many training pairs look wrong, and which file lists them."""
-    sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
-    return f"{sentence}; {pair_list} lists {estimate.suspicious:,}, the worst first"
 
 
 def print_parts(screen: Screen, run: Run) -> None:
@@ -152,7 +126,7 @@ def how_to_use(run: Run) -> str:
     """Return the lines of Python that load the final model."""
     if run.settings["query_vectors"] is not None:
         return (
-            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\n"
+            f"import adapter  # {run.model_path / 'adapter.py'}; copy it with adapter.npz\n"
             "queries = adapter.queries(vectors)"
         )
     index_note = "\n# document embeddings are unchanged: an existing index stays valid"

@@ -15,7 +15,6 @@ from opera.cli.options import (
     DocumentPromptOption,
     DocumentsOption,
     EncodingOption,
-    IndexOption,
     ModelOption,
     OverwriteOption,
     PairsOption,
@@ -162,7 +161,6 @@ def mine(
             "--reranker", "cross-encoder: leave out documents that it scores as high as a positive"
         ),
     ] = None,
-    index: IndexOption = "exact",
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
@@ -184,7 +182,7 @@ def mine(
     reads = inputs_of(source, model) + [Path(locate_model(name)) for name in [reranker] if name]
     checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
     margins = (relative_margin, absolute_margin, max_score)
-    ranks = mining_settings(range_, *margins, reranker, index).range
+    ranks = mining_settings(range_, *margins, reranker).range
     loaded = with_notes_logged(load_training_data(source, model))
     check_range(ranks, len(loaded.corpus))
 
@@ -200,7 +198,6 @@ def mine(
         absolute_margin=absolute_margin,
         max_score=max_score,
         reranker=reranker,
-        index=index,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,

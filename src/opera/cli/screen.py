@@ -6,9 +6,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opera.core.terminal import printable, printing_to
+
+if TYPE_CHECKING:
+    from opera.experiments.report.tables import ReportTable
 
 MINUS = re.compile(r"(?<!\w)-(?=\d)")
 """The hyphen before a number; tables print the minus sign of :func:`opera.core.intervals.signed`
@@ -84,6 +87,19 @@ class Screen:
                 table.add_row(*(Text(printable(cell)) for cell in (*row[:words], *numbers)))
         with printing_to(self._file):
             self._console.print(table)
+
+    def report_table(self, table: ReportTable) -> None:
+        """Print a table of a report. It is narrow, since only its headings have a line."""
+        from rich import box
+
+        self.lines(table.caption, style="dim")
+        self.table(
+            list(table.columns),
+            [[table.shown(row, name) for name in table.columns] for row in table.rows],
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
 
     def measures(
         self,

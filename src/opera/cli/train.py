@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import textwrap
 import time
@@ -183,7 +182,6 @@ def train(
         mix=mix,
         expected_documents=expected_documents,
     )
-    _reject_label(method)
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
@@ -214,16 +212,6 @@ def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
         return "nothing was written yet: the same command starts again"
     without = ", without --overwrite," if overwrite else ""
     return f"the same command with --resume{without} continues from the last checkpoint"
-
-
-def _reject_label(method: str | None) -> None:
-    """Reject a method with settings after colons, which only opera compare takes."""
-    name, *assignments = re.split(r":(?=[A-Za-z_]\w*=)", method or "")
-    if assignments:
-        alone = " ".join(["--method", name, *(f"--set {assignment}" for assignment in assignments)])
-        raise SettingError(
-            f"--method {method}: settings after colons are for opera compare; use {alone}"
-        )
 
 
 def _print_run(screen: Screen, run: Run) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+from typing import Literal
 
 from opera.core.arguments import MOST
-from opera.core.errors import SettingError, nearest
-from opera.core.extras import require
 from opera.core.settings import Settings, setting
-from opera.core.terminal import shown
 
 LONGEST_PROMPT = 10_000
 """Characters."""
@@ -52,24 +49,3 @@ class EncodingSettings(Settings):
     dropout: float | None = setting(
         None, "dropout rate in training; auto: the model's rate", "OPERA", ge=0, lt=1
     )
-
-
-SearchIndex = Literal["exact", "hnsw", "ivf"]
-SEARCH_INDEXES: tuple[SearchIndex, ...] = get_args(SearchIndex)
-
-
-def checked_index(index: Any) -> SearchIndex:
-    """Check the index argument of a function or a command.
-
-    Raises:
-        SettingError: if there is no such index.
-        MissingExtraError: if it needs FAISS, which is not installed.
-    """
-    if index not in SEARCH_INDEXES:
-        hint = nearest(str(index), SEARCH_INDEXES)
-        raise SettingError(
-            f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
-        )
-    if index != "exact":
-        require("faiss", f"--index {index}")
-    return cast(SearchIndex, index)

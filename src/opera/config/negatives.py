@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.encoding import SearchIndex
 from opera.core.arguments import MOST
 from opera.core.paths import expand_user
 from opera.core.registry import Registry
@@ -78,7 +77,6 @@ class MiningSettings(Settings):
     reranker: str | None = setting(
         None, "cross-encoder: leave out documents that it scores as high as a positive", "OPERA"
     )
-    index: SearchIndex = setting("exact", "index of the corpus", "OPERA")
 
 
 class NegativeSettings(Settings):

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
 from opera.config.training import FLAGS, GROUPS, TrainSettings
@@ -140,15 +138,6 @@ def _groups() -> dict[str, type[Settings]]:
     groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
     groups.append(TrainSettings)
     return {name: group for group in groups for name in group.model_fields}
-
-
-def parse_value(name: str, value: Any) -> Any:
-    """Parse one training setting as a recipe stores it, such as ``range`` as (1, 50)."""
-    field = TrainSettings.model_fields.get(ALIASES.get(name, name))
-    if field is None:
-        return value
-    kind: Any = Annotated[field.annotation, field]
-    return TypeAdapter(kind).validate_python(value)
 
 
 def docs_by_group() -> dict[str, list[SettingDoc]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, create_model
@@ -81,10 +79,7 @@ BOUNDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Read ``name=value,name=value`` or a mapping. A ``ValueError`` says what is wrong.
-
-    This imports no library, so a mistyped name is reported at once.
-    """
+    """Read ``name=value,name=value`` or a mapping. A ``ValueError`` says what is wrong."""
     if isinstance(value, str):
         try:
             value = parse_assignments(value.split(","), "trainer", "adam_beta2=0.98")
@@ -126,11 +121,7 @@ def check_trainer_fields(values: Mapping[str, Any]) -> None:
 
 @cache
 def _names() -> frozenset[str]:
-    """Read the names of the trainer's fields from its source, since importing it takes seconds."""
-    names: list[str] = []
-    for library in ("transformers", "sentence_transformers"):
-        spec = find_spec(library)
-        folder = Path(spec.origin).parent if spec and spec.origin else Path()
-        for file in (*folder.glob("training_args.py"), *folder.glob("*/training_args.py")):
-            names += re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return frozenset(names)
+    """The names of the trainer's fields."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    return frozenset(field.name for field in fields(SentenceTransformerTrainingArguments))

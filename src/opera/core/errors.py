@@ -6,7 +6,6 @@
     │   ├── DataError         a file, line or value of the data breaks a rule
     │   ├── ModelError        the model cannot be loaded or used
     │   ├── RunFolderError    the output folder is not free, or not a run
-    │   │   └── OtherFormatError  another version of OPERA wrote the run
     │   └── MissingExtraError an optional package is not installed
     ├── TrainingError         training cannot continue (for example, the loss is NaN)
     └── StorageError          a file or folder cannot be written (for example, the disk is full)
@@ -64,10 +63,6 @@ class ModelError(InputError):
 
 class RunFolderError(InputError):
     """The output folder is not free, or is not a run folder."""
-
-
-class OtherFormatError(RunFolderError):
-    """Another version of OPERA wrote the run."""
 
 
 class MissingExtraError(InputError):

@@ -117,12 +117,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_if_empty(folder: Path) -> None:
-    """Remove an empty folder."""
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def foreign_files(folder: Path, names: Iterable[str]) -> list[Path]:
     """Return the files in a folder whose paths match none of the names, and all links.
 

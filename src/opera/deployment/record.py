@@ -15,12 +15,9 @@ from opera.runs.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1
-NEGLIGIBLE = 0.0005
-"""If both ends of the interval are closer to zero than this, the verdict is ``same``."""
 
-Form = Literal["onnx", "int8", "static"]
+Form = Literal["onnx", "int8"]
 FORMS: tuple[Form, ...] = get_args(Form)
-Verdict = Literal["same", "better", "worse", "not distinguishable", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,8 @@ class ExportedForm:
     """One exported form.
 
     Attributes:
-        form: ``onnx``, ``int8`` or ``static``.
-        file: the file or folder that holds it, relative to the folder of the export.
+        form: ``onnx`` or ``int8``.
+        file: the file that holds it, relative to the folder of the export.
         megabytes: size of its weights.
         figures: its measurements; ``None`` if it was not measured.
     """
@@ -60,17 +57,6 @@ class ExportedForm:
     file: str
     megabytes: float
     figures: Figures | None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The change in quality, judged by the 95% interval."""
-        if self.figures is None:
-            return "not measured"
-        if max(abs(self.figures.low), abs(self.figures.high)) < NEGLIGIBLE:
-            return "same"
-        if self.figures.low > 0:
-            return "better"
-        return "worse" if self.figures.high < 0 else "not distinguishable"
 
 
 @dataclass(frozen=True)
@@ -99,26 +85,13 @@ class Export:
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of ``export.json``, which omits the folder."""
-        forms = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
-        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self), "forms": forms}
+        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self)}
         return {name: value for name, value in values.items() if name != "folder"}
 
     def write(self, folder: Path) -> None:
         """Write ``export.json``."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
         (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
-
-
-def verdict_sentence(form: ExportedForm) -> str:
-    """A form's verdict: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to −0.5)``."""
-    if form.figures is None:
-        return "not measured"
-    difference = f"{PRIMARY} {points(form.figures.difference)} points"
-    interval = f"95% interval {points(form.figures.low)} to {points(form.figures.high)}"
-    sentence = f"{form.verdict}: {difference} ({interval})"
-    if form.verdict == "not distinguishable":
-        sentence += f"; a loss of up to {points(-form.figures.low)[1:]} points is possible"
-    return sentence
 
 
 HEADS = ("form", "file", PRIMARY, "points", "95% interval", "speed", "MB")
@@ -156,11 +129,7 @@ tags:
 
 # {name}
 """
-USE = {
-    "onnx": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
-    "int8": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
-    "static": "SentenceTransformer(folder)",
-}
+USE = 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})'
 """Code that loads a form."""
 
 
@@ -191,8 +160,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         "",
         measured if exported.queries else "Nothing was measured.",
         "",
-        *(f"- {form.form}: {verdict_sentence(form)}" for form in exported.forms),
-        *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
+        *(f"- {form.form}: `{USE.format(file=form.file)}`" for form in exported.forms),
     ]
     (folder / CARD_FILE).write_text(
         f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"

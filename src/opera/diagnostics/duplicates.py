@@ -71,8 +71,6 @@ class Leak:
         leaked_queries: number of checked queries with a near-duplicate among the training queries.
         pairs: number of relevant pairs of the checked queries.
         leaked_pairs: number of pairs whose document is also relevant to such a training query.
-        documents: number of distinct documents that are relevant to the checked queries.
-        shared_documents: number of such documents that are also relevant in train.
         examples: leaked queries and their near-duplicates in train.
     """
 
@@ -80,8 +78,6 @@ class Leak:
     leaked_queries: int
     pairs: int
     leaked_pairs: int
-    documents: int
-    shared_documents: int
     examples: list[NearDuplicate]
 
 
@@ -168,7 +164,6 @@ def find_leak(
     for query, candidates in leaked.items():
         relevant = np.concatenate([_documents(data, train, row) for row in candidates])
         leaked_pairs += int(np.isin(_documents(data, held_out, query), relevant).sum())
-    documents = np.unique(data.document_group[held_out.doc_rows])
     examples = [
         _example(data.queries, int(held_out.query_rows[query]), train_queries, leaked[query])
         for query in islice(leaked, max_examples)
@@ -178,8 +173,6 @@ def find_leak(
         leaked_queries=len(leaked),
         pairs=len(held_out.doc_rows),
         leaked_pairs=leaked_pairs,
-        documents=len(documents),
-        shared_documents=int(np.isin(documents, data.document_group[train.doc_rows]).sum()),
         examples=examples,
     )
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,10 +12,9 @@ from numpy.typing import NDArray
 
 from opera.config.negatives import LabelSettings
 from opera.core.arguments import MOST_SEED, whole_number
-from opera.core.files import check_output, replace_file
-from opera.core.paths import expand_user, user_path
+from opera.core.paths import expand_user
 from opera.core.terminal import counted
-from opera.data import Qrels, RetrievalData, files_read, load_data
+from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.decisions import with_decisions
 from opera.data.loading import Given, named_source
@@ -28,39 +24,16 @@ from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.diagnostics.quality import (
     Quality,
-    Similarities,
     estimate_quality,
     most_suspicious,
-    random_similarities,
     relative_rank,
-    summarize_similarities,
 )
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
-from opera.run.adapt import adapt
-from opera.runs.folder import SUSPICIOUS_FILE
-from opera.runs.record import NoisyLabelsRecord
 from opera.training_set.documents import DocumentPool
 from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
-
-
-@dataclass(frozen=True)
-class PositivesPerQuery:
-    """Distribution of positive documents over the training queries.
-
-    Attributes:
-        mean: mean number of positives per query.
-        quantiles: minimum, 25%, median, 75%, maximum.
-        single_positive_share: fraction of the queries with exactly one positive.
-        most_common_document_pairs: number of training pairs of the most frequent document.
-    """
-
-    mean: float
-    quantiles: tuple[float, ...]
-    single_positive_share: float
-    most_common_document_pairs: int
 
 
 @dataclass(frozen=True)
@@ -94,8 +67,6 @@ class Inspection:
         counts: the numbers of documents, and of queries and relevant pairs by split.
         grades: the numbers of judgements by split and grade.
         notes: sentences about merged and dropped data.
-        positives_per_query: distribution of positives over the training queries.
-        similarities: similarities of training pairs and of random pairs.
         quality: estimated scoring quality and noise.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
@@ -103,7 +74,6 @@ class Inspection:
             in train.
         leaks: by split except train, the overlap with train.
         suspicious: the training pairs that look most wrong.
-        noisy_labels: the noise rate that training estimates; ``None`` without ``train``.
         skipped: the table rows that were left out, with file, line, reason and text.
     """
 
@@ -112,15 +82,12 @@ class Inspection:
     counts: dict[str, int]
     grades: dict[str, dict[int, int]]
     notes: tuple[str, ...]
-    positives_per_query: PositivesPerQuery
-    similarities: Similarities
     quality: Quality
     documents: Duplicates
     queries: Duplicates
     seen: dict[str, float]
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
-    noisy_labels: NoisyLabelsRecord | None = None
     skipped: Sequence[Mapping[str, Any]] = ()
 
     def __repr__(self) -> str:
@@ -137,8 +104,7 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
-        noisy_labels = None if self.noisy_labels is None else self.noisy_labels.model_dump()
-        return {**asdict(self), "noisy_labels": noisy_labels}
+        return asdict(self)
 
 
 def inspect(
@@ -150,8 +116,6 @@ def inspect(
     relevant_grade: int = 1,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    train: str | Path | None = None,
-    overwrite: bool = False,
     decisions: str | Path | Sequence[str | Path] | None = None,
     columns: Given | None = None,
     encoding: str | None = None,
@@ -168,18 +132,14 @@ def inspect(
         query_prompt: text before each query, empty for none. The default is the data's prompt, or
             the model's.
         document_prompt: text before each document, with the same rules.
-        train: CSV file for a list of suspicious pairs. OPERA trains the model on the data, writes
-            the list, and discards the model (docs/noisy-labels.md).
-        overwrite: replace the CSV file given as ``train`` if it exists.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: columns of tables by role, as for :func:`opera.load_data`.
         encoding: encoding of tables, as for :func:`opera.load_data`.
         skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
-        Counts, grades, positives per query, similarities, estimated noise, duplicates, known
-        documents of other splits, leaks, and suspicious pairs. ``as_dict()`` returns all of it for
-        JSON.
+        Counts, grades, estimated noise, duplicates, known documents of other splits, leaks, and
+        suspicious pairs. ``as_dict()`` returns all of it for JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -187,10 +147,6 @@ def inspect(
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
     source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    listed = None if train is None else user_path(train, "--train")
-    if listed is not None:
-        reads = [] if isinstance(source, RetrievalData) else files_read(source)
-        check_output(listed, "--train", [".csv"], overwrite=overwrite, reads=reads)
     original = one_set(load_data(source), "inspect")
     decided = LabelSettings.parse({"decisions": decisions}).decisions
     loaded = with_decisions(original.with_relevant_grade(relevant_grade), decided or ())
@@ -208,7 +164,6 @@ def inspect(
     training, device = loaded.training_split(), encoder.device
     pairs, queries = training.pairs(), queries_of(training)
     similarity = pair_similarities(pairs, queries, documents)
-    random = random_similarities(pairs, queries, documents, seed, pool)
     ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
     others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
     others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
@@ -218,8 +173,6 @@ def inspect(
         counts=loaded.counts(),
         grades=count_grades(original),
         notes=loaded.notes,
-        positives_per_query=positives_per_query(loaded),
-        similarities=summarize_similarities(similarity, random),
         quality=estimate_quality(ranks),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
@@ -229,30 +182,8 @@ def inspect(
             for name, qrels in others.items()
         },
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
-        noisy_labels=None
-        if listed is None
-        else _list_suspicious_pairs(
-            original,
-            model,
-            listed,
-            seed=seed,
-            relevant_grade=relevant_grade,
-            decisions=decided,
-            **prompts,
-        ),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )
-
-
-def _list_suspicious_pairs(
-    data: RetrievalData, model: str | Path, listed: Path, **settings: Any
-) -> NoisyLabelsRecord | None:
-    """Train a temporary model, and write its list of suspicious pairs."""
-    with TemporaryDirectory() as folder:
-        run = adapt(data, model=model, out=Path(folder) / "run", guard=False, **settings)
-        if (estimate := run.record.noisy_labels) is not None:
-            replace_file(listed, partial(shutil.copyfile, run.path / SUSPICIOUS_FILE))
-        return estimate
 
 
 def _suspicious_pairs(
@@ -285,15 +216,3 @@ def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
         }
         for name, qrels in data.splits.items()
     }
-
-
-def positives_per_query(data: RetrievalData) -> PositivesPerQuery:
-    """Describe the distribution of the training pairs over queries and documents."""
-    training = data.training_split()
-    counts = np.diff(training.offsets)
-    return PositivesPerQuery(
-        mean=float(counts.mean()),
-        quantiles=tuple(np.quantile(counts, [0, 0.25, 0.5, 0.75, 1]).tolist()),
-        single_positive_share=float((counts == 1).mean()),
-        most_common_document_pairs=int(np.bincount(training.doc_rows).max()),
-    )

@@ -23,7 +23,6 @@ from opera.core.processes import (
     process_index,
 )
 from opera.core.progress import progress
-from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
@@ -64,8 +63,6 @@ TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or the same number of tokens."""
 CHUNK_BYTES = 2**26
 """Size of the embeddings of pairs read at once: half are queries, half documents."""
-TEXT_ERRORS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
-"""Errors that models raise if they cannot encode a text."""
 
 
 class Encoder:
@@ -128,7 +125,7 @@ class Encoder:
         """Encode a few texts: float32 ``[len(texts), dimension]``.
 
         Raises:
-            ModelError: if the model cannot encode a text, or an embedding is not finite.
+            ModelError: if an embedding is not finite.
         """
         table = TextTable.from_texts({str(number): text for number, text in enumerate(texts)})
         source = TokenSource(self.model, table, "", role, self.prompts[role], "text")
@@ -257,24 +254,12 @@ class Encoder:
     ) -> NDArray[np.float32]:
         """Embed rows: float32 ``[len(rows), dimension]``. ``done`` receives counts for progress."""
         role = source.task
-        try:
-            with autocast(self.precision, self.device):
-                if tokens is None:
-                    raw = self._embed_texts(self._texts(source, rows), role)
-                    done(len(rows))
-                else:
-                    raw = self._embed_ids(tokens(rows), role, done)
-        except Exception as error:
-            # tokenizers raises errors whose type is Exception itself
-            if not isinstance(error, TEXT_ERRORS) and type(error) is not Exception:
-                raise
-            reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-            texts = f"one of {len(rows):,} {PLURALS[role]}"
-            if len(rows) == 1:
-                texts = f"the {role} {shown(self._texts(source, rows)[0])}"
-            raise ModelError(
-                f"the model cannot encode {texts}: {reason}; its files may not belong together"
-            ) from error
+        with autocast(self.precision, self.device):
+            if tokens is None:
+                raw = self._embed_texts(self._texts(source, rows), role)
+                done(len(rows))
+            else:
+                raw = self._embed_ids(tokens(rows), role, done)
         bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
         problem = "holds NaN or infinite values"
         if not bad.size and self.similarity == "cosine":

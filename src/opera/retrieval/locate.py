@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
-from opera.core.paths import expand_user, kind_of_place
-from opera.core.terminal import place
+from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
 from opera.data.files_read import load_stored
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.runs.folder import ADAPTER_FILE, RUN_FILE, Run, holds_run, run_in
-from opera.runs.reading import broken
+from opera.runs.folder import ADAPTER_FILE, Run, holds_run, run_in
 
 log = logging.getLogger("opera")
 
@@ -41,46 +36,28 @@ def locate_model(spec: str | Path) -> Path | str:
     if text == MINILM:
         return minilm_folder()
     path = Path(text)
-    kind = kind_of_place(path)
-    if kind not in ("a folder", None):
-        raise ModelError(f"{text}: must be the folder of a model, but is {kind}")
-    if kind is None and (path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1):
-        raise ModelError(f"{text}: no such model folder")
-    return text if kind is None else _folder_in(path, text)
-
-
-def _folder_in(path: Path, text: str) -> Path:
-    check_readable(path)
+    if not path.exists():
+        if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
+            raise ModelError(f"{text}: no such model folder")
+        return text
     folder = Run(path).model_path if holds_run(path) else path
     if folder != path and not folder.is_dir():
         raise ModelError(
             f"{text}: this run is not finished and holds no model yet; run its command again "
             "with --resume"
         )
-    check_readable(folder)
     if (folder / ADAPTER_FILE).is_file():
         raise ModelError(
             f"{text}: holds an adapter of vectors from files, not a model that reads texts; its "
             f"measures are in the run's measures.json; apply it to vectors with "
-            f"{folder / 'adapter.py'} or opera.adapter.load"
+            f"{folder / 'adapter.py'}"
         )
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        run_in(path)  # if run.json is damaged, report that instead
         raise ModelError(
             f"{text}: is not a model folder: it holds neither modules.json "
             "(sentence-transformers) nor config.json (transformers)"
         )
     return folder
-
-
-def check_readable(path: Path) -> None:
-    """Check that a file or folder of a model is readable; libraries would call it missing.
-
-    Raises:
-        ModelError: with the path.
-    """
-    if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
-        raise ModelError(f"{place(path)}: cannot be read (Permission denied)")
 
 
 def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]:
@@ -151,7 +128,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         return data
     identity = run.record.identity
     values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
-    settings = recorded_settings(run, values)
+    settings = TrainSettings.parse(values)
     return draw_missing_splits(
         data.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
@@ -191,18 +168,6 @@ def run_cutoff(model: str | Path, precision: float) -> float:
             "see the curve in its run.json"
         )
     return cutoff.score
-
-
-def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
-    """Check settings from a run's ``run.json``.
-
-    Raises:
-        RunFolderError: with the file and each setting that breaks its rule.
-    """
-    try:
-        return TrainSettings.parse(values)
-    except SettingError as error:
-        raise broken(run.path / RUN_FILE, "; ".join(error.lines)) from None
 
 
 def _run(model: str | Path) -> Run | None:

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from opera.config.training import LoraOptions
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import SettingError
 from opera.core.terminal import shortened
 
 TRAINED_FILE = "trained.safetensors"
@@ -105,17 +105,8 @@ def save_trained(model: SentenceTransformer, folder: Path) -> None:
 
 
 def load_trained(model: SentenceTransformer, folder: Path) -> None:
-    """Read the parameters that :func:`save_trained` wrote.
-
-    Raises:
-        ModelError: if the file does not hold exactly the trainable parameters.
-    """
-    parameters = load_file(folder / TRAINED_FILE)
-    trainable = {name for name, part in model.named_parameters() if part.requires_grad}
-    if parameters.keys() != trainable:
-        problem = "does not hold the trainable parameters of this model"
-        raise ModelError(f"{folder / TRAINED_FILE}: {problem}")
-    model.load_state_dict(parameters, strict=False)
+    """Read the parameters that :func:`save_trained` wrote."""
+    model.load_state_dict(load_file(folder / TRAINED_FILE), strict=False)
 
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:

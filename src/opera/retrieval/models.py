@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,13 +29,10 @@ FEWEST_WORDS = 0.1
 """Minimum vocabulary per row of the weights. Libraries replace a missing tokenizer file by one
 with special tokens only."""
 
-_LOADING = threading.RLock()
-"""Only one thread may load a model: transformers changes torch's default type for all threads."""
-
 
 @contextmanager
 def loading_model() -> Iterator[list[str]]:
-    """Allow one thread to load transformers in the block; yields the missing weights' names."""
+    """Collect the names of missing weights of the transformers that the block loads."""
     names: list[str] = []
     load = PreTrainedModel.from_pretrained.__func__
 
@@ -45,30 +41,12 @@ def loading_model() -> Iterator[list[str]]:
         names.extend(sorted(info["missing_keys"]))
         return (model, info) if options.get("output_loading_info") else model
 
-    with _LOADING, torch.inference_mode(False):
+    with torch.inference_mode(False):
         PreTrainedModel.from_pretrained = classmethod(from_pretrained)
         try:
             yield names
         finally:
             PreTrainedModel.from_pretrained = classmethod(load)
-
-
-def check_model(model: SentenceTransformer, missing: list[str], place: str) -> None:
-    """Refuse a model with incomplete files: libraries would fill the gaps with random values.
-
-    ``missing`` are names of weights that its files lack. ``place`` starts the messages.
-
-    Raises:
-        ModelError: if weights or the tokenizer are missing.
-    """
-    _check_vocabulary(model, place)
-    unused = unused_parameters(model) if missing else []
-    needed = [name for name in missing if not any(full.endswith(f".{name}") for full in unused)]
-    if needed:
-        raise ModelError(
-            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
-            f"for, such as {shown(needed[0])}; use a complete copy of the model"
-        )
 
 
 @torch.inference_mode(False)
@@ -149,7 +127,18 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
 
 
 def _check(model: SentenceTransformer, missing: list[str], place: str, folder: Path) -> None:
-    check_model(model, missing, place)
+    """Refuse a model with incomplete files: libraries would fill the gaps with random values.
+
+    ``missing`` are names of weights that its files lack. ``place`` starts the messages.
+    """
+    _check_vocabulary(model, place)
+    unused = unused_parameters(model) if missing else []
+    needed = [name for name in missing if not any(full.endswith(f".{name}") for full in unused)]
+    if needed:
+        raise ModelError(
+            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
+            f"for, such as {shown(needed[0])}; use a complete copy of the model"
+        )
     check_pooling(model, place, folder)
 
 

@@ -185,11 +185,6 @@ class NearestDocuments:
         candidates.real[query, column], candidates.imag[query, column] = scores, ranks[document]
         self._best[queries] = _best(self._depth, self._best[queries], candidates)
 
-    def add_rows(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
-        """Score rows ``[k]`` of the corpus, with vectors ``[k, dimension]``, for one query."""
-        pairs = np.arange(len(rows))
-        self._keep(np.array([query]), np.zeros_like(pairs), pairs, vectors, self._id_rank[rows])
-
     def merge_processes(self) -> None:
         """Merge the best documents of all processes' tiles; all processes must call this."""
         for start in range(0, len(self._best), DEVICE_BLOCK[0]):

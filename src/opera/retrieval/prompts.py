@@ -221,12 +221,7 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:
     """Return the prompts in a model's folder, without loading the model."""
-    values = json_values(folder / PROMPTS_FILE).get("prompts")
-    return (
-        {name: text for name, text in values.items() if isinstance(text, str)}
-        if isinstance(values, dict)
-        else {}
-    )
+    return dict(json_values(folder / PROMPTS_FILE).get("prompts") or {})
 
 
 def warn_of_missing_prompts(
@@ -309,23 +304,20 @@ def with_data_prompt(
 
 
 def family_of(spec: str, folder: Path | None) -> Family | None:
-    """Recognise a model by its name, by the name in its configuration, or by its architecture."""
-    names = [name.rpartition("_")[2] for name in model_names(spec, folder)]
-    config = {} if folder is None else json_values(folder / "config.json")
-    kind = config.get("model_type", "")
-    named = (family for name in names for family in FAMILIES if re.search(family.pattern, name))
-    return next(named, next((family for family in FAMILIES if family.model_type == kind), None))
-
-
-def model_names(spec: str, folder: Path | None) -> list[str]:
-    """Possible names of a model, in lower case, without its owner, most likely first.
+    """Recognise a model by its name, by the name in its configuration, or by its architecture.
 
     A folder in huggingface_hub's cache is ``models--OWNER--NAME/snapshots/COMMIT``.
     """
     config = {} if folder is None else json_values(folder / "config.json")
     place, saved = (folder or Path(spec)).absolute(), str(config.get("_name_or_path", ""))
     hub = [part.rpartition("--")[2] for part in place.parts if part.startswith("models--")]
-    return [name.lower() for name in (Path(spec).name, place.name, *hub, Path(saved).name)]
+    names = [Path(spec).name, place.name, *hub, Path(saved).name]
+    for name in (name.lower().rpartition("_")[2] for name in names):
+        for family in FAMILIES:
+            if re.search(family.pattern, name):
+                return family
+    kind = config.get("model_type", "")
+    return next((family for family in FAMILIES if family.model_type == kind), None)
 
 
 def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
@@ -353,10 +345,6 @@ def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
         )
 
 
-def json_values(path: Path) -> dict[str, object]:
-    """The object in a model's JSON file; empty if the file is missing or damaged."""
-    try:
-        values = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
+def json_values(path: Path) -> dict[str, Any]:
+    """The object in a model's JSON file; empty if the file is missing."""
+    return dict(json.loads(read_text(path))) if path.is_file() else {}

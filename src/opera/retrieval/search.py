@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.encoding import SearchIndex, checked_index
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
@@ -19,7 +18,6 @@ from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
-from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff
 from opera.retrieval.measures import Ranking
@@ -102,18 +100,11 @@ def search_corpus(
     query_rows: IntArray,
     depth: int,
     corpus_text: CorpusText = "title_text",
-    index: SearchIndex = "exact",
 ) -> Ranking:
     """Rank the corpus for some queries of the data; all processes must call this.
 
-    An exact ranking is cached on disk if embeddings are. For an approximate index, only the index
-    is cached.
+    The ranking is cached on disk if embeddings are.
     """
-    if index != "exact":
-        from opera.retrieval.approximate import ApproximateIndex  # needs FAISS
-
-        depth = min(depth, len(data.corpus))
-        return ApproximateIndex(index, encoder, data, corpus_text).rank(query_rows, depth)
 
     def rank() -> Ranking:
         size = encoder.dimension
@@ -179,7 +170,7 @@ def checked_query(query: str) -> str:
 
 
 class CorpusSearch:
-    """A corpus, a model and an index, loaded to search for any number of queries.
+    """A corpus and a model, loaded to search for any number of queries.
 
     The arguments are those of :func:`search`.
 
@@ -193,13 +184,11 @@ class CorpusSearch:
         self,
         data: str | Path | RetrievalData,
         model: str | Path | None = None,
-        index: str = "exact",
         query_prompt: str | None = None,
         document_prompt: str | None = None,
         cutoff: float | None = None,
         precision: float | None = None,
     ) -> None:
-        kind = checked_index(index)
         if cutoff is not None and precision is not None:
             raise SettingError("--cutoff --precision: pass only one of the two options")
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
@@ -209,21 +198,15 @@ class CorpusSearch:
         self.data = one_set(load_data(source), "search")
         prompts = checked_prompts(query_prompt, document_prompt)
         self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
-        text = run_corpus_text(self.model)
-        if kind == "exact":
-            documents, device = self._encoder.encode_corpus(self.data, text), self._encoder.device
-            self._rank: Callable[[Vectors, int], Ranking] = lambda queries, depth: exact_search(
-                queries, documents, self.data.corpus, depth, device, self._encoder.similarity
-            )
-        else:
-            from opera.retrieval.approximate import ApproximateIndex
-
-            self._rank = ApproximateIndex(kind, self._encoder, self.data, text).search
+        self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(self.model))
 
     def find(self, query: str, top: int = 5) -> list[FoundDocument]:
         """Return the best documents of a query, as :func:`search` does."""
-        depth, corpus = min(top, len(self.data.corpus)), self.data.corpus
-        ranking = self._rank(self._encoder.encode([query], "query"), depth)
+        encoder, corpus = self._encoder, self.data.corpus
+        vectors = encoder.encode([query], "query")
+        ranking = exact_search(
+            vectors, self._documents, corpus, top, encoder.device, encoder.similarity
+        )
         rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
         good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
         columns = zip(corpus.ids(rows), scores, corpus.texts(rows), good_enough, strict=True)
@@ -236,7 +219,6 @@ def search(
     *,
     model: str | Path | None = None,
     top: int = 5,
-    index: str = "exact",
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     cutoff: float | None = None,
@@ -250,8 +232,6 @@ def search(
         query: the text of the query.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
-        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss
-            documents. OPERA measures their recall on the data's queries and logs it.
         query_prompt: text before the query, empty for none; the default is the data's prompt, else
             the model's.
         document_prompt: text before each document, empty for none; the default is the model's.
@@ -264,10 +244,9 @@ def search(
         document is not ``good_enough``, no document is, and the query should get no answer.
 
     Raises:
-        InputError: for an empty query, an index whose package is not installed, a precision that no
-            cut-off reaches, or other invalid input.
+        InputError: for an empty query, a precision that no cut-off reaches, or other invalid input.
     """
     checked_query(query)
     top = whole_number(top, "top", 1)
     prompts = (query_prompt, document_prompt)
-    return CorpusSearch(data, model, index, *prompts, cutoff, precision).find(query, top)
+    return CorpusSearch(data, model, *prompts, cutoff, precision).find(query, top)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +13,8 @@ from huggingface_hub import snapshot_download, try_to_load_from_cache
 from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
 
 from opera.core.errors import ModelError
-from opera.core.paths import kind_of_place
 from opera.core.reading import read_text
 from opera.core.terminal import shown
-from opera.retrieval.locate import check_readable
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
 """Files to download from the hub: configuration, vocabulary and weights, no code, no pickles."""
@@ -151,45 +148,29 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
 
     Raises:
         ModelError: with the file, the rule and the value.
+        OSError, ValueError: if a configuration cannot be read or is not JSON.
     """
-    check_readable(folder)
     for parent, _, names in os.walk(folder, followlinks=True):
         for path in (Path(parent, name) for name in sorted(names)):
-            _check_file(path, known)
-
-
-def _check_file(path: Path, known: Iterable[str]) -> None:
-    kind = kind_of_place(path)
-    if kind not in ("a file", None):  # opening a pipe would block
-        raise ModelError(f"{path}: must be a file, but is {kind}")
-    if kind is not None:
-        check_readable(path)
-    pickled = PICKLED.match(path.name)
-    if pickled and not any(path.parent.glob(f"{pickled[1]}*.safetensors")):
-        raise ModelError(
-            f"{path}: weights must be .safetensors, but this is a pickle, which may run code; "
-            "if you trust it, load the model with sentence_transformers and save it again with "
-            "save_pretrained"
-        )
-    if CONFIGURATION.fullmatch(path.name):
-        _check_configuration(path, known)
+            pickled = PICKLED.match(path.name)
+            if pickled and not any(path.parent.glob(f"{pickled[1]}*.safetensors")):
+                raise ModelError(
+                    f"{path}: weights must be .safetensors, but this is a pickle, which may run "
+                    "code; if you trust it, load the model with sentence_transformers and save it "
+                    "again with save_pretrained"
+                )
+            if CONFIGURATION.fullmatch(path.name):
+                _check_configuration(path, known)
 
 
 def _check_configuration(path: Path, known: Iterable[str]) -> None:
-    try:  # as the libraries do, which accept NaN and use the last of equal keys
-        content = json.loads(read_text(path))
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise ModelError(f"{path}: not JSON") from None
-    listed = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
-    if path.name == "modules.json" and not listed:
-        raise ModelError(f"{path}: must be a list of objects, one per module")
-    if path.name == ADAPTER_CONFIG:
-        content = {"peft_type": None, **content} if isinstance(content, dict) else {}
-        _check_base(path, content.get("base_model_name_or_path"))
+    # as the libraries do, which accept NaN and use the last of equal keys
+    content = json.loads(read_text(path))
     if not isinstance(content, dict | list):
         return  # the loader reports the error
+    if path.name == ADAPTER_CONFIG and isinstance(content, dict):
+        content = {"peft_type": None, **content}
+        _check_base(path, content.get("base_model_name_or_path"))
     names = [path.name, "Dense"] if "in_features" in content else [path.name]
     rules = [rule for rule in RULES if any(re.fullmatch(rule.file, name) for name in names)]
     for keys, value in _entries(content):
@@ -213,8 +194,8 @@ def _entries(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _check_base(path: Path, base: Any) -> None:
     """Check the base model of a peft adapter, if it is on this machine."""
     folder = Path(str(base))
-    with suppress(ValueError):  # raised for an invalid name of a repository
-        config = None if folder.is_dir() else try_to_load_from_cache(str(base), "config.json")
+    if not folder.is_dir():
+        config = try_to_load_from_cache(str(base), "config.json")
         folder = Path(config).parent if isinstance(config, str) else folder
     if os.path.lexists(folder / ADAPTER_CONFIG):
         rule = "base_model_name_or_path: must be a whole model, not an adapter"

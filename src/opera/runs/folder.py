@@ -44,9 +44,8 @@ from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.core.terminal import counted
-from opera.runs.reading import TEXT, WHOLE, read_model, read_object, read_table
+from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
-from opera.runs.review_record import ReviewRecord
 from opera.runs.verdict import verdict_words
 
 log = logging.getLogger("opera")
@@ -111,22 +110,12 @@ class Run:
     path: Path
 
     def __repr__(self) -> str:
-        try:
-            if not self.finished:
-                return f"Run({str(self.path)!r}, {self.record.status})"
-            base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
-            verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
-        except (RunFolderError, KeyError):
-            return f"Run({str(self.path)!r}, cannot be read)"
+        if not self.finished:
+            return f"Run({str(self.path)!r}, {self.record.status})"
+        base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
+        verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
         change = f"{PRIMARY} {base:.3f} to {final:.3f} on test{verdict}"
         return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
-
-    def _repr_html_(self) -> str | None:
-        if not self.finished:
-            return None
-        from opera.runs.notebook import run_html  # imports this module
-
-        return run_html(self)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -145,7 +134,7 @@ class Run:
         """The contents of ``run.json``.
 
         Raises:
-            OtherFormatError: if another version of OPERA wrote it.
+            RunFolderError: if another version of OPERA wrote it.
         """
         return RunRecord.read(self.path / RUN_FILE)
 
@@ -199,9 +188,9 @@ class Run:
         documents of both models.
 
         Raises:
-            RunFolderError: if the file is missing, damaged or another table, as in all readers.
+            RunFolderError: if the file is missing or damaged, as in all readers.
         """
-        return read_table(self.path / PER_QUERY_FILE, {"query_id": TEXT})
+        return read_table(self.path / PER_QUERY_FILE)
 
     def pairs(self) -> pa.Table:
         """Return a row per training pair.
@@ -212,17 +201,17 @@ class Run:
         fraction of the batch's other documents that then rank above its document.
         ``probability_wrong`` is estimated from it. Both are null if the pair is never sampled.
         """
-        return read_table(self.path / PAIRS_FILE, {"query_id": TEXT, "times_drawn": WHOLE})
+        return read_table(self.path / PAIRS_FILE)
 
     def trace(self) -> pa.Table:
         """Return a row per step: loss, learning rate, the method's schedule, seconds."""
-        return read_table(self.path / TRACE_FILE, {"step": WHOLE})
+        return read_table(self.path / TRACE_FILE)
 
     def draws(self) -> pa.Table:
         """Return a row per sampled pair: ``step`` from 1, and ``pair``, a row of
         ``pairs.parquet``.
         """
-        return read_table(self.path / DRAWS_FILE, {"step": WHOLE, "pair": WHOLE})
+        return read_table(self.path / DRAWS_FILE)
 
     def review(self) -> dict[str, Any]:
         """Return the items of :func:`opera.review`: labels and documents of ``train`` and ``test``,
@@ -233,7 +222,7 @@ class Run:
         """
         if not self.finished:
             raise RunFolderError(f"{self.path}: {UNFINISHED}")
-        return read_model(self.path / REVIEW_ITEMS_FILE, ReviewRecord).model_dump()
+        return read_object(self.path / REVIEW_ITEMS_FILE)
 
 
 class RunWriter:

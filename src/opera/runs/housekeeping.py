@@ -14,7 +14,6 @@ from opera.core.files import (
     foreign_files,
     leftovers,
     remove,
-    remove_if_empty,
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import place, shortened, shown
@@ -27,7 +26,6 @@ from opera.runs.folder import (
     RUN_NAMES,
     TRIAL_FOLDER,
     Run,
-    checkpoint_folders,
     holds_run,
     is_report,
     run_in,
@@ -89,20 +87,15 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
 
 
 def _written_paths(path: Path) -> list[Path]:
-    """Return every path that OPERA writes, ``run.json`` last: it marks the folder as a run."""
-    return [folder / name for folder in (path / TRIAL_FOLDER, path) for name in reversed(RUN_NAMES)]
+    """Return every path that OPERA writes."""
+    return [folder / name for folder in (path / TRIAL_FOLDER, path) for name in RUN_NAMES]
 
 
 def removed_by_overwrite(path: Path) -> list[Path]:
-    """Return the paths that ``--overwrite`` removes; files with other names stay."""
-    report = path / REPORT_FILE
-    removed = [report] if is_report(report) else []
-    for written in _written_paths(path):
-        if written.is_symlink() or written.name not in (CHECKPOINTS_FOLDER, TRIAL_FOLDER):
-            removed += [written] if os.path.lexists(written) else []
-        elif written.name == CHECKPOINTS_FOLDER:
-            removed += checkpoint_folders(written).values()
-    return removed
+    """Return the paths that ``--overwrite`` removes, ``run.json`` last; other names stay."""
+    report = [path / REPORT_FILE] if is_report(path / REPORT_FILE) else []
+    written = [path / name for name in reversed(RUN_NAMES)]
+    return [*report, *(place for place in written if os.path.lexists(place))]
 
 
 def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
@@ -119,21 +112,12 @@ def clear_run(path: Path) -> None:
     clear_leftovers(path)
     for written in removed_by_overwrite(path):
         remove(written)
-    for folder in _checkpoints_folders(path):
-        remove_if_empty(folder)
-    remove_if_empty(path / TRIAL_FOLDER)
 
 
 def drop_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a finished run."""
-    for folder in _checkpoints_folders(path):
-        for checkpoint in checkpoint_folders(folder).values():
-            remove(checkpoint)
-        remove_if_empty(folder)
-
-
-def _checkpoints_folders(path: Path) -> list[Path]:
-    return [path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER]
+    for folder in (path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER):
+        remove(folder)
 
 
 def clear_leftovers(path: Path) -> None:

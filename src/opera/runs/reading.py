@@ -20,9 +20,6 @@ from opera.core.errors import RunFolderError
 from opera.core.reading import open_file, read_json
 from opera.core.terminal import shortened
 
-TEXT, WHOLE, NUMBER = pa.string(), pa.int64(), pa.float64()
-"""Column types."""
-
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -62,29 +59,14 @@ def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None =
         return kind.model_validate(read_object(path) if values is None else values)
 
 
-def read_table(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read a Parquet file, and check that it has columns of these types.
+def read_table(path: Path) -> pa.Table:
+    """Read a Parquet file.
 
     Raises:
-        RunFolderError: if the file cannot be read or has other columns.
+        RunFolderError: if the file cannot be read.
     """
     with _reading(path), open_file(path) as file:
-        table = pq.read_table(file, use_threads=False)
-    check_columns(path, table, columns)
-    return table
-
-
-def check_columns(path: Path, table: pa.Table, columns: Mapping[str, pa.DataType]) -> None:
-    """Check that a table has columns of these types.
-
-    Raises:
-        RunFolderError: with the first column that is missing or wrong.
-    """
-    for name, kind in columns.items():
-        if name not in table.column_names:
-            raise broken(path, f"column {name!r} is missing")
-        with _reading(path, f"column {name!r}: "):
-            table[name].cast(kind)
+        return pq.read_table(file, use_threads=False)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -94,7 +76,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 @contextmanager
-def _reading(path: Path, what: str = "") -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Turn every error of a library about a file's contents into a RunFolderError."""
     try:
         yield
@@ -111,4 +93,4 @@ def _reading(path: Path, what: str = "") -> Iterator[None]:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:
         reason = shortened(str(error), 200) or type(error).__name__
-        raise broken(path, what + reason) from None
+        raise broken(path, reason) from None

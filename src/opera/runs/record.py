@@ -1,23 +1,17 @@
-"""The typed contents of ``run.json``, ``measures.json`` and ``grid.json``."""
+"""The typed contents of ``run.json`` and ``measures.json``."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     FiniteFloat,
-    field_validator,
 )
 
-from opera.core.errors import OtherFormatError
-from opera.core.files import replace_file
+from opera.core.errors import RunFolderError
 from opera.core.terminal import counted, shown
 from opera.runs.cutoffs import CutoffRecord
 from opera.runs.reading import Part, read_model, read_object
@@ -26,7 +20,6 @@ FORMAT: Literal[6] = 6
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
-GRID_FILE = "grid.json"
 MANY_VISITS = 2000
 """With fewer visits the model has learnt little when it ranks a pair, so correct pairs look wrong
 too."""
@@ -355,60 +348,13 @@ class RunRecord(Part):
         """Read ``run.json``.
 
         Raises:
-            OtherFormatError: if another version of OPERA wrote it.
-            RunFolderError: if the file is damaged.
+            RunFolderError: if the file is damaged, or another version of OPERA wrote it.
         """
         values = read_object(path)
         if values.get("format", 1) != FORMAT:
-            raise OtherFormatError(
+            raise RunFolderError(
                 f"{path}: was written by another version of OPERA (format "
                 f"{shown(values.get('format', 1))}; this one "
                 f"reads {FORMAT}); use that version, or train again with --overwrite"
             )
         return read_model(path, cls, values)
-
-
-class GridRecord(BaseModel):
-    """``grid.json``: the model and settings that all runs of a grid share, and their folders.
-
-    Attributes:
-        model: the base model of all runs.
-        settings: the settings that all runs share, by full name, as JSON values.
-        cells: the run folders of all calls, relative to the grid's folder.
-    """
-
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
-
-    model: str
-    settings: dict[str, Any]
-    cells: list[str] = []
-
-    @field_validator("cells")
-    @classmethod
-    def _stay_inside(cls, folders: Any) -> Any:
-        for folder in folders:
-            path = Path(folder)
-            if not folder.strip() or "\0" in folder or path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"{shown(folder)} is not a folder inside the grid's folder")
-        return folders
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read a grid's record.
-
-        Raises:
-            RunFolderError: if the file is missing or damaged.
-        """
-        return read_model(folder / GRID_FILE, cls)
-
-    def write(self, folder: Path) -> None:
-        """Write ``grid.json`` to an existing folder."""
-        text = json.dumps(self.model_dump(), indent=2) + "\n"
-        replace_file(
-            folder / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
-        )
-
-
-def grid_in(folder: Path) -> GridRecord | None:
-    """Read the record of the grid in a folder; ``None`` if the folder is not a grid."""
-    return GridRecord.read(folder) if os.path.lexists(folder / GRID_FILE) else None

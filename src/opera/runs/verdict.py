@@ -103,16 +103,6 @@ def dev_sentence(guard: GuardRecord) -> str:
             for name, part in (guard.dev_parts or {}).items()
         )
         text += f" By kind of dev query: {', '.join(changes)}."
-    if (second := guard.second) is not None:
-        source = (
-            "a second training on train and dev"
-            if second.kept
-            else "the first training, because a second training on train and dev was worse"
-        )
-        text += (
-            f" The final model comes from {source} ({second.second:.3f} on dev after the second "
-            f"training, {second.trial:.3f} after the first)."
-        )
     return text
 
 

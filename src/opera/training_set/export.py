@@ -169,7 +169,6 @@ def mine(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     reranker: str | Path | None = None,
-    index: str = "exact",
     relevant_grade: int = 1,
     seed: int = 0,
     overwrite: bool = False,
@@ -192,8 +191,6 @@ def mine(
         max_score: leave out documents with a higher similarity.
         reranker: cross-encoder. Leave out documents that it scores as high as the query's worst
             positive.
-        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
-            documents.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among the candidates.
         overwrite: replace ``out`` if it exists.
@@ -211,7 +208,7 @@ def mine(
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
-    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker, index)
+    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
-from opera.config.encoding import checked_index
 from opera.config.negatives import MiningSettings
 from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
@@ -29,13 +28,11 @@ def mining_settings(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     reranker: str | Path | None = None,
-    index: str = "exact",
 ) -> MiningSettings:
     """Check the arguments of mining; ``None`` means the default.
 
     Raises:
         SettingError: with option, rule and value.
-        MissingExtraError: if the index needs FAISS, which is not installed.
     """
     settings = {
         "range": ranks,
@@ -43,7 +40,6 @@ def mining_settings(
         "absolute_margin": absolute_margin,
         "max_score": max_score,
         "reranker": None if reranker is None else expand_user(reranker, "--reranker"),
-        "index": checked_index(index),
     }
     values = {name: value for name, value in settings.items() if value is not None}
     try:

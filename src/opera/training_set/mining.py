@@ -54,7 +54,7 @@ class Miner:
         encoder: the model that ranks the corpus.
         data: the texts.
         corpus_text: the encoded part of a document.
-        settings: ranks, margins and index.
+        settings: ranks and margins.
         reranker: removes candidates that it scores as high as the query's worst positive.
     """
 
@@ -68,8 +68,7 @@ class Miner:
         """Rank the corpus for queries, down to a depth."""
         from opera.retrieval.search import search_corpus
 
-        text, index = self.corpus_text, self.settings.index
-        return search_corpus(self.encoder, self.data, query_rows, depth, text, index)
+        return search_corpus(self.encoder, self.data, query_rows, depth, self.corpus_text)
 
     def mine(
         self,

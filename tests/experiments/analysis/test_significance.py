@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.experiments.analysis import PRIMARY, analyse_runs, average_ranks, holm, mean_ranks, paired_test
+from opera.experiments.analysis import PRIMARY, analyse_runs, average_ranks, holm, paired_test
 from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
 
 
@@ -86,4 +86,3 @@ class TestRanks:
         folder.add(data="one", method="rp")
         assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
         assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
-        assert mean_ranks(np.array([[0.3, 0.5, 0.5], [0.1, 0.2, 0.3]])).tolist() == [3, 1.75, 1.25]

@@ -17,7 +17,7 @@ from opera.cli.options import collect_values
 from opera.config.recipe import recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
-from opera.experiments.grid.compare import analyse_grid, check_baseline, grid_record, prepare_grid, write_grid_file
+from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
 from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Status
 
@@ -38,10 +38,9 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
 
 def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
     out = tmp_path / "grid"
-    write_grid_file(out, grid_record(out, str(static_model), {}))
     (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
     arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), {}, 1
-    finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
+    finish_cell(cell, opera.load_data(beir).fingerprint, static_model)
     assert prepare_grid(*arguments).done == {cell.folder}
     record = json.loads((cell.folder / "run.json").read_text())
     record["data"]["fingerprint"] = "other"
@@ -56,9 +55,8 @@ def test_a_recipe_gives_defaults_that_options_override(
     recipe, out = tmp_path / "recipe.yaml", tmp_path / "grid"
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
-    for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30]):
-        finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
-    write_grid_file(out, grid_record(out, str(static_model), {"soft": False, "lr": 0.1}))
+    for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30], shared={"soft": False, "lr": 0.1}):
+        finish_cell(cell, opera.load_data(beir).fingerprint, static_model)
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
@@ -72,7 +70,11 @@ def test_a_recipe_gives_defaults_that_options_override(
     values = {"method": "dp", "soft": False, "max_steps": 30, "seed": 4, "lr": 0.1}
     comparison = opera.compare(beir, model=static_model, out=out, methods="FT, DP", baseline="DP", **values)
     (table,) = comparison.tables
-    assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == ("dp", 30, ["ft", "dp"])
+    assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == (
+        "dp:soft=false",
+        30,
+        ["ft", "dp:soft=false"],
+    )
 
 
 def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path) -> None:
@@ -84,8 +86,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         opera.compare(path, **call)
     source = str(named_source(path, **how, skip_bad_rows=True))
     for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
-        finish_cell(cell, fingerprint=opera.load_data(source).fingerprint)
-    write_grid_file(out, grid_record(out, str(static_model), {}))
+        finish_cell(cell, opera.load_data(source).fingerprint, static_model)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
     with pytest.raises(opera.SettingError, match=r"^data: the runs of a grid are processes .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)

@@ -1,41 +1,38 @@
-"""The grid's folder: what is refused, and the lock."""
+"""A grid's folder: the runs that it refuses, and the lock."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import opera
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
-from opera.experiments.grid import compare
-from opera.experiments.grid.compare import grid_record, opened_grid, write_grid_file
+from opera.core.locks import sole_use
+from opera.experiments.grid.compare import prepare_grid, train_grid
+from opera.experiments.grid.plan import GridAxes
+from opera.experiments.grid.run import Status
 
 
-def check_grid_folder(out: Path, model: str, settings: dict[str, Any]) -> None:
-    compare.check_grid_folder(out, grid_record(out, model, settings))
-
-
-def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
-    out = tmp_path / "grid"
-    write_grid_file(out, grid_record(out, "one", {"lr": 0.1, "range": "1:50"}))
-    check_grid_folder(out, "two", {})
-    finish_cell(planned(out)[0])
-    check_grid_folder(out, "one", {"learning_rate": 0.1, "range": "1:50"})
-    for model, settings in (("two", {"lr": 0.1, "range": "1:50"}), ("one", {}), ("one", {"lr": 0.1, "range": "1:60"})):
-        with pytest.raises(RunFolderError, match="holds a grid with"):
-            check_grid_folder(out, model, settings)
+def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
+    out, axes = tmp_path / "grid", GridAxes(("ft",), (0,), (10,))
+    (cell,) = planned(
+        out, data=[str(beir)], methods=["ft"], seeds=[0], shared={"lr": 0.1, "range": "1:50", "negatives": "hard"}
+    )
+    finish_cell(cell, opera.load_data(beir).fingerprint, static_model)
+    same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
+    assert prepare_grid([str(beir)], axes, out, str(static_model), same, 1).done == {cell.folder}
+    for different in ({"learning_rate": 0.2}, {"range": "1:60"}):
+        with pytest.raises(RunFolderError, match=f"was started with another {next(iter(different))}; pass another"):
+            prepare_grid([str(beir)], axes, out, str(static_model), {**same, **different}, 1)
+    with pytest.raises(RunFolderError, match="was started with another model"):
+        prepare_grid([str(beir)], axes, out, "minilm", same, 1)
 
 
 def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
-    first, second = (
-        grid_record(tmp_path, "one", {}, planned(tmp_path, methods=[method], seeds=[0])) for method in ("ft", "dp")
-    )
-    with opened_grid(tmp_path, first):
-        before = (tmp_path / "grid.json").read_text()
-        with pytest.raises(RunFolderError, match="runs this grid; wait until"), opened_grid(tmp_path, second):
-            pass
-        assert (tmp_path / "grid.json").read_text() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["grid.json"]
+    status = Status.scan(planned(tmp_path))
+    with sole_use(tmp_path, "runs this grid"), pytest.raises(RunFolderError, match="runs this grid; wait until"):
+        train_grid(status, tmp_path, "model")
+    assert not status.failed

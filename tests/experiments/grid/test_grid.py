@@ -19,7 +19,6 @@ import opera
 from commands import Done
 from opera.core.errors import TrainingError
 from opera.experiments.grid import run as running
-from opera.experiments.grid.compare import grid_record, write_grid_file
 from opera.runs.folder import Run
 from processes import ForkedWorker
 
@@ -89,7 +88,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERA_CACHE", str(cache))
         patch.setattr(running.subprocess, "Popen", first_doomed)
-        write_grid_file(out, grid_record(out, str(static_model), QUICK))
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
         with pytest.raises(TrainingError) as caught:

@@ -20,9 +20,8 @@ from opera.data.qrels import Qrels
 from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.runs.changes import Change, changes_on_test
-from opera.runs.folder import PER_QUERY_FILE, Run
+from opera.runs.folder import Run
 from opera.runs.names import column
-from opera.runs.reading import TEXT, WHOLE, check_columns
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""
@@ -107,7 +106,6 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
     Raises:
         DataError: if a file cannot be read or has no decision about test, or if the test queries
             of decisions and runs differ.
-        RunFolderError: if a run lacks the necessary columns.
     """
     decisions, names = read_test_decisions(paths), ", ".join(map(str, paths))
     reviewed = groups[0].runs[0]
@@ -171,10 +169,8 @@ def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: s
 
 
 def _labels(run: Run) -> dict[str, dict[str, int]]:
-    table, names = run.per_query(), ("query_id", "relevant", "grades")
-    kinds = zip(names, (TEXT, pa.list_(TEXT), pa.list_(WHOLE)), strict=True)
-    check_columns(run.path / PER_QUERY_FILE, table, dict(kinds))
-    columns = (table[name].to_pylist() for name in names)
+    table = run.per_query()
+    columns = (table[name].to_pylist() for name in ("query_id", "relevant", "grades"))
     return {
         query: dict(zip(relevant, grades, strict=True))
         for query, relevant, grades in zip(*columns, strict=True)
@@ -199,9 +195,9 @@ def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
 
 def _measured(run: Run, model: str, labels: Labels) -> dict[str, NDArray[np.float64]]:
     """Measure the best documents of a model: float64 ``[labelled queries]`` by measure."""
-    table, documents = run.per_query(), column(model, "documents")
-    check_columns(run.path / PER_QUERY_FILE, table, {documents: pa.list_(TEXT)})
-    ranked = dict(zip(table["query_id"].to_pylist(), table[documents].to_pylist(), strict=True))
+    table = run.per_query()
+    documents = table[column(model, "documents")].to_pylist()
+    ranked = dict(zip(table["query_id"].to_pylist(), documents, strict=True))
     rows: dict[str, int] = {}  # a number for each document
     judged = [
         (query, rows.setdefault(doc, len(rows)), grade)

@@ -5,7 +5,6 @@ The runs of a group differ only in their seeds.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,28 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
-from opera.core.errors import OtherFormatError, RunFolderError
+from opera.core.errors import RunFolderError
 from opera.data.names import source_name
 from opera.methods import METHODS
-from opera.runs.folder import (
-    MEASURES_FILE,
-    PAIRS_FILE,
-    PER_QUERY_FILE,
-    RUN_FILE,
-    TRACE_FILE,
-    Run,
-    run_in,
-)
-from opera.runs.names import column
-from opera.runs.reading import NUMBER, broken, check_columns
+from opera.runs.folder import RUN_FILE, Run, run_in
 
 RECALL = "R@20"
-REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
-    "unfinished",
-    "written by another version of OPERA",
-    "damaged",
-)
-"""Reasons why a run is left out."""
 WARM_UP = 5
 """Steps left out of timings: the first steps load data and compile kernels."""
 
@@ -111,68 +94,32 @@ class Group:
         return float(np.median([_warm_seconds(run).mean() for run in self.runs])) * self.steps
 
 
-def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], dict[str, list[str]]]:
+def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     """Find the finished runs in a folder, at any depth; the folder may itself be a run.
 
-    Returns the runs, and the other run folders by :data:`REASONS`; for damaged runs, their errors.
-    A run without one of the measures counts as damaged. RunFolderError is raised if no run is
-    finished, or if the folder is a run that cannot be read.
+    Returns the runs, and the other run folders with the reasons why they are left out.
+    RunFolderError is raised if no run is finished, or if the folder is a run that cannot be read.
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
-    left_out: dict[str, list[str]] = {reason: [] for reason in REASONS}
-    candidates, is_run = [folder], os.path.lexists(folder / RUN_FILE) and run_in(folder) is not None
-    if not is_run:
-        errors: list[OSError] = []  # from folders that cannot be listed
-        walk = os.walk(folder, onerror=errors.append)
-        candidates = sorted(
-            Path(parent) for parent, folders, files in walk if RUN_FILE in files + folders
-        )
-        left_out[DAMAGED] = [f"{e.filename}: cannot be read ({e.strerror})" for e in errors]
+    is_run = run_in(folder) is not None
+    paths = [folder] if is_run else sorted(path.parent for path in folder.rglob(RUN_FILE))
     finished: list[Run] = []
-    for path in candidates:
+    left_out: list[str] = []
+    for path in paths:
         try:
             run = run_in(path)
             if run is not None and run.finished:
-                check_run(run, measures)
                 finished.append(run)
             elif run is not None:
-                left_out[UNFINISHED].append(str(path))
+                left_out.append(f"{path}: is not finished")
         except RunFolderError as error:
             if is_run:
                 raise
-            if isinstance(error, OtherFormatError):
-                left_out[OTHER_FORMAT].append(str(path))
-            else:
-                left_out[DAMAGED].append(str(error))
+            left_out.append(str(error))
     if not finished:
-        counts = [f"{len(runs)} {reason}" for reason, runs in left_out.items() if runs]
-        details = f", only {' and '.join(counts)}" if counts else ""
-        details += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
-        raise RunFolderError(f"{folder}: holds no finished run{details}")
+        raise RunFolderError(f"{folder}: holds no finished run", *left_out)
     return finished, left_out
-
-
-def check_run(run: Run, measures: Sequence[str] = ()) -> None:
-    """Check all files of a finished run that an analysis reads.
-
-    The measures must exist for all models, and for all queries of the final model. RunFolderError
-    names the first file that is missing, damaged or incomplete.
-    """
-    if run.record.training is None:
-        raise broken(run.path / RUN_FILE, "training: is missing, though the run is finished")
-    for model, means in run.measures.items():
-        if missing := set(measures) - means.keys():
-            raise broken(run.path / MEASURES_FILE, f"{model}: {min(missing)} is missing")
-    run.draws()
-    for file, table, columns in (
-        (PER_QUERY_FILE, run.per_query(), [column("final", name) for name in measures]),
-        (TRACE_FILE, run.trace(), ["seconds"]),
-        (PAIRS_FILE, run.pairs(), []),
-    ):
-        if table.num_rows == 0:
-            raise broken(run.path / file, "has no rows")
-        check_columns(run.path / file, table, dict.fromkeys(columns, NUMBER))
 
 
 def find_groups(folder: Path) -> list[Group]:

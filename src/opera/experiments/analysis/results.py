@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
 from opera.core.terminal import counted
-from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     RECALL,
@@ -28,8 +26,8 @@ from opera.experiments.analysis.groups import (
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import Run
-from opera.runs.record import GuardRecord, grid_in
-from opera.runs.verdict import verdict_sentence, warnings_of
+from opera.runs.record import GuardRecord
+from opera.runs.verdict import warnings_of
 
 TESTED = (PRIMARY, RECALL)
 BASE = "base"
@@ -43,9 +41,7 @@ class GuardResult:
     Attributes:
         mixing_weights: λ by seed.
         verdicts: ``better``, ``same`` or ``kept``, by seed.
-        sentences: the verdicts in words, with the intervals on dev and test.
-        typical: the record of the first seed, but with the mean fractions of known documents and
-            the minimum number of dev queries over the seeds.
+        typical: the record of the first seed; without its measures on test if there are more.
         warnings: reasons to trust the choice less.
         fine_tuned: the measures of the fine-tuned models, λ = 1.
         against_fine_tuned: nDCG@10 of the final models against the fine-tuned ones,
@@ -54,7 +50,6 @@ class GuardResult:
 
     mixing_weights: tuple[float, ...]
     verdicts: tuple[str, ...]
-    sentences: tuple[str, ...]
     typical: GuardRecord
     warnings: tuple[str, ...]
     fine_tuned: dict[str, MeanStd]
@@ -118,13 +113,15 @@ class ResultsTable:
         note = ", a new split for each seed (± includes its variation)" if self.own_tests else ""
         return counted(self.queries, "test query") + note
 
-    def best_row(self, measure: str) -> MethodResult:
-        """The method with the highest mean."""
-        return max(self.rows, key=lambda row: row.measures[measure].mean)
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to trust the guard's choices less."""
+        guards = [row.guard for row in self.rows if row.guard is not None]
+        return list(dict.fromkeys(warning for guard in guards for warning in guard.warnings))
 
     def best(self, measure: str) -> str:
         """The label with the highest mean, or ``base``."""
-        row = self.best_row(measure)
+        row = max(self.rows, key=lambda row: row.measures[measure].mean)
         return row.method if row.measures[measure].mean > self.base[measure] else BASE
 
 
@@ -140,12 +137,9 @@ class Comparison:
             single method.
         groups: the runs.
         tables: one per data set and number of steps.
-        convergence: the steps at which the methods first match the baseline's best.
         ranks: average ranks by measure, at the largest number of steps of each data set; empty for
             one data set.
-        left_out: the runs that are not compared, by reason.
-        planned: number of runs in the grid's plan; 0 for a folder that is not a grid.
-        missing: number of planned runs that are not finished.
+        left_out: the runs that are not compared, with the reason.
         corrected: results with corrected test labels; ``None`` without decisions.
     """
 
@@ -155,11 +149,8 @@ class Comparison:
     baseline: str | None
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
-    convergence: tuple[Convergence, ...]
     ranks: dict[str, dict[str, float]]
-    left_out: dict[str, list[str]]
-    planned: int
-    missing: int
+    left_out: list[str]
     corrected: CorrectedTest | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -174,11 +165,8 @@ class Comparison:
             "shared_settings": self.shared,
             "baseline": self.baseline,
             "tables": tables,
-            "convergence": [asdict(convergence) for convergence in self.convergence],
             "average_ranks": self.ranks,
             "left_out": self.left_out,
-            "planned_cells": self.planned,
-            "missing_cells": self.missing,
             "corrected_test": None if self.corrected is None else asdict(self.corrected),
         }
 
@@ -209,9 +197,7 @@ def analyse_runs(
         SettingError: if no run has the baseline's label.
         DataError: if the decisions do not fit the runs.
     """
-    runs, left_out = find_runs(folder, DEFAULT_MEASURES)
-    grid = grid_in(folder)
-    planned = {(folder / path).resolve() for path in (grid.cells if grid else [])}
+    runs, left_out = find_runs(folder)
     groups = group_runs(runs)
     labels = list(dict.fromkeys(group.method for group in groups))
     if baseline is not None and baseline not in labels:
@@ -237,11 +223,8 @@ def analyse_runs(
         tables=tuple(
             _table(members, baseline, names[data]) for (data, _), members in by_key.items()
         ),
-        convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
-        planned=len(planned),
-        missing=len(planned - {run.path.resolve() for run in runs}),
         corrected=correct_test(groups, decisions) if decisions else None,
     )
 
@@ -291,20 +274,12 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     results = {}
     for group in guarded:
         records = [run.record.guard for run in group.runs if run.record.guard]
-        means: dict[str, Any] = {
-            "dev_queries": min(record.dev_queries for record in records),
-            "dev_seen": float(np.mean([record.dev_seen for record in records])),
-        }
-        seen = [record.test_seen for record in records if record.test_seen is not None]
-        if len(seen) == len(records):
-            means["test_seen"] = float(np.mean(seen))
-        if len(records) > 1:  # these fields describe one seed, so they must not cause warnings
-            means |= {"test": None, "second": None, "dev_parts": None}
-        typical = records[0].model_copy(update=means)
+        typical = records[0]
+        if len(records) > 1:  # one seed must not cause warnings about test
+            typical = typical.model_copy(update={"test": None, "second": None})
         results[group.method] = GuardResult(
             mixing_weights=tuple(record.mixing_weight for record in records),
             verdicts=tuple(record.verdict for record in records),
-            sentences=tuple(map(verdict_sentence, records)),
             typical=typical,
             warnings=tuple(warnings_of(typical)),
             fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES},
@@ -325,13 +300,6 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     labels = [m for m in methods if all((source, m) in means for source in data)]
     if len(labels) < 2:
         return {}
-    ranks = mean_ranks(np.array([[means[source, label] for label in labels] for source in data]))
+    values = np.array([[means[source, label] for label in labels] for source in data])
+    ranks = rankdata(-values, axis=1).mean(axis=0)  # equal values share the mean of their ranks
     return dict(zip(labels, ranks.tolist(), strict=True))
-
-
-def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Average the ranks by value ``[data sets, methods]``, highest first, to ``[methods]``.
-
-    Equal values share the mean of their ranks.
-    """
-    return np.asarray(rankdata(-np.asarray(values), axis=1).mean(axis=0), dtype=np.float64)

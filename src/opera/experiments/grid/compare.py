@@ -2,105 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import make_recipe, parse_value, with_full_names
-from opera.config.training import TrainSettings
+from opera.config.recipe import make_recipe
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
-from opera.core.files import check_folder, leftovers
-from opera.core.locks import LOCK_FILE, sole_use
+from opera.core.files import check_folder
+from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
 from opera.data.loading import Given, named_source
-from opera.experiments.analysis import Comparison, analyse_runs, find_groups, format_settings
+from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
-from opera.runs.folder import RUN_FILE, Run
-from opera.runs.record import GRID_FILE, GridRecord, grid_in
+from opera.runs.folder import run_in
+from opera.runs.record import RunRecord
 from opera.training_set.prepare_data import prepare_data
-
-
-def grid_record(
-    out: Path, model: str, shared: Mapping[str, Any], runs: Sequence[PlannedRun] = ()
-) -> GridRecord:
-    """The contents of ``grid.json`` for a call."""
-    full = with_full_names(shared)
-    values = {name: parse_value(name, value) for name, value in full.items()}
-    return GridRecord(
-        model=model,
-        settings=json.loads(json.dumps(values, sort_keys=True, default=str)),
-        cells=[str(planned.folder.relative_to(out)) for planned in runs],
-    )
-
-
-def check_grid_folder(out: Path, requested: GridRecord) -> None:
-    """Refuse a folder with other files, or with a grid of another model or other settings.
-
-    The grid may still change if it has no run yet.
-    """
-    check_folder(out, "--out")
-    ours = {out / LOCK_FILE, *leftovers(out / GRID_FILE)}
-    recorded = grid_in(out)
-    if recorded is None:
-        if out.is_dir() and set(out.iterdir()) - ours:
-            rule = "is not empty and holds no grid; pass an empty or new folder"
-            raise RunFolderError(f"--out {out}: {rule}")
-        return
-    if not any(out.rglob(RUN_FILE)):
-        return
-    advice = "; pass another folder"
-    if recorded.model != requested.model:
-        models = f"holds a grid with model {recorded.model!r}, this call has {requested.model!r}"
-        raise RunFolderError(f"--out {out}: {models}{advice}")
-    before, now = map(TrainSettings.with_effect, (recorded.settings, requested.settings))
-    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    if names:
-        recorded_text, requested_text = (_format(names, settings) for settings in (before, now))
-        difference = f"holds a grid with settings {recorded_text}; this call has {requested_text}"
-        raise RunFolderError(f"--out {out}: {difference}{advice}")
-
-
-def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
-    """The named settings as ``NAME=VALUE``; a missing setting has its default."""
-    formatted = {
-        name: format_settings({name: settings[name]}) for name in names if name in settings
-    }
-    return ", ".join(formatted.get(name, f"the default {name}") for name in names)
-
-
-def write_grid_file(out: Path, record: GridRecord) -> None:
-    """Write ``grid.json``, including the runs of earlier calls."""
-    out.mkdir(parents=True, exist_ok=True)
-    if (earlier := grid_in(out)) is not None:
-        folders = list(dict.fromkeys([*earlier.cells, *record.cells]))
-        record = record.model_copy(update={"cells": folders})
-    record.write(out)
-
-
-@contextmanager
-def opened_grid(out: Path, record: GridRecord) -> Iterator[None]:
-    """Lock a grid's folder for this process, and write ``grid.json``.
-
-    RunFolderError is raised if another process runs the grid, or has just started another grid in
-    the folder.
-    """
-    out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
-    with sole_use(out, "runs this grid"):
-        check_grid_folder(out, record)
-        write_grid_file(out, record)
-        yield
-
-
-MOST_JOBS = 1000
 
 
 def compare(
@@ -169,24 +92,20 @@ def compare(
     )
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
-    with opened_grid(folder, grid_record(folder, str(model), shared, status.runs)):
-        run_grid(status, str(model))
+    train_grid(status, folder, str(model))
     if status.failed:
-        raise TrainingError(
-            *(
-                f"{path}: {line}"
-                for path, reason in status.failed.items()
-                for line in reason.split("\n")
-            )
-        )
+        raise TrainingError(*(f"{path}: {reason}" for path, reason in status.failed.items()))
     return analyse_grid(status, folder, baseline)
 
 
 def prepare_grid(
     data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
 ) -> Status:
-    """Plan a grid, and check everything that needs no torch. Writes nothing."""
-    jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
+    """Plan a grid, check everything that needs no torch, and find the finished runs.
+
+    Writes nothing.
+    """
+    jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
     runs = plan_grid(data, axes, out, shared)
@@ -195,16 +114,10 @@ def prepare_grid(
         if isinstance(folder, Path):  # the runs warn only in their logs
             prompts = (shared.get(f"{role}_prompt") for role in ROLES)
             warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
-    check_grid_folder(out, grid_record(out, model, shared))
+    check_folder(out, "--out")
+    fingerprints: dict[str, str] = {}
     for source in data:
         check_stays_out(out, "--out", source)
-    return prepare_runs(runs, jobs)
-
-
-def prepare_runs(runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
-    """Check that data and settings fit, and find the finished runs. Writes nothing."""
-    fingerprints: dict[str, str] = {}
-    for source in dict.fromkeys(planned.data for planned in runs):
         loaded = load_data(source)
         fingerprints[source] = loaded.fingerprint
         by_method = {planned.label: planned for planned in reversed(runs) if planned.data == source}
@@ -212,12 +125,29 @@ def prepare_runs(runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
             prepare_data(loaded, make_recipe(planned.values))
     status = Status.scan(runs, jobs)
     for planned in runs:
-        if planned.folder not in status.done:
-            continue
-        if Run.open(planned.folder).record.data.fingerprint != fingerprints[planned.data]:
-            rule = f"{planned.data} has changed since this run; pass another --out"
-            raise RunFolderError(f"{planned.folder}: {rule}")
+        if (run := run_in(planned.folder)) is not None:
+            _check_same(planned, run.record, model, fingerprints[planned.data])
     return status
+
+
+def _check_same(planned: PlannedRun, record: RunRecord, model: str, fingerprint: str) -> None:
+    """Refuse a run of an earlier call with another model, other settings or other data."""
+    wanted = make_recipe(planned.values).identity()
+    names = [name for name, value in wanted.items() if record.identity.get(name) != value]
+    different = "model" if record.model.source != model else ", ".join(names)
+    if different:
+        rule = f"was started with another {different}; pass another --out"
+        raise RunFolderError(f"{planned.folder}: {rule}")
+    if record.data.fingerprint != fingerprint:
+        rule = f"{planned.data} has changed since this run; pass another --out"
+        raise RunFolderError(f"{planned.folder}: {rule}")
+
+
+def train_grid(status: Status, out: Path, model: str) -> None:
+    """Train the runs that are not finished, while no other process runs a grid in the folder."""
+    out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
+    with sole_use(out, "runs this grid"):
+        run_grid(status, model)
 
 
 def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:

@@ -1,7 +1,6 @@
 """The runs of a grid of methods, seeds and steps on data sets: their settings and folders.
 
     GRID/
-      grid.json                         the model, the settings that all runs share, the runs
       DATA/METHOD/steps500/seed0/       a run; autosteps for an automatic number of steps
       DATA/METHOD/steps500/seed0.log    the log of the run
 
@@ -10,7 +9,6 @@ A run of a grid is an ordinary run folder, but OPERA deletes its checkpoints whe
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,20 +20,17 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.errors import OtherFormatError, RunFolderError, SettingError
+from opera.core.errors import SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import source_name
-from opera.experiments.analysis import check_run, short_name
+from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
 DEFAULT_SEEDS = (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between the runs of a grid."""
-MAX_LABEL = 200
-"""Bytes of a label: file systems allow names of 255 bytes, and temporary names are longer."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +56,8 @@ class PlannedRun:
     @property
     def finished(self) -> bool:
         """Whether the run exists and is finished; RunFolderError if it cannot be read."""
-        try:
-            run = run_in(self.folder)
-            if run is None or not run.finished:
-                return False
-            check_run(run, DEFAULT_MEASURES)
-        except OtherFormatError:
-            message = f"{self.folder}: is a run by another version of OPERA; pass another --out"
-            raise OtherFormatError(message) from None
-        except RunFolderError as error:
-            raise RunFolderError(f"{error}; remove {self.folder} to train the run again") from None
-        return True
+        run = run_in(self.folder)
+        return run is not None and run.finished
 
     @property
     def log(self) -> Path:
@@ -156,11 +142,8 @@ def plan_grid(
 
     The seed changes last, so that an interrupted grid has all runs of its first seeds.
     """
-    # "data" and "./data" are the same folder
-    places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
-    first = [data[places.index(place)] for place in places]
     check_lists(
-        {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+        {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
     names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
     runs = []
@@ -200,9 +183,6 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     """
     if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
         rule = "must not hold spaces, slashes or control characters; use --set for such settings"
-        raise SettingError(f"becomes the name of a folder, so it {rule}")
-    if len(label.encode()) > MAX_LABEL:
-        rule = f"must have at most {MAX_LABEL} bytes; use --set for some settings"
         raise SettingError(f"becomes the name of a folder, so it {rule}")
     method, method_settings = parse_method(label)
     for name in method_settings:

@@ -2,7 +2,7 @@
 
 If a process dies, the other runs go on, and the system frees all its memory. The job is a line of
 JSON on the standard input of the process. The input stays open: if it closes, the parent has ended,
-so the process exits too. The process writes its outcome as JSON to standard output.
+so the process exits too. The last line of the log says why a run failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -29,11 +28,8 @@ from opera.experiments.grid.plan import PlannedRun
 from opera.runs.folder import Run
 
 WAIT_SECONDS = 0.25
-LOG_LINES = 3
-"""Lines of a failed run's log in its message."""
-
-Message = dict[str, Any]
-"""``{}``, or ``{"failed": reason}``."""
+ERROR = "opera: error: "
+"""Start of the last line in the log of a failed run."""
 
 
 @dataclass
@@ -88,17 +84,17 @@ class Processes:
         self._started: list[subprocess.Popen[str]] = []
         self._lock, self._stopping = threading.Lock(), False
 
-    def run(self, job: Mapping[str, Any], log: Path) -> Message:
-        """Run a job whose output is appended to ``log``, and wait for its end."""
+    def run(self, job: Mapping[str, Any], log: Path) -> str | None:
+        """Run a job whose output is appended to ``log``; return why it failed, if it did."""
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("a", encoding="utf-8") as output, self._lock:
                 if self._stopping:
-                    return {"failed": "stopped"}
+                    return "stopped"
                 process = subprocess.Popen(
                     list(self.command),
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdout=output,
                     stderr=output,
                     text=True,
                     env=self._environment,
@@ -106,14 +102,12 @@ class Processes:
                 )
                 self._started.append(process)
             assert process.stdin is not None
-            assert process.stdout is not None
             with suppress(BrokenPipeError), process:  # it may have died already
                 print(json.dumps(job), file=process.stdin, flush=True)
-                if message := process.stdout.read():
-                    return dict(json.loads(message))
-        except (OSError, ValueError) as error:  # the other runs must go on
-            return {"failed": f"{type(error).__name__}: {error}"}
-        return {"failed": _exit_reason(process.wait())}
+                process.wait()
+        except OSError as error:  # the other runs must go on
+            return f"{type(error).__name__}: {error}"
+        return _failure(process.wait(), log)
 
     def stop(self, number: signal.Signals) -> None:
         """Send a signal to all processes, and start no more; on SIGTERM they save a checkpoint."""
@@ -123,10 +117,15 @@ class Processes:
                 process.send_signal(number)
 
 
-def _exit_reason(status: int) -> str:
-    """Describe how a process ended that wrote no message."""
+def _failure(status: int, log: Path) -> str | None:
+    """Say why a process failed; ``None`` if it did not."""
+    if status == 0:
+        return None
     if status == -signal.SIGKILL:
         return "its process was killed, as happens when memory runs out"
+    last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    if last.startswith(ERROR):
+        return last.removeprefix(ERROR)
     reason = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     return f"its process ended with {reason}"
 
@@ -139,25 +138,22 @@ def run_grid(status: Status, model: str) -> None:
     Ctrl-C or SIGTERM stops the runs, waits for their checkpoints, and raises KeyboardInterrupt. A
     second Ctrl-C kills them.
     """
-    runs, started = status.waiting, time.monotonic()
+    runs = status.waiting
     if not runs:
         return
     at_once = min(status.jobs, len(runs))
     plan = f"{len(runs)} of {counted(len(status.runs), 'run')} to train, {at_once} at a time"
     say(f"{plan}; the log of the first is {runs[0].log}", file=sys.stderr)
 
-    def report_end(planned: PlannedRun, message: Message) -> None:
-        if "failed" in message:
-            status.failed[planned.folder] = message["failed"]
-            say(_failure(planned, message["failed"]), file=sys.stderr)
+    def report_end(planned: PlannedRun, failure: str | None) -> None:
+        if failure is not None:
+            status.failed[planned.folder] = failure
+            message = f"failed: {planned.title}: {failure}\n  full log: {planned.log}"
+            say(message, file=sys.stderr)
             return
         status.done.add(planned.folder)
         value = Run.open(planned.folder).measures["final"][PRIMARY]
-        # runs count by their steps, if the grid sets them
-        done = sum(run.steps or 1 for run in runs if run.folder in status.done)
-        left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
-        remaining = f", about {format_duration(left)} left" if left else ""
-        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
+        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done"
         say(f"done: {planned.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
     processes = Processes(at_once)
@@ -180,20 +176,3 @@ def run_grid(status: Status, model: str) -> None:
             except KeyboardInterrupt:
                 processes.stop(signal.SIGKILL)
             raise
-
-
-def _failure(planned: PlannedRun, reason: str) -> str:
-    """The message for a failed run, with the end of its log unless the log gives the reason."""
-    log = planned.log
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    tail = "\n".join(text.strip().splitlines()[-LOG_LINES:])
-    details = "" if reason in tail or not tail else f"\n{tail}"
-    return f"failed: {planned.title}: {reason}{details}\n  full log: {log}"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration: ``40 s``, ``14 min``, ``3 h 20 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -74,8 +74,9 @@ def measures_table(run: Run) -> ReportTable:
     models = {"base": "base model", "fine_tuned": "fine-tuned", "final": "final model"}
     if run.measures["fine_tuned"] == run.measures["final"]:
         del models["fine_tuned"]
-    per_query = run.per_query()
-    changes = changes_on_test(per_query, DEFAULT_MEASURES)
+    per_query, guard = run.per_query(), run.record.guard
+    names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
+    changes = changes_on_test(per_query, names)
     columns: Columns = {"measure": str, **dict.fromkeys(models.values(), _value)}
     columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = [
@@ -85,7 +86,7 @@ def measures_table(run: Run) -> ReportTable:
             "points": 100 * (run.measures["final"][name] - run.measures["base"][name]),
             INTERVAL: changes[name].interval_in_points() if name in changes else "",
         }
-        for name in DEFAULT_MEASURES
+        for name in names
     ]
     return ReportTable(counted(per_query.num_rows, "test query"), columns, rows)
 

@@ -12,27 +12,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from opera.core.arguments import flag, several, text
-from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file
 from opera.core.paths import user_path
 from opera.experiments.analysis import (
     PRIMARY,
     Comparison,
-    Group,
     ResultsTable,
     analyse_runs,
     format_settings,
     short_name,
 )
-from opera.experiments.analysis.verdict import Verdict, verdict
+from opera.experiments.analysis.verdict import conclusion
+from opera.experiments.analysis.verdict import title as table_title
 from opera.experiments.report.charts import (
     colour,
-    cutoffs_chart,
     forest_plots,
     labels_chart,
     learning_charts,
     queries_chart,
-    sampling_charts,
     steps_charts,
 )
 from opera.experiments.report.tables import (
@@ -41,7 +38,7 @@ from opera.experiments.report.tables import (
     ranks_table,
     tables_of,
 )
-from opera.runs.folder import REPORT_FILE, is_report
+from opera.runs.folder import REPORT_FILE, Run, is_report
 from opera.runs.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
@@ -85,10 +82,6 @@ def report(
     files = [user_path(file, "decisions") for file in several(paths, "decisions", "paths")]
     path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
-        if out is None and path.is_file() and not is_report(path):
-            raise SettingError(
-                f"{path}: exists and is not a report by OPERA; pass another file with --out"
-            )
         replaces = overwrite or out is None
         check_output(
             path,
@@ -124,12 +117,7 @@ def render(comparison: Comparison) -> str:
         comparison=comparison,
         ranks=ranks_table(comparison),
         corrected=comparison.corrected and corrected_table(comparison.corrected),
-        sections=[
-            _section(comparison, table, conclusion)
-            for table, conclusion in zip(
-                comparison.final_tables(), verdict(comparison), strict=True
-            )
-        ],
+        sections=[_section(comparison, table) for table in comparison.final_tables()],
         colour=colour,
         primary=PRIMARY,
         style=Markup(style.read_text(encoding="utf-8")),
@@ -144,26 +132,25 @@ def _title(comparison: Comparison) -> str:
     return f"{methods} on {', '.join(names)}"
 
 
-def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -> dict[str, Any]:
+def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     """The template's values for one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
     if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
-        return _run_section(comparison, final, conclusion)
+        return _run_section(comparison, final)
     final_groups = [group for group in groups if group.steps == final.steps]
     return {
         "name": final.name,
-        "conclusion": conclusion.conclusion,
-        "title": conclusion.title,
-        "bullets": conclusion.bullets,
+        "conclusion": conclusion(final, comparison.baseline),
+        "title": table_title(final),
+        "bullets": [],
         "pictures": steps_charts(groups, final.base) or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart(groups),
-        **_cutoffs(final_groups),
-        "sampling": sampling_charts(final_groups),
+        "cutoffs": _cutoffs(final_groups[0].runs[0]),
         "guard": [dev_sentence(guard.typical) for guard in guards],
-        "warnings": [warning for guard in guards for warning in guard.warnings],
+        "warnings": final.warnings,
         "other_steps": {
             table.steps: tables_of(comparison, table)
             for table in comparison.tables
@@ -172,20 +159,18 @@ def _section(comparison: Comparison, final: ResultsTable, conclusion: Verdict) -
     }
 
 
-def _run_section(
-    comparison: Comparison, table: ResultsTable, conclusion: Verdict
-) -> dict[str, Any]:
+def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
     """The template's values for a single run."""
     (group,) = comparison.groups
     (run,) = group.runs
     guard, labels = run.record.guard, labels_chart([group])
-    sentence = conclusion.conclusion if guard is None else verdict_sentence(guard)
+    sentence = verdict_sentence(guard) if guard is not None else conclusion(table, None)
     bullets = [] if guard is None else [weight_sentence(guard)]
     changed = run.review()["changed"]
     return {
         "name": table.name,
         "conclusion": sentence,
-        "title": conclusion.title,
+        "title": table_title(table),
         "bullets": bullets,
         "pictures": [queries_chart(run), *learning_charts(run), *labels],
         "tables": [measures_table(run), *tables_of(comparison, table)[1:2]],
@@ -194,16 +179,13 @@ def _run_section(
             "lost most": changed["losses"][:EXAMPLES],
         },
         "labels": [],
-        **_cutoffs([group]),
-        "sampling": sampling_charts([group]),
+        "cutoffs": _cutoffs(run),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "other_steps": {},
     }
 
 
-def _cutoffs(groups: Sequence[Group]) -> dict[str, Any]:
-    """The chart of cut-offs, and the sentences about those of the first run."""
-    record = groups[0].runs[0].record.cutoffs
-    sentences = [] if record is None else record.sentences
-    return {"cutoffs": cutoffs_chart(groups), "cutoff_sentences": sentences}
+def _cutoffs(run: Run) -> list[str]:
+    """The sentences about the cut-offs of a run."""
+    return [] if run.record.cutoffs is None else run.record.cutoffs.sentences
