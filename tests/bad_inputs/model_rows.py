@@ -106,7 +106,7 @@ EXPORTS = [
 export ./absent --onnx --out out --no-measure => ./absent: no such model folder
 export model --onnx --out out => model: is not a run, so its data are not known; pass --data DATA, or --no-measure
     """),
-    Bad("export run --out out", "nothing to export: pass --onnx or --int8, or both", with_run),
+    Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
     Bad("export run --onnx --out out", "run is a static model, which looks vectors up and runs no transformer: nothing "
         "to export; serve run/model as it is", with_run),
 

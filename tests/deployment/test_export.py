@@ -76,6 +76,18 @@ def test_the_folder_is_one_that_older_versions_and_servers_read(exported: Export
     assert (one.encode_query(TEXTS) == other.encode_query(TEXTS)).all()
 
 
+def test_a_static_model_is_distilled_measured_and_described(tmp_path: Path, beir: Path, bert_model: Path) -> None:
+    pytest.importorskip("skeletoken")
+    (form,) = opera.export(bert_model, out=tmp_path / "out", forms=["static"], data=beir).forms
+    assert form.figures is not None
+    static = SentenceTransformer(str(tmp_path / "out" / "static"), device="cpu")
+    assert type(static[0]).__name__ == "StaticEmbedding"
+    assert static.encode(TEXTS).shape == (4, static.get_embedding_dimension())
+    again = opera.evaluate(beir, model=tmp_path / "out" / "static").measures["nDCG@10"]
+    assert form.figures.after == again
+    assert "## Exported by OPERA" in (tmp_path / "out" / "static" / "README.md").read_text()
+
+
 def test_an_export_is_replaced_only_when_asked_to(
     tmp_path: Path, bert_model: Path, exported: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,10 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="write an ONNX file with 8-bit weights")
     ] = False,
+    static: Annotated[
+        bool,
+        typer.Option("--static", help="write a static model: a vector per token, no transformer"),
+    ] = False,
     data: Annotated[
         str | None,
         typer.Option(
@@ -63,12 +67,14 @@ def export(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a trained model as ONNX or as 8-bit ONNX, and compare each form with it."""
+    """Export a trained model as ONNX, as 8-bit ONNX or as a static model, and compare each form
+    with it.
+    """
     check_folder(out, "--out")  # importing torch fails if the current folder was deleted
 
     from opera.deployment.export import export as export_model
 
-    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8}
+    is_chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
     exported = export_model(
         model,
         out=out,

@@ -14,6 +14,8 @@ EXTRAS = {
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnxruntime", "onnx"),
     "onnxscript": ("onnxscript", "onnx"),
+    "model2vec": ("model2vec", "static"),
+    "skeletoken": ("skeletoken", "static"),
 }
 """By module: the requirement for pip, and OPERA's extra that contains it."""
 

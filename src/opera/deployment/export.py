@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
 from opera.config.trainer import PRIMARY
 from opera.core.arguments import flag, texts
@@ -31,6 +33,7 @@ from opera.data.texts import CorpusText
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
+    int8_name,
     load_onnx,
     processor_kind,
     save_portable,
@@ -55,8 +58,13 @@ from opera.runs.folder import MODEL_FILES, holds_run
 
 log = logging.getLogger("opera")
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-VERSIONS = ("opera-retrieval", "sentence-transformers", "transformers", "torch", *PACKAGES)
+PACKAGES: dict[Form, tuple[str, ...]] = {
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "int8": ("onnx", "onnxscript", "onnxruntime"),
+    "static": ("model2vec", "skeletoken"),
+}
+STATIC_FOLDER = "static"
+VERSIONS = ("opera-retrieval", "sentence-transformers", "transformers", "torch")
 
 
 def export(
@@ -68,15 +76,16 @@ def export(
     measure: bool = True,
     overwrite: bool = False,
 ) -> Export:
-    """Write a model as ONNX files, and compare each of them with the trained model.
+    """Write a model in other forms, and compare each of them with the trained model.
 
-    ``out`` becomes a sentence-transformers folder; ``out/onnx`` holds the files of its ONNX
-    backend.
+    For ``onnx`` and ``int8``, ``out`` becomes a sentence-transformers folder; ``out/onnx`` holds
+    the files of its ONNX backend. ``static`` writes a sentence-transformers folder ``out/static``.
 
     Args:
         model: an OPERA run, or anything else that :func:`opera.evaluate` takes.
         out: the folder to write.
-        forms: ``onnx``, or ``int8``, ONNX with 8-bit weights.
+        forms: ``onnx``; ``int8``, ONNX with 8-bit weights; ``static``, one vector per token and no
+            transformer.
         data: the data whose test split measures the forms; the default is the run's data.
         measure: whether to measure the forms.
         overwrite: replace an export in ``out``.
@@ -91,8 +100,9 @@ def export(
     requested = _checked_forms(forms)
     name, folder = expand_user(model, "model"), user_path(out, "--out")
     _check_free(folder, flag(overwrite, "overwrite"))
-    for package in PACKAGES:
-        require(package, f"--{requested[0]}")
+    for form in requested:
+        for package in PACKAGES[form]:
+            require(package, f"--{form}")
     model_folder = Path(locate_model(name))
     test_data = _test_data(name, data) if flag(measure, "measure") else None
     inputs = [model_folder]
@@ -101,7 +111,7 @@ def export(
         inputs += files_read(test_data)
     check_reads_stay(folder, "--out", inputs, [folder] if folder.is_dir() else [])
     trained = load_model(name, "cpu")
-    _check_transformer(trained, name, model_folder)
+    _check_forms(trained, requested, name, model_folder)
     reference = None if test_data is None else Reference.of(name, test_data)
     exported = replace_folder(
         folder, lambda new: _write(trained, model_folder, reference, name, requested, new)
@@ -115,7 +125,7 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
         known, near = ", ".join(FORMS), nearest(unknown[0], FORMS)
         raise SettingError(f"forms: must be one or more of {known}, got {shown(unknown[0])}{near}")
     if not requested:
-        raise SettingError("nothing to export: pass --onnx or --int8, or both")
+        raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
     return tuple(form for form in FORMS if form in requested)
 
 
@@ -156,19 +166,27 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     return prepared
 
 
-def _check_transformer(model: SentenceTransformer, name: str, folder: Path) -> None:
-    """Refuse a model without a transformer.
+def _check_forms(
+    model: SentenceTransformer, forms: Sequence[Form], name: str, folder: Path
+) -> None:
+    """Refuse forms that do not exist for this kind of model.
 
     Raises:
-        ModelError: with the model.
+        ModelError: with the form and the model.
     """
-    if not hasattr(model[0], "auto_model"):
+    kinds = [type(module).__name__ for module in model]
+    if is_static(model) or not hasattr(model[0], "auto_model"):
         reason = (
             "is a static model, which looks vectors up and runs no transformer"
             if is_static(model)
-            else f"starts with {type(model[0]).__name__}, not with a transformer"
+            else f"starts with {kinds[0]}, not with a transformer"
         )
         raise ModelError(f"{name} {reason}: nothing to export; serve {folder} as it is")
+    more = [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
+    if "static" in forms and more:
+        raise ModelError(
+            f"--static: {name} has a {more[0]} after its pooling, which model2vec would drop"
+        )
 
 
 def _write(
@@ -181,22 +199,28 @@ def _write(
 ) -> Export:
     """Write the forms into an empty folder, load them from there, and measure them."""
     kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
-    log.info("exporting to ONNX")
-    save_portable(model, folder)
-    onnx.parent.mkdir()
-    write_onnx(model, onnx)
+    if forms != ("static",):
+        log.info("exporting to ONNX")
+        save_portable(model, folder)
+        onnx.parent.mkdir()
+        write_onnx(model, onnx)
     exported_forms = []
     for form in forms:
-        file = onnx
+        file = {"onnx": onnx, "int8": onnx.with_name(int8_name(kind))}.get(
+            form, folder / STATIC_FOLDER
+        )
         if form == "int8":
-            file = onnx.with_name(f"model_qint8_{kind}.onnx")
             write_int8(onnx, file, reduced=kind == "avx2")
+        if form == "static":
+            log.info("distilling a static model")
+            write_static(model, file)
         if reference is not None:
             log.info("measuring the %s form on %s", form, SPLIT)
         exported_forms.append(_measured(form, folder, file, reference))
     if "onnx" not in forms:
         for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
             file.unlink()
+    packages = dict.fromkeys(package for form in forms for package in PACKAGES[form])
     exported = Export(
         folder=folder,
         model=name,
@@ -205,17 +229,22 @@ def _write(
         megabytes=megabytes(model_folder, "*.safetensors"),
         processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(exported_forms),
-        versions={package: version(package) for package in VERSIONS},
+        versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
     exported.write(folder)
-    write_card(model_folder, name, folder, exported)
+    for subfolder, names in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
+        if described := tuple(form for form in exported_forms if form.form in names):
+            write_card(model_folder, name, subfolder, replace(exported, forms=described))
     return exported
 
 
 def _measured(form: Form, folder: Path, file: Path, reference: Reference | None) -> ExportedForm:
     """Measure a form after loading it as a user does."""
-    figures = None if reference is None else reference.figures(load_onnx(folder, file))
-    size = megabytes(file.parent, f"{file.name}*")
+    static = form == "static"
+    size = megabytes(file, "*.safetensors") if static else megabytes(file.parent, f"{file.name}*")
+    figures = None
+    if reference is not None:
+        figures = reference.figures(load_model(file, "cpu") if static else load_onnx(folder, file))
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
 
 
@@ -257,8 +286,9 @@ class Reference:
         return cls(data, text, evaluation, on_cpu, sample, prompt)
 
     def figures(self, exported: SentenceTransformer) -> Figures:
-        """Measure a form."""
-        set_prompts(exported, self.query_prompt, None)
+        """Measure a form; a static model has no prompts."""
+        if not is_static(exported):
+            set_prompts(exported, self.query_prompt, None)
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
@@ -292,3 +322,35 @@ def megabytes(folder: Path, pattern: str) -> float:
 
 def _encoder(model: SentenceTransformer) -> Encoder:
     return Encoder(model, "fp32", use_cache=False)
+
+
+DIMENSIONS = 256
+"""Dimensions of the distilled vectors after a principal component analysis, at most."""
+POOLING = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+"""Names of pooling in sentence-transformers and in model2vec."""
+
+
+def write_static(model: SentenceTransformer, folder: Path) -> None:
+    """Distil a static model into a sentence-transformers folder.
+
+    model2vec embeds each token of the vocabulary separately, and reduces the dimension of the
+    vectors. The static model has no prompts: its vector of a text is a mean over tokens, so a
+    prompt would only shift all vectors.
+
+    Raises:
+        ModelError: if model2vec cannot distil this model.
+    """
+    pooling = next(
+        (module.pooling_mode for module in model if type(module).__name__ == "Pooling"), "mean"
+    )
+    if pooling not in POOLING:
+        raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
+    dimension = int(model[0].auto_model.config.hidden_size)
+    with tempfile.TemporaryDirectory() as source:
+        model[0].save(source)
+        embedding = StaticEmbedding.from_distillation(
+            source, device="cpu", pca_dims=min(DIMENSIONS, dimension), pooling=POOLING[pooling]
+        )
+    static = SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
+    static.model_card_data.local_files_only = True  # saving the model must not query the hub
+    static.save_pretrained(str(folder), create_model_card=False)

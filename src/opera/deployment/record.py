@@ -16,7 +16,7 @@ from opera.runs.folder import CARD_FILE
 EXPORT_FILE = "export.json"
 FORMAT = 1
 
-Form = Literal["onnx", "int8"]
+Form = Literal["onnx", "int8", "static"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
@@ -47,8 +47,8 @@ class ExportedForm:
     """One exported form.
 
     Attributes:
-        form: ``onnx`` or ``int8``.
-        file: the file that holds it, relative to the folder of the export.
+        form: ``onnx``, ``int8`` or ``static``.
+        file: the file or folder that holds it, relative to the folder of the export.
         megabytes: size of its weights.
         figures: its measurements; ``None`` if it was not measured.
     """
@@ -129,7 +129,11 @@ tags:
 
 # {name}
 """
-USE = 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})'
+USE = {
+    "onnx": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
+    "int8": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
+    "static": "SentenceTransformer(folder)",
+}
 """Code that loads a form."""
 
 
@@ -160,7 +164,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         "",
         measured if exported.queries else "Nothing was measured.",
         "",
-        *(f"- {form.form}: `{USE.format(file=form.file)}`" for form in exported.forms),
+        *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
     ]
     (folder / CARD_FILE).write_text(
         f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
