@@ -85,7 +85,8 @@ FILES = [
 ]  # fmt: skip
 
 GRIDS = [
-    Bad(COMPARE + " --set refit=true", f"{CELL}: was started with another refit; pass another --out", with_grid),
+    Bad(COMPARE.replace("refit=false", "refit=true"), f"{CELL}: was started with another refit; pass another "
+        "--out", with_grid),
     Bad(COMPARE.replace("--model model", "--model ./model"), f"{CELL}: was started with another model; pass another "
         "--out", with_grid),
 ]  # fmt: skip

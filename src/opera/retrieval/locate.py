@@ -53,6 +53,7 @@ def locate_model(spec: str | Path) -> Path | str:
             f"{folder / 'adapter.py'}"
         )
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        run_in(path)  # if run.json is damaged, report that instead
         raise ModelError(
             f"{text}: is not a model folder: it holds neither modules.json "
             "(sentence-transformers) nor config.json (transformers)"

@@ -11,7 +11,7 @@ from opera.config.recipe import make_recipe
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
-from opera.core.locks import sole_use
+from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import expand_user, user_path
 from opera.data import check_stays_out, load_data
 from opera.data.loading import Given, named_source
@@ -21,7 +21,7 @@ from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
-from opera.runs.folder import run_in
+from opera.runs.folder import RUN_FILE, run_in
 from opera.runs.record import RunRecord
 from opera.training_set.prepare_data import prepare_data
 
@@ -115,6 +115,11 @@ def prepare_grid(
             prompts = (shared.get(f"{role}_prompt") for role in ROLES)
             warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
     check_folder(out, "--out")
+    ours = {LOCK_FILE, *(planned.folder.relative_to(out).parts[0] for planned in runs)}
+    others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
+    if others and not any(out.rglob(RUN_FILE)):
+        rule = "is not empty and holds no grid; pass an empty or new folder"
+        raise RunFolderError(f"--out {out}: {rule}")
     fingerprints: dict[str, str] = {}
     for source in data:
         check_stays_out(out, "--out", source)

@@ -9,6 +9,7 @@ A run of a grid is an ordinary run folder, but OPERA deletes its checkpoints whe
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -142,8 +143,11 @@ def plan_grid(
 
     The seed changes last, so that an interrupted grid has all runs of its first seeds.
     """
+    # "data" and "./data" are the same folder
+    places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
+    first = [data[places.index(place)] for place in places]
     check_lists(
-        {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+        {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
     names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
     runs = []
