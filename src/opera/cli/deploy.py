@@ -12,6 +12,7 @@ from opera.cli.options import (
     MODELS,
     JsonOption,
     OverwriteOption,
+    listed,
     parser_of,
     path_option,
     show,
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 PublicOption = Annotated[
     bool, typer.Option("--public", help="make a new repository public; the default is private")
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option("--language", help="languages of the texts, for the model card, such as en,de"),
 ]
 
 
@@ -112,6 +117,7 @@ def push(
     ],
     name: Annotated[str, typer.Argument(help="the repository", metavar="OWNER/NAME")],
     public: PublicOption = False,
+    language: LanguageOption = None,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.
@@ -122,4 +128,4 @@ def push(
 
     from opera.deployment.push import push as push_model
 
-    say(push_model(model, name, public=public))
+    say(push_model(model, name, public=public, language=listed(language)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import LocalTokenNotFoundError
 
-from opera.core.arguments import flag, text
+from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
 from opera.core.files import foreign_files
 from opera.core.paths import expand_user
@@ -24,12 +25,16 @@ from opera.runs.reading import read_object
 
 log = logging.getLogger("opera")
 
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+"""An ISO 639 code, optionally with a script or region."""
 REFUSED = (401, 403)
 EXAMPLE_FOLDER = "path/to/this/folder"
 """Placeholder for the model's folder in the card of a run."""
 
 
-def push(model: str | Path, name: str, *, public: bool = False) -> str:
+def push(
+    model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()
+) -> str:
     """Upload a model to the Hugging Face Hub, and create the repository if necessary.
 
     The token comes from ``hf auth login`` or ``HF_TOKEN``.
@@ -38,6 +43,7 @@ def push(model: str | Path, name: str, *, public: bool = False) -> str:
         model: a run, or a folder that :func:`opera.export` wrote.
         name: the repository, ``OWNER/NAME``.
         public: make a new repository public; an existing repository does not change.
+        language: codes of the texts' languages for the card, such as ``en``.
 
     Returns:
         The URL of the repository.
@@ -47,9 +53,7 @@ def push(model: str | Path, name: str, *, public: bool = False) -> str:
             the token may not write to the repository.
         StorageError: if the hub is not reachable or refuses the files.
     """
-    repository = text(name, "name")
-    if not HUB_ID.fullmatch(repository):
-        raise SettingError(f"name: must be a repository OWNER/NAME on the hub, got {shown(name)}")
+    repository, languages = checked_name(name, "name"), checked_languages(language)
     private = not flag(public, "public")
     folder = locate_model(expand_user(model, "model"))
     if isinstance(folder, str):
@@ -57,7 +61,7 @@ def push(model: str | Path, name: str, *, public: bool = False) -> str:
     files = _files_to_push(folder)
     _refuse_local_base(files)
     card = folder / CARD_FILE
-    card_content = _card(card, repository) if card in files else None
+    card_content = _card(card, repository, languages) if card in files else None
     names = [str(path.relative_to(folder)) for path in files if path != card]
     size = sum(path.stat().st_size for path in files) / 1e6
     log.info("uploading %s, %.1f MB, to %s", counted(len(files), "file"), size, repository)
@@ -111,6 +115,36 @@ def _files_to_push(folder: Path) -> list[Path]:
     return sorted(files - unknown)
 
 
+def checked_name(name: str, argument: str) -> str:
+    """Return the name of a repository; ``argument`` is the user's option, for messages.
+
+    Raises:
+        SettingError: if it is not ``OWNER/NAME``.
+    """
+    repository = text(name, argument)
+    if not HUB_ID.fullmatch(repository):
+        raise SettingError(
+            f"{argument}: must be a repository OWNER/NAME on the hub, got {shown(name)}"
+        )
+    return repository
+
+
+def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
+    """Return codes of languages.
+
+    Raises:
+        SettingError: with the first invalid code.
+    """
+    codes = texts(languages, "language")
+    for code in codes:
+        if not LANGUAGE.fullmatch(code):
+            raise SettingError(
+                "--language: must be codes such as en or pt-BR, separated by commas, got "
+                f"{shown(code)}"
+            )
+    return codes
+
+
 def _refuse_local_base(files: Sequence[Path]) -> None:
     """Refuse LoRA matrices whose base model is a folder on this machine."""
     for path in (file for file in files if file.name == "adapter_config.json"):
@@ -122,10 +156,15 @@ def _refuse_local_base(files: Sequence[Path]) -> None:
             )
 
 
-def _card(file: Path, repository: str) -> bytes:
-    """The model card with the name of the repository."""
-    card = ModelCard(read_text(file), ignore_metadata_errors=True)
+def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
+    """The model card with the name of the repository and the languages."""
+    try:
+        card = ModelCard(read_text(file), ignore_metadata_errors=True)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{place(file)}: is not a model card: {first_line(error)}") from None
     data: Any = card.data
+    if languages:
+        data.language = list(languages)
     if data.eval_results:
         data.model_name = repository
     card.text = card.text.replace(EXAMPLE_FOLDER, repository)
