@@ -117,6 +117,13 @@ class Run:
         change = f"{PRIMARY} {base:.3f} to {final:.3f} on test{verdict}"
         return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
 
+    def _repr_html_(self) -> str | None:
+        if not self.finished:
+            return None
+        from opera.runs.notebook import run_html  # imports this module
+
+        return run_html(self)
+
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """Open an existing run.

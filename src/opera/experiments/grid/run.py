@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -138,7 +139,7 @@ def run_grid(status: Status, model: str) -> None:
     Ctrl-C or SIGTERM stops the runs, waits for their checkpoints, and raises KeyboardInterrupt. A
     second Ctrl-C kills them.
     """
-    runs = status.waiting
+    runs, started = status.waiting, time.monotonic()
     if not runs:
         return
     at_once = min(status.jobs, len(runs))
@@ -153,7 +154,11 @@ def run_grid(status: Status, model: str) -> None:
             return
         status.done.add(planned.folder)
         value = Run.open(planned.folder).measures["final"][PRIMARY]
-        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done"
+        # runs count by their steps, if the grid sets them
+        done = sum(run.steps or 1 for run in runs if run.folder in status.done)
+        left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
+        remaining = f", about {format_duration(left)} left" if left else ""
+        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
         say(f"done: {planned.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
     processes = Processes(at_once)
@@ -176,3 +181,11 @@ def run_grid(status: Status, model: str) -> None:
             except KeyboardInterrupt:
                 processes.stop(signal.SIGKILL)
             raise
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration: ``40 s``, ``14 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,34 @@
+"""The display of a run in notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from opera.core.intervals import points
+from opera.runs.changes import changes_on_test
+from opera.runs.verdict import headlines
+
+if TYPE_CHECKING:
+    from opera.runs.folder import Run
+
+SHOWN = ("nDCG@10", "R@20", "RR@10", "Success@10")
+
+
+def run_html(run: Run) -> str:
+    """Return the verdict, the table of measures and the noise line of a finished run as HTML."""
+    measures, lines = run.measures, headlines(run)
+    if (estimate := run.record.noisy_labels) is not None:
+        sentence = estimate.sentence
+        lines.append(f"{sentence[0].upper()}{sentence[1:]}. opera.review(run) shows them.")
+    changes = changes_on_test(run.per_query(), SHOWN)
+    rows = [("measure", "base", "final", "points", "95% interval")]
+    for name in SHOWN:
+        base, final = (measures[when][name] for when in ("base", "final"))
+        values = (f"{base:.4f}", f"{final:.4f}", points(final - base))
+        rows.append((name, *values, changes[name].interval_in_points()))
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    table = "".join(f"<tr>{row}</tr>" for row in cells)
+    first, *rest = map(escape, lines)
+    text = "<br>".join([f"<b>{first}</b>", *rest])
+    return f"<p>{text}</p><table>{table}</table><p>{escape(str(run.path))}</p>"
