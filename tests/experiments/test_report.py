@@ -17,6 +17,7 @@ import opera
 from grids import RunsFolder, around, guard_record
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import conclusion, title
+from opera.experiments.report.charts import sampled_by_similarity
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.runs.folder import PAIRS_FILE, RunWriter
@@ -67,6 +68,13 @@ class Page(HTMLParser):
                 continue  # which a page saves and does not open
             if name.startswith("on") or (name in ("src", "href", "action") and (value or "")[:1] != "#"):
                 self.active.append((name, value))
+
+
+def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder: RunsFolder) -> None:
+    add_run(folder, "sp")
+    (ratio,) = sampled_by_similarity(folder.groups()).values()
+    assert ratio[0] == pytest.approx([1, 1, 1, 1])
+    assert ratio[2] == pytest.approx([0, 1, 2, 0])
 
 
 def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page: str) -> None:

@@ -226,7 +226,7 @@ def print_plan(screen: Screen, status: Status) -> None:
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print tables by data set and number of steps, ranks and the verdict."""
+    """Print tables by data set and number of steps, convergence, ranks and the verdict."""
     from opera.experiments.analysis import BASE, PRIMARY, format_settings
     from opera.experiments.analysis.verdict import conclusion, title
     from opera.experiments.report.tables import ranks_table, tables_of
@@ -238,6 +238,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         for table in tables_of(comparison, results):
             screen.report_table(table)
         screen.lines(few_queries(results.queries))
+    screen.lines(*_convergence(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         screen.report_table(ranks)
     for results in comparison.final_tables():
@@ -249,3 +250,22 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         print_labels(screen, run)
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)
+
+
+def _convergence(comparison: Comparison) -> list[str]:
+    """Say when each method first reaches the baseline's best measure."""
+    from opera.experiments.analysis import PRIMARY
+    from opera.experiments.analysis.convergence import compute_convergence
+
+    lines, baseline = [], comparison.baseline
+    for row in compute_convergence(comparison.groups, baseline) if baseline else ():
+        if row.method == baseline:
+            lines.append(
+                f"\n{comparison.final(row.data).name}: {row.method} has its best {PRIMARY}, {row.target:.3f}, at "
+                f"{row.baseline_steps:,} steps; matched by"
+            )
+        elif row.steps is None:
+            lines.append(f"  {row.method}: never")
+        else:
+            lines.append(f"  {row.method}: {row.steps:,} steps, {row.seconds_ratio:.2f} × the time")
+    return lines

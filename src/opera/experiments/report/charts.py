@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from opera.core.intervals import EQUAL, points
 from opera.core.terminal import counted, shortened
@@ -61,9 +62,12 @@ WIDTH, HEIGHT, ROW, LONGEST = 5.0, 3.0, 0.34, 32
 MAX_TICKS, MAX_POINTS = 6, 20
 """With more values of x, ticks are round numbers, and points have no markers."""
 BANDS = 20
-"""Number of bars of the histogram of ranks."""
+"""Number of bands of pairs by similarity, and of bars of the histogram of ranks."""
 PARTS = 40
 """Maximum number of points of a learning curve."""
+MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
+WINDOW = 0.2
+"""The fraction of the steps that the figures of a moment cover."""
 
 
 @dataclass(frozen=True)
@@ -282,4 +286,49 @@ def learning_charts(run: Run) -> list[Picture]:
         name = run.training.measure or PRIMARY
         on_dev = Line(method, *zip(*evaluations, strict=True))
         charts.append(chart(f"learning curve: {name} on dev", "step", name, [on_dev]))
+    return charts
+
+
+def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
+    """How often a group's first seed sampled its pairs, by similarity (Figure 1).
+
+    By label, float64 ``[moments, bands]``: the frequency relative to plain fine-tuning (Equation
+    1), from the least similar pairs, over :data:`WINDOW` of the steps. Runs without similarities
+    are left out.
+    """
+    ratios = {}
+    for group in groups:
+        table = group.pair_tables[0]
+        if "similarity" not in table.column_names:
+            continue
+        ids = table["query_id"].to_numpy(zero_copy_only=False)
+        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # ids are sorted
+        counts = np.bincount(query)
+        expected = 1 / (len(counts) * counts[query])
+        order = np.argsort(table["similarity"].to_numpy(), kind="stable")
+        bands = np.array_split(order, min(BANDS, len(order)))
+        draws = group.runs[0].draws()
+        step, pair = draws["step"].to_numpy(), draws["pair"].to_numpy()
+        rows = []
+        for moment in MOMENTS.values():
+            start = moment * (1 - WINDOW) * step.max()
+            window = pair[(step > start) & (step <= start + max(1, WINDOW * step.max()))]
+            sampled = np.bincount(window, minlength=len(expected)) / len(window)
+            rows.append([sampled[band].sum() / expected[band].sum() for band in bands])
+        ratios[group.method] = np.array(rows)
+    return ratios
+
+
+def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
+    """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
+    ratios = sampled_by_similarity(groups)
+    charts = []
+    for number, moment in enumerate(MOMENTS) if ratios else ():
+        lines = []
+        for label, by_moment in ratios.items():
+            ratio = by_moment[number].tolist()
+            percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
+            lines.append(Line(label, percentiles, ratio))
+        caption = f"how often pairs are sampled {moment}, relative to plain fine-tuning"
+        charts.append(chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
     return charts

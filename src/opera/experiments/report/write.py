@@ -30,6 +30,7 @@ from opera.experiments.report.charts import (
     labels_chart,
     learning_charts,
     queries_chart,
+    sampling_charts,
     steps_charts,
 )
 from opera.experiments.report.tables import (
@@ -149,6 +150,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "examples": {},
         "labels": labels_chart(groups),
         "cutoffs": _cutoffs(final_groups[0].runs[0]),
+        "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": final.warnings,
         "other_steps": {
@@ -180,6 +182,7 @@ def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
         },
         "labels": [],
         "cutoffs": _cutoffs(run),
+        "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "other_steps": {},

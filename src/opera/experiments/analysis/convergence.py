@@ -1,0 +1,58 @@
+"""The steps at which a method reaches the baseline's best result (the paper's Figure 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opera.config.trainer import PRIMARY
+from opera.experiments.analysis.groups import Group
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The number of steps at which a method first matches the baseline's best mean over the seeds.
+
+    Attributes:
+        data: the data set.
+        method: the method's label.
+        target: the baseline's best mean.
+        baseline_steps: the number of steps of the baseline's best mean.
+        steps: the fewest steps at which the method reaches the target; ``None`` if it never does.
+        step_ratio: ``steps`` divided by ``baseline_steps``.
+        seconds_ratio: training seconds divided by the baseline's, as medians over the seeds.
+    """
+
+    data: str
+    method: str
+    target: float
+    baseline_steps: int
+    steps: int | None
+    step_ratio: float | None
+    seconds_ratio: float | None
+
+
+def compute_convergence(
+    groups: Sequence[Group], baseline: str, measure: str = PRIMARY
+) -> list[Convergence]:
+    """Compute the convergence of all methods on all data sets; the baseline comes first.
+
+    Data sets with a single number of steps, or without the baseline, are omitted.
+    """
+    convergence = []
+    for data in dict.fromkeys(group.data for group in groups):
+        by_steps = sorted((g for g in groups if g.data == data), key=lambda group: group.steps)
+        reference = [group for group in by_steps if group.method == baseline]
+        if not reference or len({group.steps for group in by_steps}) < 2:
+            continue
+        best = max(reference, key=lambda group: group.mean(measure))
+        target = best.mean(measure)
+        for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
+            matching = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
+            values: tuple[Any, ...] = (None, None, None)
+            if (first := next(matching, None)) is not None:
+                seconds_ratio = first.training_seconds / best.training_seconds
+                values = (first.steps, first.steps / best.steps, seconds_ratio)
+            convergence.append(Convergence(data, label, target, best.steps, *values))
+    return convergence
