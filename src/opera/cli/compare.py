@@ -260,8 +260,9 @@ def _convergence(comparison: Comparison) -> list[str]:
     lines, baseline = [], comparison.baseline
     for row in compute_convergence(comparison.groups, baseline) if baseline else ():
         if row.method == baseline:
+            name = comparison.final(row.data).name
             lines.append(
-                f"\n{comparison.final(row.data).name}: {row.method} has its best {PRIMARY}, {row.target:.3f}, at "
+                f"\n{name}: {row.method} has its best {PRIMARY}, {row.target:.3f}, at "
                 f"{row.baseline_steps:,} steps; matched by"
             )
         elif row.steps is None:

@@ -282,7 +282,7 @@ def load_training_data(source: str, *models: str) -> RetrievalData:
 
 
 def with_notes_logged(data: RetrievalData) -> RetrievalData:
-    """Log what reading the data merged, dropped or split, and return the data."""
+    """Log what was merged, dropped or split on reading; return the data."""
     for note in data.notes:
         log.info("note: %s", note)
     return data

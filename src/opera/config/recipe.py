@@ -208,8 +208,8 @@ def recipe(
 
     Args:
         sources: names of recipes, such as ``models/bge-m3``, YAML files, or settings.
-        methods: the methods that train. Recipes with a name lose the settings that only other
-            methods have; with ``None`` they keep all.
+        methods: the methods in use. OPERA's own recipes then lose settings that only other methods
+            have; by default they keep all.
 
     Returns:
         Settings by their full names, as :func:`opera.adapt` and :func:`opera.compare` take them.

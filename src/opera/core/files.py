@@ -87,12 +87,12 @@ def flush(path: Path) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """Return the temporary name of a file or folder, which a killed process may leave."""
+    """Return the temporary name for writing a path. A killed process may leave it."""
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Return the temporary files of a file or folder that killed processes left."""
+    """Return what killed processes left of unfinished writes to a path."""
     return list(path.parent.glob(f".{escape(path.name)}.*part"))
 
 

@@ -30,7 +30,7 @@ class PairTable:
     Attributes:
         table: the rows.
         columns: its columns by role.
-        split: the split of all rows, unless a column says it.
+        split: every row's split; ``None``: column or train.
     """
 
     table: Table

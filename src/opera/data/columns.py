@@ -97,7 +97,7 @@ class Columns:
     assignments: tuple[tuple[str, str], ...] = ()
 
     def of(self, kind: TableKind) -> list[tuple[str, str]]:
-        """The (role, column) that apply to a kind of table."""
+        """The (role, column) pairs for a kind of table."""
         parts = ((*role.rpartition("."), column) for role, column in self.assignments)
         return [
             (role, column)

@@ -71,7 +71,7 @@ class Index:
 
     Args:
         relation: the complete relation.
-        builder: gets the data set.
+        builder: stores the data.
         name: the name of the source, for messages.
     """
 

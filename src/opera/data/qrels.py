@@ -128,7 +128,7 @@ class Qrels:
         return np.asarray(np.isin(other.keys, self.keys))
 
     def pairs(self) -> TrainingPairs:
-        """Return the judgements as training pairs; query i of the pairs is ``query_rows[i]``."""
+        """Return the judgements as training pairs; their query i is ``self.query_rows[i]``."""
         return TrainingPairs.from_arrays(self.query_index, self.doc_rows)
 
 

@@ -17,7 +17,7 @@ EMPTY = "must not be empty; fill it or remove the row"
 
 
 def blank(column: str) -> str:
-    """The SQL of whether a text is empty or white space; the first test is fast for ASCII."""
+    """SQL: true for an empty or white-space text. The first test is fast for ASCII."""
     return f"({column} NOT BETWEEN '!' AND '~' AND NOT regexp_matches({column}, '[^{WHITE}]'))"
 
 

@@ -64,7 +64,7 @@ class TokenSource:
         prompt: str = "",
         corpus_text: CorpusText = "title_text",
     ) -> TokenSource:
-        """Return the source for the queries or the documents of a data set."""
+        """Return a data set's queries or documents as a source of tokens."""
         if task == "query":
             return cls(model, data.queries, f"{data.fingerprint}/queries", task, prompt, "text")
         return cls(model, data.corpus, f"{data.fingerprint}/corpus", task, prompt, corpus_text)

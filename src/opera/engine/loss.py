@@ -114,7 +114,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return self.pair_losses(similarity, excluded, batch.local.start)
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
-        """Prepare the loss before training, for subclasses that need more than batches."""
+        """Prepare the loss, before training, with data that batches lack."""
 
     def observed(
         self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor

@@ -148,7 +148,7 @@ class PairPruning(Pruning):
         return self._watch(loss, ONLY)
 
     def noisy_labels(self, name: str = ONLY) -> NoisyLabels | None:
-        """Estimate which rows have wrong labels (docs/noisy-labels.md); any method allows it.
+        """Estimate which rows have wrong labels, with any method (docs/noisy-labels.md).
 
         Args:
             name: of the data set, if there are several.
@@ -384,7 +384,7 @@ def check_arguments(args: Any) -> None:
     """Check the trainer's arguments.
 
     Raises:
-        SettingError: for an object of another class, or if another batch sampler is set.
+        SettingError: if their class is wrong, or another batch sampler is set.
     """
     if not isinstance(args, SentenceTransformerTrainingArguments):
         raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")

@@ -98,9 +98,9 @@ class PrunedLoss(nn.Module):
     def _observations(
         self, pair_ids: Tensor, embedded: list[Tensor], columns: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return cosine, loss and p-value of each pair ``[m]``, from the embeddings in order.
+        """Return cosine, loss and p-value of each pair ``[m]``, from embeddings by column.
 
-        p-values rank a document among the positives of this process.
+        The p-value ranks a document among this process's positives.
         """
         rows = sum(map(len, embedded))
         if rows != len(pair_ids) * columns:

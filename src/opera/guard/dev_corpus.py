@@ -50,7 +50,7 @@ def dev_corpus(
     Args:
         data: the data set.
         best: per data set, rows of documents to include: ``[rankings, k]``, best first.
-        settings: of the run.
+        settings: the run's.
     """
     if not data.sets:
         return reduced_corpus(data, best[0], GUARD_DOCUMENTS, settings)

@@ -41,7 +41,7 @@ class FirstVisits:
         confirmed: BoolArray | None = None,
         removed_excess: list[int] | None = None,
     ) -> FirstVisits:
-        """No pair is visited yet. By default there is one data set without decisions."""
+        """No pair visited yet. By default there is one data set without decisions."""
         firsts = np.array([0, n_pairs]) if first_pairs is None else first_pairs
         return cls(
             np.full(n_pairs, np.nan, np.float32),

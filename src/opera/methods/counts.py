@@ -87,7 +87,7 @@ class Counts:
             np.add.at(self._coarse, bucket // LEVEL, change)
 
     def bucket_at(self, rank: int) -> int:
-        """Return the bucket of the number at ``rank``, from 0, in ascending order."""
+        """Return the bucket of the number at ``rank`` (0 is the lowest number)."""
         return self._locate(rank)[0]
 
     def top_k(self, count: int) -> TopK:

@@ -76,12 +76,10 @@ def query_scores(
 
 
 def document_threshold(similarities: Counts, cutoff: float) -> int:
-    """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release;
-    erratum 5).
+    """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (erratum 5).
 
-    T is the (1 - v) quantile of the similarities, and p > T is high quality. No similarity is
-    between T and the similarity at rank ⌊(1 - v)·(N - 1)⌋. So this returns the bucket of the
-    latter.
+    T is the (1 - v) quantile of the similarities p; high quality is p > T. The similarity at rank
+    ⌊(1 - v)·(N - 1)⌋ separates the same pairs as T. This returns its bucket.
     """
     return similarities.bucket_at(math.floor((1 - cutoff) * (similarities.size - 1)))
 

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,10 +30,13 @@ FEWEST_WORDS = 0.1
 """Minimum vocabulary per row of the weights. Libraries replace a missing tokenizer file by one
 with special tokens only."""
 
+_LOADING = threading.RLock()
+"""Only one thread may load a model: transformers changes torch's default type for all threads."""
+
 
 @contextmanager
 def loading_model() -> Iterator[list[str]]:
-    """Collect the names of missing weights of the transformers that the block loads."""
+    """Let one thread load transformers in the block; yields the names of missing weights."""
     names: list[str] = []
     load = PreTrainedModel.from_pretrained.__func__
 
@@ -41,7 +45,7 @@ def loading_model() -> Iterator[list[str]]:
         names.extend(sorted(info["missing_keys"]))
         return (model, info) if options.get("output_loading_info") else model
 
-    with torch.inference_mode(False):
+    with _LOADING, torch.inference_mode(False):
         PreTrainedModel.from_pretrained = classmethod(from_pretrained)
         try:
             yield names

@@ -1,4 +1,4 @@
-"""Never run code from a model: no pickles, no code named by its folder, only data from the hub."""
+"""Never run a model's own code: no pickles, no code its files name, only data from the hub."""
 
 from __future__ import annotations
 
