@@ -51,8 +51,8 @@ def check_probabilities(method_class: AnyMethod, settings: Settings) -> None:
 def check_draws(method_class: AnyMethod, settings: Settings) -> None:
     """Check that draws follow the probabilities, by a χ² test over 100 seeds (p ≥ 0.0001).
 
-    Scores and schedule are fixed. Draws must be independent, or more even than that, such as shuffled
-    passes. A correct method that samples related pairs together may fail.
+    Scores and schedule are fixed. Draws must be independent, or more even than that, such as
+    shuffled passes. A correct method that samples related pairs together may fail.
     """
     from scipy.stats import chisquare
 

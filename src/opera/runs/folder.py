@@ -221,8 +221,8 @@ class Run:
         return read_table(self.path / DRAWS_FILE)
 
     def review(self) -> dict[str, Any]:
-        """Return the items of :func:`opera.review` by key: ``train``, ``test`` (labels and documents),
-        ``changed`` (test queries).
+        """Return the items of :func:`opera.review` by key: ``train`` and ``test`` (labels and
+        documents), ``changed`` (test queries).
 
         Raises:
             RunFolderError: if the run is not finished, or the file is damaged.
