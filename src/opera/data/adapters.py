@@ -55,6 +55,9 @@ def add_tables(
     Raises:
         DataError: if a column is missing.
     """
+    all_tables = [(kind, table) for kind, tables in texts.items() for table in tables]
+    all_tables += [("pairs", table) for _, table in pairs]
+    columns.check_used([(kind, table.name, table.columns) for kind, table in all_tables])
     text_tables = [
         (kind, table, _text_columns(table, kind, columns))
         for kind, tables in texts.items()
@@ -75,9 +78,6 @@ def add_tables(
                     for name, names in pair_table.columns.items()
                     if name != f"{role}_id"
                 }
-    all_tables = [(kind, table) for kind, tables in texts.items() for table in tables]
-    all_tables += [("pairs", table) for _, table in pairs]
-    columns.check_used([(kind, table.name, table.columns) for kind, table in all_tables])
     _note_columns(
         relation,
         [(table, roles) for _, table, roles in text_tables]
@@ -168,7 +168,7 @@ def read_documents(
         DataError: with file, line, rule and value.
     """
     with TemporaryDirectory() as folder:
-        relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows, fast=False)
+        relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows)
         tables = open_texts(place, "documents", columns, relation.notes, encoding)
         columns.check_used([("documents", table.name, table.columns) for table in tables])
         for table in tables:

@@ -123,7 +123,7 @@ def load_hub(
                 raise _explained(error, place, parsed, cache) from error
 
     name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
-    parse = partial(parse_relation, read, lenient=True, fast=False, skip_bad_rows=None)
+    parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
     return load_or_parse(key, name, source or place, parse, named=not parsed.local)
 
 

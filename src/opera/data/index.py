@@ -16,8 +16,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.read import quoted
-from opera.data.relation import NUMBERS, PLACE, NeedsLinesError, Relation, key
+from opera.data.relation import NUMBERS, PLACE, Relation, key
 from opera.data.rules import Rule, blank, id_rules, number, rules
 from opera.data.store import DataBuilder
 
@@ -28,27 +27,14 @@ SIDES = {"query": "queries", "document": "documents"}
 
 
 def parse_relation(
-    read: Callable[[Relation, DataBuilder], None],
-    builder: DataBuilder,
-    fast: bool = True,
-    **how: Any,
+    read: Callable[[Relation, DataBuilder], None], builder: DataBuilder, **how: Any
 ) -> None:
-    """Fill a builder by a function that reads a relation; ``how`` are attributes of the relation.
-
-    DuckDB reads all files that it can. If a row breaks a rule, OPERA reads all files again, line by
-    line.
-    """
-    for attempt in (True, False) if fast else (False,):
-        with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
-            relation = Relation(Path(folder), fast=attempt, **how)
-            try:
-                read(relation, builder)
-                builder.notes += relation.notes
-                return
-            except NeedsLinesError:
-                continue
-            finally:
-                relation.db.close()
+    """Fill a builder by a function that reads a relation; ``how`` are its attributes."""
+    with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
+        relation = Relation(Path(folder), **how)
+        read(relation, builder)
+        builder.notes += relation.notes
+        relation.db.close()
 
 
 class NotInOrderError(Exception):
@@ -311,7 +297,8 @@ class Index:
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
-        rows = f"FROM numbered WHERE NOT negative AND split = {quoted(split)}"
+        literal = split.replace("'", "''")
+        rows = f"FROM numbered WHERE NOT negative AND split = '{literal}'"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
             f"""SELECT count(*), count(grade), count(weight),
             coalesce(bool_or(grade != floor(grade)), false) {rows}"""

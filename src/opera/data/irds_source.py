@@ -105,7 +105,7 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
         DataError: for a failed download, and for an error in the data.
     """
     parse = partial(
-        parse_relation, partial(_read, splits, source), lenient=True, fast=False, skip_bad_rows=None
+        parse_relation, partial(_read, splits, source), lenient=True, skip_bad_rows=None
     )
     return load_or_parse(_digest(splits), name, source, parse, named=True)
 

@@ -6,20 +6,22 @@ DuckDB holds both, and writes to disk if they exceed its memory limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
 from opera.data.problems import Problems
-from opera.data.read import DelimitedTable, Table, arrow_rows
+from opera.data.read import Table, arrow_rows
 from opera.data.rules import WHITE, Rule
 
 MEMORY = "400MB"
@@ -43,10 +45,6 @@ NUMBERS, LISTS = ("grade", "weight", "score"), ("document", "negative")
 """The roles of numbers, and the roles that accept lists of texts."""
 PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
 """SQL: orders the rows of pairs by first appearance."""
-
-
-class NeedsLinesError(Exception):
-    """A message needs a line number, but DuckDB read the file and counts no lines."""
 
 
 def key(text: str) -> str:
@@ -77,8 +75,6 @@ class Relation:
             correct.
         skip_bad_rows: leave out the rows that break a rule; ``None``: the source has no such
             option.
-        fast: let DuckDB read the files that it can. A row that breaks a rule then raises
-            :class:`NeedsLinesError`.
         notes: sentences about columns, merged pairs and skipped rows.
         files: the tables in the order of their numbers, with their column names by role.
         kinds: the first table of each kind of texts that has tables.
@@ -87,7 +83,6 @@ class Relation:
     folder: Path
     lenient: bool = False
     skip_bad_rows: bool | None = False
-    fast: bool = True
     notes: list[str] = field(default_factory=list)
     files: list[tuple[Table, Mapping[str, str]]] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
@@ -109,31 +104,18 @@ class Relation:
         """Run a statement, and raise the errors of a reader.
 
         Raises:
-            NeedsLinesError: if DuckDB rejects a file that it reads.
-            StorageError: for other errors of DuckDB, such as a full disk.
+            StorageError: for an error of DuckDB, such as a full disk.
         """
         try:
             return self.db.execute(sql)
         except self._error as error:
             if self._failure:
                 raise self._failure.pop() from None
-            if self.fast:
-                raise NeedsLinesError from None
             raise StorageError(f"{self.folder}: {first_line(error)}") from error
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
         return list(self.execute(sql).fetchall())
-
-    def place(self, file: int, line: int) -> str:
-        """Return the file and the number of a row, for messages.
-
-        Raises:
-            NeedsLinesError: if the line numbers are unknown.
-        """
-        if self.fast:
-            raise NeedsLinesError
-        return self.files[file][0].place(line)
 
     def table(self, sql: str) -> pa.Table:
         """Run a query and return an Arrow table."""
@@ -162,8 +144,6 @@ class Relation:
         The SQL has the line of each row and the columns of ``roles`` as texts. ``c0`` is the first
         column of the table.
         """
-        if self.fast and isinstance(table, DelimitedTable) and table.fast:
-            return table.scan(), set()
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
         first = next(batches, None)
@@ -203,12 +183,8 @@ class Relation:
             lines = np.asarray(rows.numbers, dtype=np.int64)
             self.problems.count(table, len(lines))
 
-            def refuse(
-                wrong: BoolArray, rule: str, value: Callable[[int], object], lines: Any = lines
-            ) -> None:
-                if wrong.any():
-                    first = int(np.flatnonzero(wrong)[0])
-                    self.problems.add(table, lines[wrong], rule, lambda: value(first))
+            def refuse(places: IntArray, *why: Any, lines: Any = lines) -> None:
+                self.problems.add(table, lines[places], *why)
 
             texts = {"line": pa.array(lines)}
             for name, role in columns.items():
@@ -251,24 +227,19 @@ class Relation:
     def refuse(self, sql: str, rule: Rule) -> int:
         """Collect the rows that break a rule, with their values; return their number."""
         rows = self.rows(f"SELECT * FROM ({sql}) ORDER BY ALL")
-        if rows and self.fast:
-            raise NeedsLinesError
-        for number, (table, roles) in enumerate(self.files):
-            of_file = [row for row in rows if row[0] == number]
-            if of_file:
-                value = of_file[0][2]
-                text = f"{value:g}" if isinstance(value, float) else shown(value)
-                words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
-                lines = [line for _, line, _ in of_file]
-                self.problems.add(table, lines, words, lambda text=text: text)  # type: ignore[misc]
+        for number, of_file in groupby(rows, key=itemgetter(0)):
+            (table, roles), (_, lines, values) = self.files[number], zip(*of_file, strict=True)
+            value = f"{values[0]:g}" if isinstance(values[0], float) else shown(values[0])
+            words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
+            self.problems.add(table, lines, words, value)
         return len(rows)
 
     def leave_out_broken(self) -> None:
         """Delete the rows that break a rule."""
         for number, (table, _) in enumerate(self.files):
             lines = self.problems.broken(table)
-            if len(lines):
-                self.db.register("broken", pa.table({"line": lines}))
+            if lines:
+                self.db.register("broken", pa.table({"line": sorted(lines)}))
                 for name in ("pairs", "texts"):
                     self.execute(
                         f"DELETE FROM {name} WHERE file = {number} AND line IN (FROM broken)"

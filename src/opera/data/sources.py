@@ -37,12 +37,7 @@ from opera.data.table_files import (
     path_below,
     table_suffix,
 )
-from opera.data.trainer_formats import (
-    holds_trainer_files,
-    is_json_table,
-    read_trainer_files,
-    trainer_files,
-)
+from opera.data.trainer_formats import read_trainer_files, trainer_files
 
 
 class DataSource(Protocol):
@@ -93,14 +88,10 @@ class ShippedSource:
 def kind_of_files(source: str) -> str | None:
     """Return the kind of a path: ``trainer``, or ``tables`` (also for BEIR). Never raises."""
     # pathlib raises an error for a long name
-    if os.path.isfile(source):  # noqa: PTH113
-        suffix = table_suffix(Path(source))
-        if suffix in (".jsonl", ".ndjson") and not is_json_table(Path(source)):
-            return "trainer" if suffix == ".jsonl" else None
-        return "tables" if suffix in TABLE_SUFFIXES else None
-    if not os.path.isdir(source):  # noqa: PTH112
+    is_table = os.path.isfile(source) and table_suffix(Path(source)) in TABLE_SUFFIXES  # noqa: PTH113
+    if not (is_table or os.path.isdir(source)):  # noqa: PTH112
         return None
-    return "trainer" if holds_trainer_files(source) else "tables"
+    return "trainer" if trainer_files(source) else "tables"
 
 
 def load_table_source(text: str) -> RetrievalData:
@@ -147,11 +138,11 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
 def load_trainer_files(source: str) -> RetrievalData:
     """Load files of FlagEmbedding or Tevatron."""
-    files = [path for path, kind in trainer_files(source).items() if kind is not None]
+    files = sorted(trainer_files(source))
     place = Path(source)
     name = place.stem if place.is_file() else place.resolve().name
     read = partial(read_trainer_files, source)
-    parse = partial(parse_relation, read, fast=False, skip_bad_rows=None)
+    parse = partial(parse_relation, read, skip_bad_rows=None)
     return load_or_parse(digest_files(files, "trainers"), name, source, parse)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -15,20 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import DataError, SettingError
-from opera.core.progress import progress
 from opera.core.reading import NOT_UTF8, open_file, parse_json
-from opera.core.terminal import printable, shown
+from opera.core.terminal import shown
 
-PROGRESS_BYTES = 50_000_000
-"""Larger files show a progress bar."""
 ALWAYS_UTF8 = "utf-8-sig"
 """The encoding of files for which no option exists."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 NAME_ENCODING = "not UTF-8; give the encoding with --encoding, such as cp1252 (Windows) or utf-16"
 CHUNK_BYTES = 2**24
-MOST_SPACES = 100
-"""The most spaces between a quotation mark and the end of its field."""
-SPACES_BESIDE_QUOTES = re.compile(rb"(^|[,;\t|\r\n]) +\"|\" +([,;\t|\r\n]|$)")
 
 
 class BadRow(Exception):  # noqa: N818 - the name describes the row
@@ -61,49 +54,17 @@ def text_lines(
         with open_file(path) as raw, _decompressed(raw, path) as plain:
             if encoding is None and b"\0" in plain.peek(4)[:4]:  # UTF-16 passes as UTF-8
                 raise DataError(f"{path}:1: {NOT_UTF8 if strict else NAME_ENCODING}")
-            size = os.fstat(raw.fileno()).st_size
-            title, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
             # bytes that are not UTF-8 become half characters, so the error can have the line
             file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
-            with file, progress(title, size, "B", hidden=hidden) as bar:
-                # readline, because tell() fails while iterating over a text file
-                for number, line in enumerate(iter(file.readline, ""), start=1):
-                    if not number % 1000:
-                        bar.update(raw.tell() - bar.n)
-                    if strict and not line.isascii() and HALF_CHARACTER.search(line):
-                        raise DataError(f"{path}:{number}: {NOT_UTF8}")
-                    yield line
+            for number, line in enumerate(file, start=1):
+                if strict and not line.isascii() and HALF_CHARACTER.search(line):
+                    raise DataError(f"{path}:{number}: {NOT_UTF8}")
+                yield line
     except UnicodeError as error:
         raise DataError(f"{path}: cannot be read as {encoding} ({error})") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason})") from None
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Yield number and text of the lines that have more than spaces.
-
-    Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is ignored.
-
-    Raises:
-        DataError: as :func:`text_lines`, and for a line that is not UTF-8.
-    """
-    for number, line in enumerate(text_lines(path), start=1):
-        if line.strip(" \n"):
-            yield number, line.removesuffix("\n")
-
-
-def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of the lines of a JSON Lines file.
-
-    Raises:
-        DataError: for a line that is not a JSON object.
-    """
-    for number, line in numbered_lines(path):
-        try:
-            yield number, json_object(line)
-        except BadRow as error:
-            raise DataError(f"{path}:{number}: {error}") from None
 
 
 def json_object(line: str) -> dict[str, Any]:
@@ -165,22 +126,6 @@ def is_utf8(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     return not text.isascii() and "\0" not in text
-
-
-def has_spaces_beside_quotes(path: Path) -> bool:
-    """Whether a CSV file may have spaces between a quotation mark and the end of its field.
-
-    By RFC 4180 they are part of the field, but DuckDB drops them.
-    """
-    with open_file(path) as file:
-        text = b""
-        while chunk := file.read(CHUNK_BYTES):
-            text = text[-MOST_SPACES:] + chunk
-            # much faster than the pattern
-            may_match = b'"' in text and (b'" ' in text or b' "' in text)
-            if may_match and SPACES_BESIDE_QUOTES.search(text):
-                return True
-    return False
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
