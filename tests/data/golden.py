@@ -281,7 +281,6 @@ def dump(data: RetrievalData) -> dict[str, Any]:
         "teacher": teacher and [teacher.query_rows.tolist(), teacher.doc_rows.tolist(), teacher.scores.tolist()],
         "prompt": data.query_prompt,
         "notes": list(data.notes),
-        "left out": dict(data.left_out),
         "skipped": data.skipped and [list(row.values()) for row in data.skipped.to_pylist()],
     }
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
@@ -17,7 +15,7 @@ from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.relation import NUMBERS, PLACE, Relation, key
-from opera.data.rules import Rule, blank, id_rules, number, rules
+from opera.data.rules import Rule, blank, id_rules, literal, number, rules
 from opera.data.store import DataBuilder
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
@@ -35,21 +33,6 @@ def parse_relation(
         read(relation, builder)
         builder.notes += relation.notes
         relation.db.close()
-
-
-class NotInOrderError(Exception):
-    """The texts are not in the order of their numbers."""
-
-
-def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield texts without their numbers. The numbers must be 0, 1, ..."""
-    first = 0
-    for batch in batches:
-        numbers = np.frombuffer(batch["number"].buffers()[1], np.int64, batch.num_rows)
-        if not np.array_equal(numbers, np.arange(first, first + batch.num_rows)):
-            raise NotInOrderError
-        first += batch.num_rows
-        yield batch.drop_columns("number")
 
 
 class Index:
@@ -230,25 +213,14 @@ class Index:
                 WHERE {side} IS NOT NULL AND hash != {side}_key AND first <= {PLACE}"""
             text = f"{side} {{}} has a different text than before; give each text its own id"
             refused += relation.refuse(clash, Rule(side, "", text))
-        if by_text:
-            relation.note(f"the pairs contain the texts of {kind}, not their ids")
         return bool(refused)
 
     def _write_new_texts(self) -> None:
-        """Write the texts that have no table; a note counts merged texts."""
+        """Write the texts that have no table."""
         for side, kind in reversed(SIDES.items()):
             if kind in self.relation.kinds:
                 continue
             title = "coalesce(title, '')" if side == "document" else "''"
-            nameless = f"FROM pairs WHERE {side} IS NOT NULL AND {side}_id IS NULL"
-            ((merged,),) = self.relation.rows(
-                f"""SELECT count(DISTINCT hash({title}, {side})) - count(DISTINCT {side}_key)
-                {nameless}
-                AND EXISTS (SELECT 1 {nameless} AND {side}_key != hash({side}) LIMIT 1)"""
-            )
-            if merged:
-                copies = counted(merged, side)
-                self.relation.note(f"merged {copies} that differ only in white space from another")
             identifier, used_ids = f"'{side[0]}' || number", ""
             if self.has_ids[side]:  # dashes make an id differ from the ids in the data
                 form = f"'^{side[0]}([0-9]+)(-*)$'"
@@ -257,14 +229,11 @@ class Index:
                     FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
                 new_id = f"{identifier} || repeat('-', coalesce(dashes, 0))"
                 identifier = f"coalesce({side}_id, {new_id})"
-            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text, number
+            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text
                 FROM pairs JOIN (SELECT DISTINCT first, number FROM {side}_numbers)
-                ON {PLACE} = first {used_ids}"""
-            for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
-                batches = self.relation.batches(texts + order, side, "pairs")
-                with batches, suppress(NotInOrderError):
-                    self.builder.write_texts(FILES[kind], _in_order(batches))
-                    break
+                ON {PLACE} = first {used_ids} ORDER BY number"""
+            batches = self.relation.batches(texts, side, "pairs")
+            self.builder.write_texts(FILES[kind], batches)
 
     def _arrays(self, sql: str) -> list[NDArray[Any]]:
         """The columns of a query's result."""
@@ -273,11 +242,9 @@ class Index:
 
     def _store_teacher(self) -> None:
         rows = "FROM numbered WHERE score IS NOT NULL ORDER BY place"
-        if self.relation.rows(f"{rows} LIMIT 1"):
-            scores = self._arrays(f"SELECT query, document, score {rows}")
+        scores = self._arrays(f"SELECT query, document, score {rows}")
+        if len(scores[0]):
             self.builder.teacher = TeacherScores.from_arrays(*scores)
-            pairs = counted(len(self.builder.teacher), "pair")
-            self.relation.note(f"read teacher scores of {pairs}")
 
     def _leave_out_pairs_of_empty_texts(self) -> None:
         """Leave out relevant pairs with an empty text, and count them by split."""
@@ -286,7 +253,6 @@ class Index:
             f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {pairs}
             GROUP BY split ORDER BY min(place)"""
         ):
-            self.builder.left_out[split] = count
             self.relation.note(
                 f"{split}: left out {counted(count, 'relevant pair')} with an empty text, such as "
                 f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
@@ -297,8 +263,7 @@ class Index:
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
-        literal = split.replace("'", "''")
-        rows = f"FROM numbered WHERE NOT negative AND split = '{literal}'"
+        rows = f"FROM numbered WHERE NOT negative AND split = {literal(split)}"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
             f"""SELECT count(*), count(grade), count(weight),
             coalesce(bool_or(grade != floor(grade)), false) {rows}"""
@@ -325,30 +290,22 @@ class Index:
             note(f"{split}: merged {counted(merged, 'repeated pair')}{rule}")
         if not (weighted or fractions):
             return Qrels.from_arrays(query, document, grades)
-        if dropped := int(((weights == 0) & (grades > 0)).sum()):
-            note(f"{split}: pairs of weight 0 are not relevant: {dropped:,}")
         grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
         return Qrels.from_arrays(query, document, grades, weights)
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""
-        note = self.relation.note
-        rows = "FROM numbered WHERE negative AND split "
-        ((ignored,),) = self.relation.rows(f"SELECT count(*) {rows} != 'train'")
-        if ignored:
-            note(f"ignored {counted(ignored, 'negative')} of splits other than train")
-        rows += "= 'train'"
-        if not self.relation.rows(f"{rows} LIMIT 1"):
-            return
         query, document, _ = self._arrays(
-            f"""SELECT query, document, min(place) AS place {rows} GROUP BY query, document
-            ORDER BY query, place"""
+            """SELECT query, document, min(place) AS place FROM numbered
+            WHERE negative AND split = 'train' GROUP BY query, document ORDER BY query, place"""
         )
+        if len(query) == 0:
+            return
         relevant = self.builder.splits["train"].relevant()
         valid = ~np.isin(pair_keys(query, document), relevant.keys)
         if not valid.all():
             dropped = counted(int((~valid).sum()), "negative")
-            note(f"dropped {dropped} that the same query has as positives")
+            self.relation.note(f"dropped {dropped} that the same query has as positives")
         if valid.any():
             counts = np.bincount(query[valid], minlength=len(self.builder.tables["queries"]))
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -49,6 +49,8 @@ class Table:
     """The number of a row in messages, after the name of the file."""
     skip = "--skip-bad-rows"
     """The option that leaves out rows that break a rule."""
+    first_line: Sequence[str] = ()
+    """The first line, if it may lack a header."""
 
     def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
         self.name, self.columns, self.short = name, list(columns), short

@@ -9,13 +9,13 @@ Register your own source with one line above its class::
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.adapters import add_tables
@@ -25,6 +25,7 @@ from opera.data.index import Index, parse_relation
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
+from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
@@ -95,10 +96,19 @@ def kind_of_files(source: str) -> str | None:
 
 
 def load_table_source(text: str) -> RetrievalData:
-    """Load a :class:`TableSource` from its string form, without the prefix."""
+    """Load a :class:`TableSource` from its string form.
+
+    Raises:
+        SettingError: for a data set of the hub together with other tables.
+    """
     tables = TableSource.parse(text)
-    if (hub := tables.hub_name) is not None:
-        return load_hub(hub, str(tables), tables.columns)
+    names = [path for path in tables.files if path.startswith("hf:")]
+    if names and len(tables.files) > 1:
+        raise SettingError(
+            f"{names[0]}: a data set of the hub cannot be combined with other tables; pass it alone"
+        )
+    if names:
+        return load_hub(names[0].removeprefix("hf:"), str(tables), tables.columns)
     return load_tables(tables)
 
 
@@ -118,16 +128,13 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
     def read(relation: Relation, builder: DataBuilder) -> None:
         columns = Columns(tables.columns)
-        kinds: tuple[tuple[TableKind, str | None], ...] = (
-            ("documents", tables.documents),
-            ("queries", tables.queries),
-        )
-        texts = {
-            kind: open_texts(place, kind, columns, relation.notes, tables.encoding)
-            for kind, place in kinds
-            if place is not None
-        }
-        pairs = open_pairs(tables.pairs, columns, relation.notes, tables.encoding)
+        how = columns, relation.notes, tables.encoding
+        texts: dict[TableKind, list[Table]] = {}
+        if tables.documents is not None:
+            texts["documents"] = open_texts(tables.documents, "documents", *how)
+        if tables.queries is not None:
+            texts["queries"] = open_texts(tables.queries, "queries", *how)
+        pairs = open_pairs(tables.pairs, *how)
         add_tables(relation, texts, pairs, columns)
         Index(relation, builder, pairs[0][1].name).build()
 
@@ -170,6 +177,11 @@ LOCAL = [
     ),
     ShippedSource(EXAMPLE, "example:faq", load_example),
 ]
+STORED = [
+    *LOCAL,
+    ShippedSource(TABLES, "--pairs FILE", lambda text: load_tables(TableSource.parse(text))),
+]
+"""The sources of paths that a file contains. They download nothing."""
 SOURCES: list[DataSource] = [
     *LOCAL,
     ShippedSource("python:", "python:PACKAGE", load_python),
@@ -195,35 +207,27 @@ def register_source(source_class: type[S]) -> type[S]:
     return source_class
 
 
-def find_source(text: str) -> DataSource:
+def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataSource:
     """Return the source that reads a data set, without reading the data.
 
     Raises:
         DataError: if no source reads it.
     """
-    for known in SOURCES:
+    sources = SOURCES if sources is None else sources
+    for known in sources:
         if known.matches(text):
             return known
-    refuse_memory(text)
-    kind = kind_of_place(Path(text))
-    problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
-    if kind not in (None, "a file", "a folder"):
-        problem = f"is {kind}"
-    shipped_first = sorted(SOURCES, key=lambda known: not isinstance(known, ShippedSource))
-    descriptions = [known.description for known in shipped_first]
-    raise DataError(
-        f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
-    )
-
-
-def refuse_memory(text: str) -> None:
-    """Check that the data were not built in memory.
-
-    Raises:
-        DataError: if they were, since OPERA cannot read them again.
-    """
     if text.startswith(MEMORY):
         raise DataError(
             f"{shortened(text)}: these data were only in memory, as a DataFrame is; pass them "
             "again, or save them to a file and pass the file"
         )
+    kind = kind_of_place(Path(text))
+    problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
+    if kind not in (None, "a file", "a folder"):
+        problem = f"is {kind}"
+    shipped_first = sorted(sources, key=lambda known: not isinstance(known, ShippedSource))
+    descriptions = [known.description for known in shipped_first]
+    raise DataError(
+        f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.cache import cached
-from opera.core.errors import DataError
+from opera.core.errors import DataError, OperaError
 from opera.core.reading import open_file
+from opera.core.storage import ADVICE, storage_error
+from opera.core.terminal import in_one_line
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
@@ -24,9 +27,10 @@ from opera.data.texts import (
     TextTable,
     batched,
     empty_text_notes,
+    open_arrow,
 )
 
-LAYOUT = "4"
+LAYOUT = "5"
 """Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
 FINGERPRINT, SKIPPED = "fingerprint", "skipped.arrow"
@@ -56,6 +60,23 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
     return total.hexdigest()
 
 
+@contextmanager
+def library_errors(source: str, folder: Path, advice: str) -> Iterator[None]:
+    """Turn an error of the library that reads ``source`` into one sentence with advice.
+
+    ``folder`` has the files of the library, for errors such as a full disk.
+    """
+    try:
+        yield
+    except (OperaError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in ADVICE:
+            raise storage_error(folder, error) from error
+        reason = in_one_line(error.__cause__ or error)
+        raise DataError(f"{source}: cannot be read ({reason}); {advice}") from error
+
+
 @dataclass
 class DataBuilder:
     """The data of a parser: texts on disk, qrels in memory.
@@ -68,8 +89,6 @@ class DataBuilder:
         query_prompt: the prompt of the queries that came with the data.
         notes: sentences about merged and dropped data.
         tables: the texts written so far, ``corpus`` and ``queries``.
-        left_out: the number of relevant pairs left out for an empty text, by split, in published
-            data.
     """
 
     folder: Path
@@ -79,7 +98,6 @@ class DataBuilder:
     query_prompt: str | None = None
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
 
     def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
         """Write the rows that were left out: file, line, reason and text."""
@@ -150,11 +168,9 @@ def _write(builder: DataBuilder) -> None:
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
+        "teacher": builder.teacher is not None,
+        "query_prompt": builder.query_prompt,
     }
-    if builder.left_out:
-        about["left_out"] = builder.left_out
-    if builder.query_prompt is not None:
-        about["query_prompt"] = builder.query_prompt
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -165,20 +181,13 @@ def _stored_fields(home: Path) -> dict[str, Any]:
         def read(kind: type[Arrays], name: str) -> Arrays:
             return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))
 
-        scored = "teacher/scores" in arrays
-
         return {
             "splits": {split: read(Qrels, split) for split in about["splits"]},
             "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
-            "teacher": read(TeacherScores, "teacher") if scored else None,
+            "teacher": read(TeacherScores, "teacher") if about["teacher"] else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),
-            "skipped": _opened(home / SKIPPED),
-            "query_prompt": about.get("query_prompt"),
+            "skipped": open_arrow(home / SKIPPED) if (home / SKIPPED).exists() else None,
+            "query_prompt": about["query_prompt"],
             "notes": tuple(about["notes"]),
-            "left_out": about.get("left_out", {}),
         }
-
-
-def _opened(path: Path) -> pa.Table | None:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all() if path.exists() else None

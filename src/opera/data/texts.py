@@ -79,11 +79,13 @@ def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
 
 def blank(texts: pa.StringArray) -> NDArray[np.bool_]:
     """Whether each text is empty or white space: bool ``[texts]``."""
-    has_characters = pc.binary_length(texts).cast(pa.bool_())
-    is_blank = pc.or_(pc.invert(has_characters), pc.utf8_is_space(texts))
-    if not pc.any(is_blank).as_py():  # to_numpy imports pandas, which takes half a second
-        return np.zeros(len(texts), dtype=bool)
-    return np.asarray(is_blank.to_numpy(zero_copy_only=False), dtype=bool)
+    is_blank = pc.or_(pc.equal(texts, ""), pc.utf8_is_space(texts))
+    return np.array(is_blank.to_pylist(), dtype=bool)  # to_numpy imports pandas, which is slow
+
+
+def open_arrow(path: Path) -> pa.Table:
+    """Memory-map an Arrow IPC file that OPERA wrote."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class TextTable:
     @classmethod
     def open(cls, path: Path) -> TextTable:
         """Memory-map an Arrow IPC file that OPERA wrote."""
-        return cls(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+        return cls(open_arrow(path))
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> TextTable:
@@ -216,10 +218,8 @@ class TextTable:
     @cached_property
     def _without_both(self) -> NDArray[np.int64]:
         rows = self._without_text
-        titled = np.array(
-            [bool(title.strip()) for title in self._column("title", rows)], dtype=bool
-        )
-        return np.asarray(rows[~titled], dtype=np.int64)
+        untitled = [not title.strip() for title in self._column("title", rows)]
+        return np.asarray(rows[np.array(untitled, dtype=bool)])
 
     def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:
         column = self.table[name]

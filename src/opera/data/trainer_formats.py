@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.beir import BEIR_FILES
 from opera.data.index import Index
 from opera.data.names import SPLIT_NAMES
 from opera.data.problems import Problems
 from opera.data.read import JsonLines, json_value
 from opera.data.relation import Relation, document_key, key
 from opera.data.store import DataBuilder
+from opera.data.table_files import BEIR_FILES
 from opera.data.text_files import BadRow
 
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
