@@ -93,7 +93,6 @@ FILES = [
 
 PUBLISHED = [
     *table("evaluate --model model", """
-irds: => irds:: must be an id of ir_datasets, such as irds:beir/nfcorpus
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no judgements for it; did you mean 'beir/fiqa'?
 memory:pairs => memory:pairs: these data were only in memory, as a DataFrame is; pass them
     again, or save them to a file and pass the file

@@ -87,7 +87,7 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
     assert load_data(data.source).fingerprint == data.fingerprint
     tables = TableSource.of({"train": "/home/me/clicks.csv"}, "/home/me/docs", columns="query=q")
-    assert tables.options() == ["--documents", "docs", "--pairs", "train=clicks.csv", "--columns", "query=q"]
+    assert str(tables.without_folders()) == "tables:documents=docs&pairs.train=clicks.csv&columns.query=q"
 
 
 MakeBeir = Callable[..., Path]

@@ -59,18 +59,15 @@ class HubName(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> HubName:
         """Parse the name after ``hf:``. A folder goes before a data set of the hub."""
-        source = f"hf:{shown(name)[1:-1]}"
         folder, _, part = name.rpartition(":")
         for place, split in ((name, None), (folder, part)):
             if place and Path(place).is_dir():
                 # the judgements may be in the folder NAME-qrels, so "." and ".." need a name
-                home = Path(place).resolve() if Path(place).name in ("", "..") else Path(place)
-                if not home.name:
-                    raise DataError(f"{source}: must be the folder of one data set")
-                return cls(str(home), None, split, True)
+                return cls(os.path.abspath(place), None, split, True)  # noqa: PTH100
         if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
-                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; add :SPLIT if wanted"
+                f"hf:{shown(name)[1:-1]}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; "
+                "add :SPLIT if wanted"
             )
         place, revision, config, split = match.groups()
         return cls(place, config, split, False, revision)
@@ -183,7 +180,7 @@ def _read(
             for split, part in splits.items()
         }
 
-    place = str(Path(name.place).absolute()) if name.local else name.place
+    place = name.place
     configs = datasets.get_dataset_config_names(place, revision=revision)
     texts: dict[TableKind, list[Table]] = {}
     if {"corpus", "queries"} <= set(configs) and name.config is None:

@@ -6,7 +6,6 @@ A document has the field ``text`` and perhaps a ``title``. A document or query w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, library_errors, load_or_parse
 
 JUDGED = ["query", "document", "grade"]
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def load_irds(identifier: str) -> RetrievalData:
@@ -54,8 +52,6 @@ def find_splits(identifier: str) -> dict[str, str]:
         DataError: if the id is unknown or has no judgements.
     """
     source = f"irds:{shown(identifier)[1:-1]}"
-    if not _ID.fullmatch(identifier):
-        raise DataError(f"{source}: must be an id of ir_datasets, such as irds:beir/nfcorpus")
     registry = _library(source).registry
 
     def judged(name: str) -> bool:
@@ -109,8 +105,6 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
     library = _library(source)
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
     corpus = next(iter(datasets.values()))
-    if not corpus.has_docs():
-        raise DataError(f"{source}: ir_datasets has no documents for it")
 
     def table(name: str, columns: Sequence[str], rows: Callable[[], Iterable[Any]]) -> MemoryTable:
         types = dict.fromkeys(columns, pa.string())

@@ -17,7 +17,7 @@ from opera.core.terminal import shown
 from opera.data.columns import LISTS_OF_TEXTS
 from opera.data.problems import Problems
 from opera.data.text_files import BadRow, check_characters, json_object, text_lines
-from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT, batched
+from opera.data.texts import LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
 BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
@@ -301,7 +301,7 @@ def is_comment(fields: Sequence[str]) -> bool:
 
 def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
     """Put rows of Python values into batches; the first value is the row number."""
-    for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS, first=1):
+    for batch in batched(rows):
         numbers, *columns = zip(*batch, strict=True)
         values = zip(types.items(), columns, strict=True)
         yield Rows(numbers, {name: pa.array(column, kind) for (name, kind), column in values})

@@ -21,8 +21,6 @@ from opera.core.terminal import in_one_line
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
-    BATCH_CHARACTERS,
-    BATCH_ROWS,
     TEXT_SCHEMA,
     TextTable,
     batched,
@@ -103,7 +101,7 @@ class DataBuilder:
         """Write the rows that were left out: file, line, reason and text."""
         path = self.folder / SKIPPED
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
-            for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
+            for batch in batched(rows):
                 columns = [pa.array(values) for values in zip(*batch, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
 

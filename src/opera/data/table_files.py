@@ -156,17 +156,6 @@ class TableSource:
             self, pairs=pairs, documents=last(self.documents), queries=last(self.queries)
         )
 
-    def options(self) -> list[str]:
-        """Return the command line options of these tables, without their folders."""
-        words = []
-        for role, path in self.without_folders().roles:
-            kind, _, split = role.partition(".")
-            words += [f"--{kind}", f"{split}={path}" if split else path]
-        listed = ",".join(f"{role}={column}" for role, column in self.columns)
-        words += ["--columns", listed] if listed else []
-        words += [] if self.encoding is None else ["--encoding", self.encoding]
-        return words + ["--skip-bad-rows"] * self.skip_bad_rows
-
     @property
     def roles(self) -> list[tuple[str, str]]:
         """The role (``documents``, ``queries``, or ``pairs.`` and the split) and path of files."""

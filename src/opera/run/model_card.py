@@ -197,20 +197,15 @@ def is_local_path(text: str) -> bool:
 
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run, with ``DATA`` for data in memory."""
-    first, *further = _sources(record)
-    if first.startswith(TABLES):
-        data = shlex.join(TableSource.parse(first).options())
-    else:
-        data = "DATA" if first.startswith(MEMORY) else shlex.quote(_short(first))
-    also = [
+    first, *further = [
         str(TableSource.parse(source).without_folders())
         if source.startswith(TABLES)
         else _short(source)
-        for source in further
+        for source in _sources(record)
     ]
     words = [
-        f"opera train {data}",
-        *(f"--also {shlex.quote(source)}" for source in also),
+        f"opera train {'DATA' if first.startswith(MEMORY) else shlex.quote(first)}",
+        *(f"--also {shlex.quote(source)}" for source in further),
         f"--model {shlex.quote(_short(record.model.source))}",
         f"--config {RECIPE_FILE}",
         "--out run",
