@@ -73,8 +73,8 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
     Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), "
         "not judgements; pass a qrels file (QUERY 0 DOCUMENT GRADE)", DOCS, QUERIES,
         write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
-    Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:2: column 'grade' must be a number, got 'high'", DOCS,
-        QUERIES, write("qrels.txt", "# judged by hand\n1 1st 007 high\n")),
+    Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:1: column 'grade' must be a number, got 'high'", DOCS,
+        QUERIES, write("qrels.txt", "1 1st 007 high\n")),
 ]  # fmt: skip
 
 FIRST = '{"query": "q", "pos": ["a"]}\n'

@@ -99,7 +99,6 @@ CASES: dict[str, Case] = {
     "semicolons": csv_case(CSV.replace(",", ";")),
     "vertical bars": csv_case(CSV.replace(",", "|")),
     "tabs in csv": csv_case(CSV.replace(",", "\t")),
-    "sep": csv_case("sep=;\n" + CSV.replace(",", ";")),
     "quotes": csv_case('query,document\n"two, or\nthree","say ""it"""\na "b" c,\'x\'\n\n"",""\n', skip_bad_rows=True),
     "spaces beside quotes": csv_case(
         'query,document\nq one,d one\nq two, "d two"\n "q two",d two\nq two,said "two" \n', skip_bad_rows=True
@@ -171,7 +170,7 @@ CASES: dict[str, Case] = {
         {"source": "p.parquet"}),
     "ids of floats": ({"d.parquet": parquet(id=pa.array([7, 8], pa.float32()), text=["x", None]),
                        "p.csv": "query,doc_id\na,7\n"}, {"documents": "d.parquet", "pairs": "p.csv"}),
-    "qrels": ({**TEXTS, "p.txt": "# judged\n1 0 007 1\n2\tQ0\t8 2e0\n1 1st 8 0\n"}, {**BY_ID, "pairs": "p.txt"}),
+    "qrels": ({**TEXTS, "p.txt": "1 0 007 1\n2\tQ0\t8 2e0\n1 1st 8 0\n"}, {**BY_ID, "pairs": "p.txt"}),
     "MS MARCO": ({"c.tsv": '7\tthe "first" one\n8\t"another\n', "q.tsv": "1\twhat\n2\tthen\n",
                   "qrels.train.txt": "1 0 7 1\n2\t0\t8\t2\n", "qrels.test.tsv": "1 Q0 8 0\n1 Q0 7 1\n"},
                  {"documents": "c.tsv", "queries": "q.tsv",

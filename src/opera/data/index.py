@@ -284,10 +284,7 @@ class Index:
             {rows} GROUP BY query, document ORDER BY query, document"""
         )
         if merged := pairs - len(query):
-            how = ["grades: the highest"] * bool(graded)
-            how += ["weights: the sum"] * bool(weighted or fractions)
-            rule = f" ({', '.join(how)})" if how else ""
-            note(f"{split}: merged {counted(merged, 'repeated pair')}{rule}")
+            note(f"{split}: merged {counted(merged, 'repeated pair')}")
         if not (weighted or fractions):
             return Qrels.from_arrays(query, document, grades)
         grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)

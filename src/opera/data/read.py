@@ -237,8 +237,7 @@ class DelimitedTable(TextTable):
     def _plain_rows(self) -> Iterator[tuple[int, list[str], None]]:
         for number, line in enumerate(self.lines(""), start=1):
             text = line.rstrip("\r\n")
-            fields = text.split(self.delimiter) if text else []
-            if fields and (self.delimiter is not None or not is_comment(fields)):
+            if text and (fields := text.split(self.delimiter)):
                 yield number, fields, None
 
     def _quoted_rows(self) -> Iterator[tuple[int, list[str], BadRow | None]]:
@@ -260,14 +259,12 @@ class DelimitedTable(TextTable):
             # the row may be the end of the bad row before it
             after_bad = after_bad and "".join(fields).count('"') % 2 == 1
             problem = BadRow(QUOTES, "in a line before") if after_bad else None
-            if fields and not (first == 1 and "".join(fields) == "sep="):  # written by Excel
+            if fields:
                 yield first, fields, problem
 
     def _delimiter(self) -> str:
         """The separator of the columns, from the first line without its quoted parts."""
         line = re.sub(r'"[^"]*"?', "", next(self.lines(), ""))
-        if line.startswith("sep="):
-            return line[4:5].strip() or "\t"
         return max(",;\t|", key=line.count)
 
 
@@ -279,24 +276,17 @@ def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False)
     Raises:
         DataError: for a TREC run.
     """
-    lines = (line.strip() for line in text_lines(path, encoding=encoding, strict=False))
-    line = next((line for line in lines if line and not is_comment(line.split())), "")
-    fields = line.split()
+    lines = map(str.strip, text_lines(path, encoding=encoding, strict=False))
+    line = next(filter(None, lines), "")
+    fields, tabs = line.split(), line.count("\t")  # a table has tabs
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
             f"{path}: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; "
             "pass a qrels file (QUERY 0 DOCUMENT GRADE)"
         )
-    tabs = line.count("\t")  # a table has tabs
     if len(fields) != 4 or not (tabs == 0 or NUMBER.fullmatch(fields[3])):
         return False
     return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
-
-
-def is_comment(fields: Sequence[str]) -> bool:
-    """Whether a line of TREC qrels is a comment: it begins with # and is not a judgement."""
-    judgement = len(fields) == 4 and fields[0] != "#" and NUMBER.fullmatch(fields[3])
-    return fields[0].startswith("#") and not judgement
 
 
 def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:

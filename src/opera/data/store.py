@@ -28,7 +28,7 @@ from opera.data.texts import (
     open_arrow,
 )
 
-LAYOUT = "5"
+LAYOUT = "4"
 """Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
 FINGERPRINT, SKIPPED = "fingerprint", "skipped.arrow"
@@ -99,23 +99,26 @@ class DataBuilder:
 
     def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
         """Write the rows that were left out: file, line, reason and text."""
-        path = self.folder / SKIPPED
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
-            for batch in batched(rows):
-                columns = [pa.array(values) for values in zip(*batch, strict=True)]
-                writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
+        batches = (
+            pa.record_batch(list(map(pa.array, zip(*batch, strict=True))), schema=SKIPPED_SCHEMA)
+            for batch in batched(rows)
+        )
+        self._write(SKIPPED, SKIPPED_SCHEMA, batches)
 
     def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:
         """Write ``corpus`` or ``queries`` to disk, and return the memory-mapped table.
 
         The batches have the columns id, title and text.
         """
-        path = self.folder / f"{kind}.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
+        self.tables[kind] = TextTable.open(self._write(f"{kind}.arrow", TEXT_SCHEMA, batches))
+        return self.tables[kind]
+
+    def _write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
+        path = self.folder / name
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        self.tables[kind] = TextTable.open(path)
-        return self.tables[kind]
+        return path
 
 
 def load_or_parse(
@@ -166,7 +169,6 @@ def _write(builder: DataBuilder) -> None:
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
-        "teacher": builder.teacher is not None,
         "query_prompt": builder.query_prompt,
     }
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
@@ -179,13 +181,14 @@ def _stored_fields(home: Path) -> dict[str, Any]:
         def read(kind: type[Arrays], name: str) -> Arrays:
             return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))
 
+        scored = "teacher/scores" in arrays
         return {
             "splits": {split: read(Qrels, split) for split in about["splits"]},
             "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
-            "teacher": read(TeacherScores, "teacher") if about["teacher"] else None,
+            "teacher": read(TeacherScores, "teacher") if scored else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),
             "skipped": open_arrow(home / SKIPPED) if (home / SKIPPED).exists() else None,
-            "query_prompt": about["query_prompt"],
+            "query_prompt": about.get("query_prompt"),
             "notes": tuple(about["notes"]),
         }
