@@ -98,6 +98,7 @@ class RetrievalData:
         Raises:
             DataError: for an id or text that is not a string, or an invalid id; for a judged id
                 without a text, or a relevant pair with an empty text.
+            SettingError: for a grade that is not a whole number from -1000 to 1000.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():

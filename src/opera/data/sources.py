@@ -191,6 +191,7 @@ SOURCES: list[DataSource] = [
 ]
 """All known sources. The first source that matches reads the data."""
 
+NOT_LOCAL = "not a local folder or file that OPERA reads; pass the data yourself"
 S = TypeVar("S", bound=DataSource)
 
 
@@ -210,11 +211,12 @@ def register_source(source_class: type[S]) -> type[S]:
 def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataSource:
     """Return the source that reads a data set, without reading the data.
 
+    ``sources`` are :data:`SOURCES`, or :data:`STORED` if a file contains the path.
+
     Raises:
         DataError: if no source reads it.
     """
-    sources = SOURCES if sources is None else sources
-    for known in sources:
+    for known in sources or SOURCES:
         if known.matches(text):
             return known
     if text.startswith(MEMORY):
@@ -223,10 +225,13 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
             "again, or save them to a file and pass the file"
         )
     kind = kind_of_place(Path(text))
+    if sources is not None:
+        problem = "no such file or folder" if kind is None and ":" not in text else NOT_LOCAL
+        raise DataError(f"{shortened(text)}: {problem}")
     problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
     if kind not in (None, "a file", "a folder"):
         problem = f"is {kind}"
-    shipped_first = sorted(sources, key=lambda known: not isinstance(known, ShippedSource))
+    shipped_first = sorted(SOURCES, key=lambda known: not isinstance(known, ShippedSource))
     descriptions = [known.description for known in shipped_first]
     raise DataError(
         f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
