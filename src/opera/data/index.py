@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
@@ -33,6 +35,21 @@ def parse_relation(
         read(relation, builder)
         builder.notes += relation.notes
         relation.db.close()
+
+
+class NotInOrderError(Exception):
+    """The texts are not in the order of their numbers."""
+
+
+def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield texts without their numbers. The numbers must be 0, 1, ..."""
+    first = 0
+    for batch in batches:
+        numbers = np.from_dlpack(batch["number"])
+        if not np.array_equal(numbers, np.arange(first, first + len(numbers))):
+            raise NotInOrderError
+        first += len(numbers)
+        yield batch.drop_columns("number")
 
 
 class Index:
@@ -229,11 +246,14 @@ class Index:
                     FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
                 new_id = f"{identifier} || repeat('-', coalesce(dashes, 0))"
                 identifier = f"coalesce({side}_id, {new_id})"
-            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text
+            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text, number
                 FROM pairs JOIN (SELECT DISTINCT first, number FROM {side}_numbers)
-                ON {PLACE} = first {used_ids} ORDER BY number"""
-            batches = self.relation.batches(texts, side, "pairs")
-            self.builder.write_texts(FILES[kind], batches)
+                ON {PLACE} = first {used_ids}"""
+            for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
+                batches = self.relation.batches(texts + order, side, "pairs")
+                with batches, suppress(NotInOrderError):
+                    self.builder.write_texts(FILES[kind], _in_order(batches))
+                    break
 
     def _arrays(self, sql: str) -> list[NDArray[Any]]:
         """The columns of a query's result."""
