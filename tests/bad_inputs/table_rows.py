@@ -90,6 +90,8 @@ PAIRS = [
     """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
     Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out
         write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "{\n" + FIRST)),
+    Bad("train pairs --model model --out run", "pairs/more.jsonl: is empty; it must have at least one row",
+        write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "\n")),
 ]  # fmt: skip
 
 PACKAGES = table(

@@ -17,7 +17,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.index import Index
 from opera.data.names import SPLIT_NAMES
 from opera.data.problems import Problems
-from opera.data.read import JsonLines, json_value
+from opera.data.read import JsonLines, JsonTable, json_value
 from opera.data.relation import Relation, document_key, key
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
@@ -165,9 +165,9 @@ def kind_of(path: Path) -> str | None:
     return None
 
 
-def trainer_files(source: str) -> dict[Path, str]:
+def trainer_files(source: str) -> dict[Path, str | None]:
     """Return the files of FlagEmbedding or Tevatron in a folder, or a single file, with their kinds
-    and in reading order; empty for other data. Never raises.
+    and in reading order; empty for other data. Other files have the kind ``None``. Never raises.
     """
     paths = [Path(source)]
     if os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises an error for a long name
@@ -176,26 +176,30 @@ def trainer_files(source: str) -> dict[Path, str]:
     kinds = {path: kind_of(path) for path in paths if path.suffix.lower() == ".jsonl"}
     if not set(kinds.values()) - {*OF_TEXTS, None}:
         return {}
-    return {path: name for name in KINDS for path, kind in kinds.items() if kind == name}
+    return {path: name for name in (None, *KINDS) for path, kind in kinds.items() if kind == name}
 
 
 def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) -> None:
     """Read files of FlagEmbedding or Tevatron, including FlagEmbedding's evaluation files.
 
     A single file is train. In a folder, file names contain the split, such as ``dev_nq.jsonl``;
-    other files are train. Documents without an id get ``d0``, ``d1``, ... in order of first
-    appearance, and queries get ``q0``, ``q1``, ...
+    other files are train. A note names files with other columns. Documents without an id get
+    ``d0``, ``d1``, ... in order of first appearance, and queries get ``q0``, ``q1``, ...
 
     Raises:
-        DataError: with file, line, rule and value.
+        DataError: with file, line, rule and value; or for a file that has no record.
     """
     kinds, single = trainer_files(source), Path(source).is_file()
-    pair_files = sorted(path for path, kind in kinds.items() if kind not in OF_TEXTS)
+    pair_files = sorted(path for path, kind in kinds.items() if kind not in (*OF_TEXTS, None))
     split_of = dict.fromkeys(pair_files, "train") if single else _splits_of(pair_files)
     splits = [split for split in ("train", "dev", "test") if split in split_of.values()]
     prompts = dict.fromkeys([""] * ("tevatron" in kinds.values()))
     for path, kind in kinds.items():
-        add_records(relation, path, KINDS[kind], split_of.get(path, splits[0]), prompts)
+        if kind is None:
+            JsonTable(path)  # raises an error for a file without a record
+            relation.note(f"left out {shown(path.name)}: not of FlagEmbedding or Tevatron")
+        else:
+            add_records(relation, path, KINDS[kind], split_of.get(path, splits[0]), prompts)
     if not single:
         files = ", ".join(f"{path.name} is {split}" for path, split in split_of.items())
         relation.note(shortened(f"splits from file names: {files}", 300))
