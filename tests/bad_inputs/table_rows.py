@@ -73,8 +73,8 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
     Bad(BY_ID.replace("pairs.csv", "run.txt"), "run.txt: is a TREC run (QUERY Q0 DOCUMENT RANK SCORE NAME), "
         "not judgements; pass a qrels file (QUERY 0 DOCUMENT GRADE)", DOCS, QUERIES,
         write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
-    Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:2: column 'grade' must be a number, got 'high'", DOCS,
-        QUERIES, write("qrels.txt", "# judged by hand\n1 1st 007 high\n")),
+    Bad(BY_ID.replace("pairs.csv", "qrels.txt"), "qrels.txt:1: column 'grade' must be a number, got 'high'", DOCS,
+        QUERIES, write("qrels.txt", "1 1st 007 high\n")),
 ]  # fmt: skip
 
 FIRST = '{"query": "q", "pos": ["a"]}\n'
@@ -90,6 +90,8 @@ PAIRS = [
     """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
     Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out
         write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "{\n" + FIRST)),
+    Bad("train pairs --model model --out run", "pairs/more.jsonl: is empty; it must have at least one row",
+        write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "\n")),
 ]  # fmt: skip
 
 PACKAGES = table(

@@ -72,14 +72,14 @@ def test_a_table_of_texts_with_columns() -> None:
     [
         ({"queries": QUERIES}, r"^pairs: is missing; pass pairs, or queries and documents as two lists of texts"),
         ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; pass pairs$"),
-        ({"queries": ["a", None], "documents": QUERIES}, r"^queries\[1\]: must be a text, got None$"),
+        ({"queries": ["a", None], "documents": QUERIES}, r"^pairs\[1\]: column 'query' must not be empty"),
         ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
-        ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
+        ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: without pairs, must be a list of texts"),
         ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or"),
         ({"pairs": TEXTS.with_transform(lambda batch: batch)}, r"^pairs: has a transform, .* first with map\(\)"),
         ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream with unknown columns; convert it"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
-        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, like the first row"),
+        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple \(query, document, grade\), as all rows, got"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:

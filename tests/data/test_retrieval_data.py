@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bad_inputs.table import edit
-from opera.core.errors import DataError
+from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data
 from opera.data.checks import check_id, check_text
 
@@ -70,13 +70,13 @@ class TestFromDicts:
             ({"corpus": {"d": " "}}, "mine: split 'train': a relevant pair (query 'q', document 'd')"),
             ({"queries": {"q": "cut \ud83d"}}, r"mine: query 'q': text contains half a character ('\ud83d'"),
             ({"corpus": {7: "a"}}, "mine: document id must be a string, got 7"),
-            ({"qrels": {"test": {"q": {"d": 1.5}}}}, "mine: split 'test': score must be a whole number, got 1.5"),
+            ({"qrels": {"test": {"q": {"d": 1.5}}}}, "mine: split 'test': score: must be a whole number, got 1.5"),
             ({"qrels": {"test": {"q": {"e": 1}}}}, "mine: split 'test' judges document 'e' without a text"),
         ],
     )
     def test_errors_name_the_id(self, changes: dict[str, Any], message: str) -> None:
         contents = {"corpus": {"d": "a"}, "queries": {"q": "b"}, "qrels": {"train": {"q": {"d": 1}}}}
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(InputError) as caught:
             RetrievalData.from_dicts("mine", **{**contents, **changes})
         assert message in str(caught.value)
 

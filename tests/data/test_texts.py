@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow.compute as pc
 import pytest
 
 from opera.data import TextTable
-
-
-def test_a_batch_of_long_texts_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An Arrow array holds at most 2 GiB of text, whatever the number of rows."""
-    monkeypatch.setattr("opera.data.texts.BATCH_CHARACTERS", 1000)
-    texts = {f"d{row}": f"{row} " + "a" * (row % 7 * 100) for row in range(50)}
-    table = TextTable.from_texts(texts)
-    assert table.table["text"].num_chunks > 10
-    assert max(pc.sum(pc.utf8_length(chunk)).as_py() for chunk in table.table["text"].chunks) < 2000
-    assert (table.ids(), table.texts()) == (list(texts), list(texts.values()))
-    assert table.texts(np.array([49, 0, 13])) == [texts[f"d{row}"] for row in (49, 0, 13)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2500])

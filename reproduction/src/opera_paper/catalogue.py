@@ -78,8 +78,9 @@ class PaperSet:
             count, (known, reason) = counts.get(name, 0), self.known_counts.get(name, (expected, ""))
             if count == expected:
                 continue
-            if empty_pairs := data.left_out.get(name.rpartition("_")[0], 0):
-                reason += f"{'; ' * bool(reason)}{empty_pairs:,} pairs with an empty text left out"
+            start = f"{name.rpartition('_')[0]}: left out"
+            if empty_pairs := [note for note in data.notes if note.startswith(start)]:
+                reason += f"{'; ' * bool(reason)}{empty_pairs[0]}"
             elif count != known:
                 reason = ""
             differing.append(f"{name} {count:,} instead of {expected:,}{f' ({reason})' * bool(reason)}")

@@ -18,7 +18,7 @@ from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import counted, printable, shortened, shown
 from opera.data import RetrievalData, TextTable
-from opera.data.text_files import numbered_lines
+from opera.data.text_files import text_lines
 
 
 def service_model(
@@ -110,7 +110,7 @@ def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     vectors, names = np.lib.format.open_memmap(path, mode="r"), path.with_suffix(".txt")
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise ValueError(f"it holds {list(vectors.shape)} of {vectors.dtype}")
-    ids = [line for _, line in numbered_lines(names)]
+    ids = [line.removesuffix("\n") for line in text_lines(names) if line.strip(" \n")]
     if len(ids) != len(vectors):
         rows = counted(len(vectors), "row")
         raise ValueError(f"{rows}, but {names.name} has {counted(len(ids), 'id')}")

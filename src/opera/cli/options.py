@@ -186,20 +186,21 @@ def one_source(
     skip_bad_rows: bool,
 ) -> str:
     """Return the source string of a data set, or of the tables passed instead."""
-    from opera.data.loading import data_source
+    from opera.data.loading import named_source
     from opera.data.names import TABLES
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")
-    return data_source(
+    source = named_source(
         data,
-        pairs=pairs or (),
+        pairs=pairs or None,
         documents=documents,
         queries=queries,
-        columns=columns or (),
+        columns=columns,
         encoding=encoding,
         skip_bad_rows=skip_bad_rows,
     )
+    return str(source)
 
 
 def additional_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:

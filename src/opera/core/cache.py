@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +66,7 @@ def cached(
     folder = cache_folder() / kind / key
     if not folder.is_dir():
         with writing(Path(folder.anchor), WHERE):
-            _make_kind(folder.parent)
+            folder.parent.mkdir(parents=True, exist_ok=True)
         lock = locked(folder.with_name(f".{key}.lock"))
         with writing(folder.parent, WHERE), lock:  # wait for the process that writes it
             if not folder.is_dir():
@@ -106,11 +104,3 @@ def _write_entry(
             remove(temporary)
         raise
     temporary.rename(folder)
-
-
-def _make_kind(folder: Path) -> None:
-    """Make the folder of a kind of entries, with the permissions of the cache."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        folder.mkdir()
-        folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))

@@ -188,8 +188,6 @@ def check_folder(path: Path, name: str) -> None:
     """
     subject = f"{name} {place(path)}"
     kind = kind_of_place(path)
-    if kind is None and path.is_symlink():
-        kind = "a link to nothing"
     if kind not in ("a folder", None):
         raise RunFolderError(f"{subject}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,31 +10,16 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.names import SPLIT_NAMES
-from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, Table
+from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, Table
 from opera.data.relation import NUMBERS, Relation, document_key, key
 from opera.data.retrieval_data import BEIR_HEADER
-from opera.data.rules import blank, id_rules, rules
+from opera.data.rules import blank, id_rules, literal, rules
 from opera.data.table_files import open_texts
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
 """Columns of BEIR and TREC. They need no note."""
-Roles = Mapping[str, Sequence[str]]
+Roles = dict[str, list[str]]
 """Columns by role."""
-
-
-@dataclass
-class PairTable:
-    """A table of pairs.
-
-    Attributes:
-        table: the rows.
-        columns: its columns by role.
-        split: every row's split; ``None``: column or train.
-    """
-
-    table: Table
-    columns: Roles
-    split: str | None = None
 
 
 def add_tables(
@@ -55,38 +39,34 @@ def add_tables(
     Raises:
         DataError: if a column is missing.
     """
-    text_tables = [
-        (kind, table, _text_columns(table, kind, columns))
-        for kind, tables in texts.items()
-        for table in tables
-    ]
-    pair_tables = [
-        PairTable(table, _pair_columns(table, list(texts), columns), split)
-        for split, table in pairs
-    ]
-    for role in ("query", "document"):  # if only some tables have ids, OPERA numbers all texts
-        negatives = role == "document" and any(
-            "negative" in pair_table.columns for pair_table in pair_tables
-        )
-        if negatives or not all(f"{role}_id" in pair_table.columns for pair_table in pair_tables):
-            for pair_table in pair_tables:
-                pair_table.columns = {
-                    name: names
-                    for name, names in pair_table.columns.items()
-                    if name != f"{role}_id"
-                }
     all_tables = [(kind, table) for kind, tables in texts.items() for table in tables]
     all_tables += [("pairs", table) for _, table in pairs]
     columns.check_used([(kind, table.name, table.columns) for kind, table in all_tables])
-    _note_columns(
-        relation,
-        [(table, roles) for _, table, roles in text_tables]
-        + [(pair_table.table, pair_table.columns) for pair_table in pair_tables],
-    )
-    for kind, table, roles in text_tables:
-        add_texts(relation, kind, table, roles)
-    for pair_table in pair_tables:
-        add_pairs(relation, pair_table)
+    read: list[tuple[TableKind, str | None, Table, Roles]] = [
+        (kind, None, table, _roles(table, ("id", "text"), kind, columns))
+        for kind, tables in texts.items()
+        for table in tables
+    ]
+    of_pairs = [(split, table, _pair_roles(table, list(texts), columns)) for split, table in pairs]
+    for role in ("query", "document"):  # if only some tables have ids, OPERA numbers all texts
+        all_roles = [roles for _, _, roles in of_pairs]
+        negatives = role == "document" and any("negative" in roles for roles in all_roles)
+        if negatives or not all(f"{role}_id" in roles for roles in all_roles):
+            for roles in all_roles:
+                roles.pop(f"{role}_id", None)
+    read += [("pairs", *table) for table in of_pairs]
+    files: dict[str, list[str]] = {}  # files read in the same way share a note
+    for _, _, table, roles in read:
+        if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):
+            files.setdefault(note, []).append(table.short)
+    for note, names in files.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        relation.notes.append(f"{names[0]}{more}: {note}")
+    for kind, split, table, roles in read:
+        if kind == "pairs":
+            add_pairs(relation, table, roles, split)
+        else:
+            add_texts(relation, kind, table, roles)
 
 
 def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles) -> None:
@@ -99,9 +79,8 @@ def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles)
     relation.insert("texts", table, names, values, source)
 
 
-def add_pairs(relation: Relation, pairs: PairTable) -> None:
-    """Add a table of pairs."""
-    table, columns = pairs.table, dict(pairs.columns)
+def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | None) -> None:
+    """Add a table of pairs. ``split`` is the split of all rows, unless a column says it."""
     source, lists = relation.source(table, columns)
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
@@ -121,14 +100,14 @@ def add_pairs(relation: Relation, pairs: PairTable) -> None:
         source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text cannot be a negative
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    split, known = f"'{pairs.split or 'train'}'", "true"
-    if pairs.split is None and "split" in columns:
+    splits, known = literal(split or "train"), "true"
+    if split is None and "split" in columns:
         names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
         value = _text(table, columns["split"])
         name = f"map {{{names}}}[lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))]"
-        split, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
+        splits, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
     values = {
-        "part": part, "split": split, "known_split": known, "negative": negative, "query": query,
+        "part": part, "split": splits, "known_split": known, "negative": negative, "query": query,
         "title": titles, "document": text, "query_key": key(query),
         "document_key": document_key(titles, str(text)),
     }  # fmt: skip
@@ -146,9 +125,7 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         DataError: with file, line, rule and value.
     """
     columns = {role: [name] for role, name in names.items()}
-    source, lists = relation.source(table, columns)
-    for name in lists:
-        raise DataError(f"{table.name}: column {shown(name)} must not hold lists")
+    source, _ = relation.source(table, columns)
     values = {
         role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
     }
@@ -168,12 +145,11 @@ def read_documents(
         DataError: with file, line, rule and value.
     """
     with TemporaryDirectory() as folder:
-        relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows, fast=False)
+        relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows)
         tables = open_texts(place, "documents", columns, relation.notes, encoding)
         columns.check_used([("documents", table.name, table.columns) for table in tables])
         for table in tables:
-            roles = columns.choose(table.columns, "documents", table.name)
-            _check_roles(table, ["text"], roles, "documents", columns)
+            roles = _roles(table, ["text"], "documents", columns)
             add_texts(relation, "documents", table, roles)
             if "id" in roles:
                 relation.break_rules("texts", id_rules("id"))
@@ -199,27 +175,10 @@ def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool)
     return f"list_transform(coalesce({column}, []), lambda text: {item})"
 
 
-def _note_columns(relation: Relation, read: Sequence[tuple[Table, Roles]]) -> None:
-    """Add a note on how OPERA read the columns. Files read in the same way share a note."""
-    files: dict[str, list[str]] = {}
-    for table, roles in read:
-        if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):
-            files.setdefault(note, []).append(table.short)
-    for note, names in files.items():
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        relation.notes.append(f"{names[0]}{more}: {note}")
-
-
-def _text_columns(table: Table, kind: TableKind, columns: Columns) -> Roles:
-    roles = columns.choose(table.columns, kind, table.name)
-    _check_roles(table, ("id", "text"), roles, kind, columns)
-    return roles
-
-
-def _pair_columns(table: Table, known: Sequence[TableKind], columns: Columns) -> Roles:
+def _pair_roles(table: Table, known: Sequence[TableKind], columns: Columns) -> Roles:
     """The columns of a table of pairs by role. If there is a table of texts, pairs hold its ids."""
-    roles = columns.choose(table.columns, "pairs", table.name)
     kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
+    roles = columns.choose(table.columns, "pairs", table.name)
     for role, kind in kinds.items():
         if kind in known and f"{role}_id" in roles:
             roles[role] = roles.pop(f"{role}_id")
@@ -234,14 +193,17 @@ def _pair_columns(table: Table, known: Sequence[TableKind], columns: Columns) ->
     return roles
 
 
+def _roles(table: Table, needed: Sequence[str], kind: TableKind, columns: Columns) -> Roles:
+    """The columns of a table of texts by role."""
+    roles = columns.choose(table.columns, kind, table.name)
+    _check_roles(table, needed, roles, kind, columns)
+    return roles
+
+
 def _check_roles(
-    table: Table,
-    needed: Iterable[str],
-    roles: Mapping[str, list[str]],
-    kind: TableKind,
-    columns: Columns,
+    table: Table, needed: Iterable[str], roles: Roles, kind: TableKind, columns: Columns
 ) -> None:
     if missing := [role for role in needed if role not in roles]:
-        first_line = table.first_line if isinstance(table, DelimitedTable) else None
-        names, may_lack_header = first_line or table.columns, first_line is not None
-        raise unknown_columns(table.name, names, missing, roles, kind, may_lack_header, columns)
+        names = table.first_line or table.columns
+        no_header = bool(table.first_line)
+        raise unknown_columns(table.name, names, missing, roles, kind, no_header, columns)

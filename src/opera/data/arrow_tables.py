@@ -23,13 +23,16 @@ class MemoryTable(Table):
     Args:
         name: the name of the argument. Its rows count from 0.
         columns: the columns.
-        read: yields record batches, or tables, with the requested columns.
+        read: yields record batches with the requested columns.
     """
 
     mark, skip, first = "[{}]", "skip_bad_rows=True", 0
 
     def __init__(
-        self, name: str, columns: Sequence[str], read: Callable[[list[str]], Iterable[Any]]
+        self,
+        name: str,
+        columns: Sequence[str],
+        read: Callable[[list[str]], Iterable[pa.RecordBatch]],
     ) -> None:
         super().__init__(name, columns, name)
         self._read = read
@@ -41,9 +44,6 @@ class MemoryTable(Table):
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 part = batch.slice(start, BATCH_ROWS)
                 arrays = {name: part[name] for name in columns}
-                for name, values in arrays.items():
-                    if isinstance(values, pa.ChunkedArray):
-                        arrays[name] = pa.concat_arrays(values.chunks)
                 yield Rows(range(first, first + len(part)), arrays)
                 first += len(part)
 
@@ -79,8 +79,8 @@ class ArrowTable(MemoryTable):
                 else:
                     stream = pa.ipc.open_stream(file)
                     yield stream.schema, stream
+        except MemoryError:
+            raise
         except (OSError, pa.ArrowException) as error:
-            if isinstance(error, MemoryError):
-                raise
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise DataError(f"{self.path}: cannot be read ({shortened(reason, 200)})") from None

@@ -45,21 +45,6 @@ def check_text(place: str, text: object) -> None:
         raise DataError(f"{place} has an empty text")
 
 
-def check_grade(place: str, grade: object) -> int:
-    """Check that a grade is a whole number in the range of grades, and return it.
-
-    Raises:
-        DataError: with the rule.
-    """
-    if isinstance(grade, bool) or not hasattr(grade, "__index__"):
-        raise DataError(f"{place}: score must be a whole number, got {shown(grade)}")
-    if abs(int(grade)) > MAX_GRADE:
-        raise DataError(
-            f"{place}: score must be between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}"
-        )
-    return int(grade)
-
-
 def check_string(place: str, value: object) -> str:
     """Check that a value is a string that a file can hold, and return it.
 

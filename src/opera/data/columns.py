@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError, nearest
 from opera.core.terminal import shortened, shown
 
@@ -56,11 +56,11 @@ RECOGNISED: Mapping[TableKind, Mapping[str, tuple[str, ...]]] = {
 underscores. The name of a column of negatives may end with a number or a plural s."""
 
 ROLES = tuple(dict.fromkeys(role for roles in RECOGNISED.values() for role in roles))
-_ALIASES = {"score": "grade"}
 _QUALIFIED = tuple(
     f"{kind}.{role}" for kind in ("documents", "queries") for role in RECOGNISED[kind]
 )
 
+LISTS_OF_TEXTS = pa.list_(pa.string())
 MOST_NAME = 80
 """Characters of the longest column name that a message suggests."""
 _PARTS = re.compile(r",(?=\s*[\w.]+=)")
@@ -166,19 +166,18 @@ def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[Any, Any]] = []
     if isinstance(options, Mapping):
         for role, names in options.items():
-            pairs += (
-                (role, column) for column in (names if isinstance(names, list | tuple) else [names])
-            )
-    elif options is not None:
-        for value in options if isinstance(options, list | tuple) else [options]:
-            for part in _PARTS.split(value) if isinstance(value, str) else [value]:
-                role, equals, column = str(part).strip().partition("=")
-                if not (isinstance(part, str) and equals and column.strip()):
-                    raise SettingError(
-                        "--columns: must be ROLE=COLUMN, separated by commas, as in "
-                        f"query=q,document=doc_id; got {shown(part)}"
-                    )
-                pairs.append((role.strip(), column.strip()))
+            pairs += [(role, name) for name in (names if isinstance(names, list) else [names])]
+    else:
+        texts = options if isinstance(options, list | tuple) else [options] if options else []
+        parts = [part.strip() for text in texts for part in _PARTS.split(str(text))]
+        for part in parts:
+            role, _, column = map(str.strip, part.partition("="))
+            if not column:
+                raise SettingError(
+                    "--columns: must be ROLE=COLUMN, separated by commas, as in "
+                    f"query=q,document=doc_id; got {shown(part)}"
+                )
+            pairs.append((role, column))
     assignments: list[tuple[str, str]] = []
     for role, column in pairs:
         if not isinstance(role, str) or not isinstance(column, str):
@@ -186,7 +185,7 @@ def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
                 "columns: must map a role to a column or to a list of columns, as in "
                 f"{{'query': 'q'}}; got {shown(role)}: {shown(column)}"
             )
-        known_role = _ALIASES.get(role, role)
+        known_role = "grade" if role == "score" else role
         if known_role not in (*ROLES, *_QUALIFIED):
             raise SettingError(
                 f"--columns: unknown role {shown(role)}{nearest(role[:100], ROLES)} "
@@ -213,17 +212,11 @@ def unknown_columns(
             f"{place}: has texts but no pairs, like a file of a BEIR folder; "
             "pass the folder that contains its qrels/"
         )
-    for role, column in columns.of(kind):
-        if role in missing:
-            return DataError(
-                f"--columns {role}={shortened(column)}: {place} has no such column"
-                f"{nearest(column[:100], names)} (it has: {names_of(names)})"
-            )
     used = [name for names_of_role in chosen.values() for name in names_of_role]
     free = [name for name in names if name not in used and len(name) <= MOST_NAME]
     free += ["COLUMN"] * len(missing)
     qualifier = "" if kind == "pairs" else f"{kind}."
-    assigned = [f"{role}={column}" for role, column in columns.assignments]
+    assigned = [f"{role}={name}" for role, name in columns.assignments if role not in missing]
     suggested = [f"{qualifier}{role}={name}" for role, name in zip(missing, free, strict=False)]
     option = ",".join([*assigned, *suggested])
     by_number = ",".join(
@@ -253,9 +246,9 @@ def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
     return f"read {', '.join(read)}" + (f"; not used: {names_of(unused)}" if unused else "")
 
 
-Refuse = Callable[[BoolArray, str, Callable[[int], object]], None]
-"""Takes the mask of the values that break a rule, the rule, and a function. The function returns
-the value that the message shows."""
+Refuse = Callable[[IntArray, str, object], None]
+"""Takes the places of the values that break a rule, the rule, and the first value for the message.
+"""
 
 
 def as_texts(
@@ -274,20 +267,15 @@ def as_texts(
         values = values.dictionary_decode()
     kind, valid = values.type, np.asarray(pc.invert(values.is_null(nan_is_null=not numbers)))
     if is_list(kind) and numbers:
-        return pa.nulls(len(values), pa.list_(pa.string()))
+        return pa.nulls(len(values), LISTS_OF_TEXTS)
     if is_list(kind) and lists:
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        row = np.repeat(np.arange(len(values)), lengths)
-
-        def refuse_rows(wrong: BoolArray, rule: str, value: Callable[[int], object]) -> None:
-            first = int(np.flatnonzero(wrong)[0]) if wrong.any() else 0
-            refuse(np.isin(np.arange(len(values)), row[wrong]), rule, lambda _: value(first))
-
-        # Arrow's offsets also count the items of null lists
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-        return pa.ListArray.from_arrays(
-            offsets, as_texts(pc.list_flatten(values), name, refuse_rows)
+        rows = np.asarray(pc.list_parent_indices(values))
+        texts = as_texts(
+            pc.list_flatten(values), name, lambda places, *why: refuse(rows[places], *why)
         )
+        # Arrow's offsets also count the items of null lists
+        ends = np.cumsum(np.bincount(rows, minlength=len(values)))
+        return pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), texts)
     if numbers and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         simple = pa.int8() if pa.types.is_boolean(kind) else pa.float64()
         return values.cast(kind if kind == pa.float32() else simple).cast(pa.string())
@@ -295,31 +283,32 @@ def as_texts(
         floats = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
         # larger floats may be rounded, so two ids may become one
         limit = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
-        rule = f"column {shown(name)} must be a text or a whole number, got {{}}"
-        large = valid & (np.abs(floats) >= limit)
-        fractional = valid & ~large & (floats != np.floor(floats))
-        exact = f"{kind} is exact only below {limit:,}"
-        advice = f"{exact}: store the numbers as int64 or as texts"
-        refuse(large, f"{rule}; {advice}", lambda row: floats[row])
-        refuse(fractional, rule, lambda row: floats[row])
-        is_whole = valid & ~large & ~fractional
+        is_whole = (np.abs(floats) < limit) & (floats == np.floor(floats))
+        if (wrong := np.flatnonzero(valid & ~is_whole)).size:
+            rule = (
+                f"column {shown(name)} must be a text or a whole number, got {{}}; {kind} is exact "
+                f"only below {limit:,}: store the numbers as int64 or as texts"
+            )
+            refuse(wrong, rule, floats[wrong[0]])
         values = pa.array(np.where(is_whole, floats, 0).astype(np.int64), mask=~valid)
-    elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
-        allowed = "numbers" if numbers else "texts or whole numbers"
-        refuse(valid, f"column {shown(name)} must contain {allowed}, but its type is {kind}", str)
+    elif not any(is_kind(kind) for is_kind in _TEXTS_AND_INTEGERS):
+        if valid.any():
+            allowed = "numbers" if numbers else "texts or whole numbers"
+            rule = f"column {shown(name)} must contain {allowed}, but its type is {kind}"
+            refuse(np.flatnonzero(valid), rule, "")
         # "0" avoids a second message, that the value is empty
         return pc.if_else(pa.array(valid), "0", pa.scalar(None, pa.string()))
     return values.cast(pa.string())
+
+
+_TEXTS_AND_INTEGERS = (
+    pa.types.is_integer, pa.types.is_null, pa.types.is_string, pa.types.is_large_string,
+    pa.types.is_string_view,
+)  # fmt: skip
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether a column of this type holds lists."""
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

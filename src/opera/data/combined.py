@@ -149,7 +149,6 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
         teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,
         notes=tuple(notes),
-        left_out={},
         skipped=None,
         lowest_grade=max(data.lowest_grade for data in sets),
         sets=tuple(sets),

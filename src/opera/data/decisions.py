@@ -22,9 +22,8 @@ from opera.data.retrieval_data import RetrievalData
 
 WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
 COLUMNS = ("query", "document", "decision", "split", "first_rank")
-UNDECIDED = ("", "unsure")
-KEYS = {"x": WRONG, "c": "correct", "u": "unsure"}
-"""The keys of the review page. A table may contain them too."""
+KEYS = {"x": WRONG, "c": "correct", "u": "", "unsure": ""}
+"""The keys of the review page, which a table may contain too; a pair may be undecided."""
 CHANGED = ("train", "dev")
 """The splits that decisions change. Decisions about test only correct the reported metrics."""
 NOT_KNOWN = 0.5
@@ -94,17 +93,15 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         np.concatenate([_first_ranks(pairs.values) for pairs in lists]),
         ", ".join(map(str, files)),
     ).select(kinds != "")
-    first_places: dict[tuple[int, bool], int] = {}
-    for place, pair in enumerate(
-        zip(decisions.keys(data).tolist(), decisions.of_test.tolist(), strict=True)
-    ):
-        first = first_places.setdefault(pair, place)
-        if decisions.relevant[first] != decisions.relevant[place]:
-            (query,) = data.queries.ids(decisions.query_rows[place : place + 1])
-            (document,) = data.corpus.ids(decisions.doc_rows[place : place + 1])
-            raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
-    is_first = np.isin(np.arange(len(decisions.relevant)), list(first_places.values()))
-    return decisions.select(is_first)
+    decided_pairs = np.stack([decisions.keys(data), decisions.of_test])
+    _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
+    differs = decisions.relevant[first][number] != decisions.relevant
+    if differs.any():
+        example = decisions.select(differs)
+        (query,) = data.queries.ids(example.query_rows[:1])
+        (document,) = data.corpus.ids(example.doc_rows[:1])
+        raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
+    return decisions.select(np.isin(np.arange(len(number)), first))
 
 
 @dataclass(frozen=True)
@@ -153,22 +150,18 @@ def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
 
 def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_], BoolArray]:
     """The decision about each listed pair, or an empty text, and whether it is about test."""
-    count = len(values["query_id"])
-    texts = [text.strip().lower() for text in values.get("decision", ())]
-    splits = [text.strip().lower() for text in values.get("split", [""] * count)]
-    texts = [KEYS.get(text, text) for text in texts]
-    kinds = np.array(texts or [WRONG] * count, dtype="<U8" if count else str)
-    allowed = (*DECISIONS, *UNDECIDED)
-    if unknown := [place for place, text in enumerate(texts) if text not in allowed]:
-        query, document, text = (
-            values[name][unknown[0]] for name in ("query_id", "doc_id", "decision")
-        )
-        raise DataError(
-            f"{path}: the decision about {_named(query, document)} is {shown(text)}; it must be "
-            "wrong, correct or missing, or empty if there is none"
-        )
-    kinds[np.isin(kinds, UNDECIDED)] = ""
-    return kinds, np.array([split == "test" for split in splits], dtype=bool)
+    none = [""] * len(values["query_id"])
+    texts = [text.strip().lower() for text in values.get("decision", [WRONG] * len(none))]
+    for place, text in enumerate(texts):
+        texts[place] = kind = KEYS.get(text, text)
+        if kind not in (*DECISIONS, ""):
+            query, document = values["query_id"][place], values["doc_id"][place]
+            raise DataError(
+                f"{path}: the decision about {_named(query, document)} is {shown(text)}; it must "
+                "be wrong, correct or missing, or empty if there is none"
+            )
+    of_test = [text.strip().lower() == "test" for text in values.get("split", none)]
+    return np.array(texts, dtype=np.str_), np.array(of_test, dtype=bool)
 
 
 def _first_ranks(values: Mapping[str, list[str]]) -> NDArray[np.float32]:

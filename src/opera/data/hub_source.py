@@ -8,24 +8,19 @@ layout is tables of pairs. The library ``datasets`` runs no code of a data set s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from opera.core.errors import DataError, OperaError
-from opera.core.storage import ADVICE, storage_error
-from opera.core.terminal import first_line, shortened, shown
+from opera.core.errors import DataError
+from opera.core.terminal import shown
 from opera.data.adapters import add_tables
-from opera.data.checks import check_id
 from opera.data.columns import Columns, TableKind
 from opera.data.index import Index, parse_relation
 from opera.data.memory import table_of_dataset
@@ -33,7 +28,7 @@ from opera.data.names import SPLIT_NAMES
 from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
+from opera.data.store import DataBuilder, digest_files, library_errors, load_or_parse
 
 log = logging.getLogger("opera")
 
@@ -64,18 +59,15 @@ class HubName(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> HubName:
         """Parse the name after ``hf:``. A folder goes before a data set of the hub."""
-        source = f"hf:{shown(name)[1:-1]}"
         folder, _, part = name.rpartition(":")
         for place, split in ((name, None), (folder, part)):
             if place and Path(place).is_dir():
                 # the judgements may be in the folder NAME-qrels, so "." and ".." need a name
-                home = Path(place).resolve() if Path(place).name in ("", "..") else Path(place)
-                if not home.name:
-                    raise DataError(f"{source}: must be the folder of one data set")
-                return cls(str(home), None, split, True)
+                return cls(os.path.abspath(place), None, split, True)  # noqa: PTH100
         if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
-                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; add :SPLIT if wanted"
+                f"hf:{shown(name)[1:-1]}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; "
+                "add :SPLIT if wanted"
             )
         place, revision, config, split = match.groups()
         return cls(place, config, split, False, revision)
@@ -100,31 +92,26 @@ def load_hub(
         DataError: if the download fails, the layout is unknown, or the data break a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
-    if parsed.local:  # a folder's key depends on its contents; a hub data set is downloaded once
-        files = _files(parsed, place)
-        names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
-        key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names}")
-    else:
-        key = hashlib.sha256(
-            "\0".join((LAYOUT, "hf", *map(str, (columns, *parsed)))).encode()
-        ).hexdigest()
+    files = _files(parsed, place) if parsed.local else []
+    names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
+    # a folder's key depends on its contents; a hub data set is downloaded once
+    key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names or parsed}")
+    pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
+    download = f"hf download --repo-type dataset {parsed.place} {pinned}--local-dir FOLDER"
+    online = f"on a machine with internet access, run: {download}; then pass hf:FOLDER"
+    advice = "correct the folder" if parsed.local else online
 
     def read(relation: Relation, builder: DataBuilder) -> None:
-        if parsed.local:
-            _check_card(parsed, place)
         # the library's copy of the data is not needed afterwards
-        with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
-            try:
-                with _quiet_libraries():
-                    _read(relation, builder, place, parsed, Columns(columns), cache)
-            except (OperaError, MemoryError):
-                raise
-            except Exception as error:
-                raise _explained(error, place, parsed, cache) from error
+        with (
+            tempfile.TemporaryDirectory(dir=builder.folder) as cache,
+            library_errors(place, Path(cache), advice),
+        ):
+            _read(relation, builder, place, parsed, Columns(columns), cache)
 
-    name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
-    parse = partial(parse_relation, read, lenient=True, fast=False, skip_bad_rows=None)
-    return load_or_parse(key, name, source or place, parse, named=not parsed.local)
+    parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
+    short = Path(parsed.place).name
+    return load_or_parse(key, short, source or place, parse, named=not parsed.local)
 
 
 def _files(name: HubName, source: str) -> list[Path]:
@@ -140,10 +127,7 @@ def _files(name: HubName, source: str) -> list[Path]:
             f"{source}: {linked[0]}: is a link to a folder, which OPERA does not follow; replace "
             "it with a copy of the folder"
         )
-    files = [path for path in paths if path.is_file()]
-    if not files:
-        raise DataError(f"{source}: has no files, or only hidden files")
-    return files
+    return [path for path in paths if path.is_file()]
 
 
 def _check_card(name: HubName, source: str) -> None:
@@ -157,36 +141,12 @@ def _check_card(name: HubName, source: str) -> None:
                 f"{source}: {hidden}: OPERA does not read hidden files; move its contents to "
                 "README.md"
             )
-        try:
-            about = DatasetCard.load(card).data.to_dict() if card.is_file() else {}
-        except Exception as error:  # from the YAML parser
-            raise DataError(f"{card}: is not a valid data set card ({first_line(error)})") from None
+        about = DatasetCard.load(card).data.to_dict() if card.is_file() else {}
         texts = re.findall(r'"((?:[^"\\]|\\.)*)"', json.dumps(about.get("configs"), default=str))
         if outside := [text for text in texts if _OUTSIDE.match(text)]:
             raise DataError(
                 f"{card}: configs: must name files in this folder, got {shown(outside[0])}"
             )
-
-
-@contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """Silence the log of ``datasets`` and ``huggingface_hub`` inside the block."""
-    import datasets
-
-    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
-    levels = [logger.level for logger in loggers]
-    bars = datasets.are_progress_bars_disabled()
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)  # OPERA reports each error once
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-        if not bars:
-            datasets.enable_progress_bars()
 
 
 def _read(
@@ -200,8 +160,12 @@ def _read(
     """Read either layout with the library ``datasets``, which stores its copies in ``cache``."""
     import datasets
 
-    if not name.local:
+    if name.local:
+        _check_card(name, source)
+    else:
         log.info("asking the hub for %s", name.place)
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
     revision = name.revision
 
     def tables(place: str, config: str) -> dict[str, Table]:
@@ -209,17 +173,14 @@ def _read(
         splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
         commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
-        notes = [f"read at commit {commit}" for commit in commits[:1]]
-        relation.notes += [note for note in notes if note not in relation.notes]
+        if commits:
+            relation.note(f"read at commit {commits[0]}")
         return {
             split: table_of_dataset(f"{source}, {config if split == config else split}", part)
             for split, part in splits.items()
         }
 
-    folder = Path(name.place)
-    if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
-        raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
-    place = str(folder.absolute()) if name.local else name.place
+    place = name.place
     configs = datasets.get_dataset_config_names(place, revision=revision)
     texts: dict[TableKind, list[Table]] = {}
     if {"corpus", "queries"} <= set(configs) and name.config is None:
@@ -238,13 +199,12 @@ def _read(
 
 
 def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
-    wanted = name.config or ("default" if "default" in configs else configs[0])
+    wanted = name.config or (configs[0] if len(configs) == 1 else "default")
     if wanted not in configs:
         listed = ", ".join(configs)
-        raise DataError(f"{source}: has no configuration {shown(wanted)} (it has: {listed})")
-    if name.config is None and len(configs) > 1 and wanted != "default":
         raise DataError(
-            f"{source}: has several configurations; choose one, as in hf:{name.place}/{wanted}"
+            f"{source}: choose one of its configurations ({listed}), as in "
+            f"hf:{name.place}/{configs[0]}"
         )
     return wanted
 
@@ -253,28 +213,8 @@ def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[
     """Return the splits to read as train, dev and test. A single split of another name is train."""
     wanted = name.split or (next(iter(splits)) if len(splits) == 1 else None)
     if wanted is None:
-        named = {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
-    elif wanted in splits:
-        named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
-    else:
+        return {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
+    if wanted not in splits:
         listed = ", ".join(splits)
         raise DataError(f"{source}: has no split {shown(wanted)} (it has: {listed})")
-    for split in named:
-        check_id(f"{source}: the name of a split", split)
-    return named
-
-
-def _explained(error: Exception, source: str, name: HubName, cache: str) -> OperaError:
-    """Turn an error of the library into one sentence with advice."""
-    if isinstance(error, OSError) and error.errno in ADVICE:
-        return storage_error(Path(cache), error)
-    lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
-    reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
-    if name.local:
-        return DataError(f"{source}: cannot be read ({reason})")
-    pinned = "" if name.revision is None else f"--revision {name.revision} "
-    download = f"hf download --repo-type dataset {name.place} {pinned}--local-dir FOLDER"
-    return DataError(
-        f"{source}: cannot be downloaded ({reason}); on a machine with internet access, run: "
-        f"{download}; then pass hf:FOLDER"
-    )
+    return {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}

@@ -50,7 +50,7 @@ def query_documents(
         Positions in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
     """
     queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
-    by_text = digests_of(data.corpus.texts_by_turns(titled), len(titled))
+    by_text = digests_of(data.corpus.by_turns(titled), len(titled))
     place, document = equal_places(queries, data.corpus.digests)
     place_by_text, document_by_text = equal_places(queries, by_text)
     return (
@@ -119,15 +119,11 @@ def merge_copies(data: RetrievalData) -> RetrievalData:
     query_rows = first_in(data.query_group, train.query_rows[train.query_index])
     doc_rows = first_in(data.document_group, train.doc_rows)
     keys, pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
-    if len(keys) == len(train.doc_rows):
-        rows_stay = np.array_equal(query_rows, train.query_rows[train.query_index])
-        if rows_stay and np.array_equal(doc_rows, train.doc_rows):
-            return data
     grades = np.full(len(keys), np.iinfo(np.int32).min, dtype=np.int32)
     np.maximum.at(grades, pair, train.grades)
-    weights = None
-    if train.weights is not None:
-        weights = np.bincount(pair, train.weights).astype(np.float32)
+    weights = train.weights
+    if weights is not None:
+        weights = np.bincount(pair, weights).astype(np.float32)
     merged = Qrels.from_arrays(*split_keys(keys), grades, weights)
     return replace(data, splits={**data.splits, "train": merged})
 

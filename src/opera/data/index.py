@@ -16,9 +16,8 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.read import quoted
-from opera.data.relation import NUMBERS, PLACE, NeedsLinesError, Relation, key
-from opera.data.rules import Rule, blank, id_rules, number, rules
+from opera.data.relation import NUMBERS, PLACE, Relation, key
+from opera.data.rules import Rule, blank, id_rules, literal, number, rules
 from opera.data.store import DataBuilder
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
@@ -28,27 +27,14 @@ SIDES = {"query": "queries", "document": "documents"}
 
 
 def parse_relation(
-    read: Callable[[Relation, DataBuilder], None],
-    builder: DataBuilder,
-    fast: bool = True,
-    **how: Any,
+    read: Callable[[Relation, DataBuilder], None], builder: DataBuilder, **how: Any
 ) -> None:
-    """Fill a builder by a function that reads a relation; ``how`` are attributes of the relation.
-
-    DuckDB reads all files that it can. If a row breaks a rule, OPERA reads all files again, line by
-    line.
-    """
-    for attempt in (True, False) if fast else (False,):
-        with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
-            relation = Relation(Path(folder), fast=attempt, **how)
-            try:
-                read(relation, builder)
-                builder.notes += relation.notes
-                return
-            except NeedsLinesError:
-                continue
-            finally:
-                relation.db.close()
+    """Fill a builder by a function that reads a relation; ``how`` are its attributes."""
+    with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
+        relation = Relation(Path(folder), **how)
+        read(relation, builder)
+        builder.notes += relation.notes
+        relation.db.close()
 
 
 class NotInOrderError(Exception):
@@ -59,10 +45,10 @@ def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield texts without their numbers. The numbers must be 0, 1, ..."""
     first = 0
     for batch in batches:
-        numbers = np.frombuffer(batch["number"].buffers()[1], np.int64, batch.num_rows)
-        if not np.array_equal(numbers, np.arange(first, first + batch.num_rows)):
+        numbers = np.from_dlpack(batch["number"])
+        if not np.array_equal(numbers, np.arange(first, first + len(numbers))):
             raise NotInOrderError
-        first += batch.num_rows
+        first += len(numbers)
         yield batch.drop_columns("number")
 
 
@@ -244,25 +230,14 @@ class Index:
                 WHERE {side} IS NOT NULL AND hash != {side}_key AND first <= {PLACE}"""
             text = f"{side} {{}} has a different text than before; give each text its own id"
             refused += relation.refuse(clash, Rule(side, "", text))
-        if by_text:
-            relation.note(f"the pairs contain the texts of {kind}, not their ids")
         return bool(refused)
 
     def _write_new_texts(self) -> None:
-        """Write the texts that have no table; a note counts merged texts."""
+        """Write the texts that have no table."""
         for side, kind in reversed(SIDES.items()):
             if kind in self.relation.kinds:
                 continue
             title = "coalesce(title, '')" if side == "document" else "''"
-            nameless = f"FROM pairs WHERE {side} IS NOT NULL AND {side}_id IS NULL"
-            ((merged,),) = self.relation.rows(
-                f"""SELECT count(DISTINCT hash({title}, {side})) - count(DISTINCT {side}_key)
-                {nameless}
-                AND EXISTS (SELECT 1 {nameless} AND {side}_key != hash({side}) LIMIT 1)"""
-            )
-            if merged:
-                copies = counted(merged, side)
-                self.relation.note(f"merged {copies} that differ only in white space from another")
             identifier, used_ids = f"'{side[0]}' || number", ""
             if self.has_ids[side]:  # dashes make an id differ from the ids in the data
                 form = f"'^{side[0]}([0-9]+)(-*)$'"
@@ -287,11 +262,9 @@ class Index:
 
     def _store_teacher(self) -> None:
         rows = "FROM numbered WHERE score IS NOT NULL ORDER BY place"
-        if self.relation.rows(f"{rows} LIMIT 1"):
-            scores = self._arrays(f"SELECT query, document, score {rows}")
+        scores = self._arrays(f"SELECT query, document, score {rows}")
+        if len(scores[0]):
             self.builder.teacher = TeacherScores.from_arrays(*scores)
-            pairs = counted(len(self.builder.teacher), "pair")
-            self.relation.note(f"read teacher scores of {pairs}")
 
     def _leave_out_pairs_of_empty_texts(self) -> None:
         """Leave out relevant pairs with an empty text, and count them by split."""
@@ -300,7 +273,6 @@ class Index:
             f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {pairs}
             GROUP BY split ORDER BY min(place)"""
         ):
-            self.builder.left_out[split] = count
             self.relation.note(
                 f"{split}: left out {counted(count, 'relevant pair')} with an empty text, such as "
                 f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
@@ -311,7 +283,7 @@ class Index:
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
-        rows = f"FROM numbered WHERE NOT negative AND split = {quoted(split)}"
+        rows = f"FROM numbered WHERE NOT negative AND split = {literal(split)}"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
             f"""SELECT count(*), count(grade), count(weight),
             coalesce(bool_or(grade != floor(grade)), false) {rows}"""
@@ -332,36 +304,25 @@ class Index:
             {rows} GROUP BY query, document ORDER BY query, document"""
         )
         if merged := pairs - len(query):
-            how = ["grades: the highest"] * bool(graded)
-            how += ["weights: the sum"] * bool(weighted or fractions)
-            rule = f" ({', '.join(how)})" if how else ""
-            note(f"{split}: merged {counted(merged, 'repeated pair')}{rule}")
+            note(f"{split}: merged {counted(merged, 'repeated pair')}")
         if not (weighted or fractions):
             return Qrels.from_arrays(query, document, grades)
-        if dropped := int(((weights == 0) & (grades > 0)).sum()):
-            note(f"{split}: pairs of weight 0 are not relevant: {dropped:,}")
         grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
         return Qrels.from_arrays(query, document, grades, weights)
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""
-        note = self.relation.note
-        rows = "FROM numbered WHERE negative AND split "
-        ((ignored,),) = self.relation.rows(f"SELECT count(*) {rows} != 'train'")
-        if ignored:
-            note(f"ignored {counted(ignored, 'negative')} of splits other than train")
-        rows += "= 'train'"
-        if not self.relation.rows(f"{rows} LIMIT 1"):
-            return
         query, document, _ = self._arrays(
-            f"""SELECT query, document, min(place) AS place {rows} GROUP BY query, document
-            ORDER BY query, place"""
+            """SELECT query, document, min(place) AS place FROM numbered
+            WHERE negative AND split = 'train' GROUP BY query, document ORDER BY query, place"""
         )
+        if len(query) == 0:
+            return
         relevant = self.builder.splits["train"].relevant()
         valid = ~np.isin(pair_keys(query, document), relevant.keys)
         if not valid.all():
             dropped = counted(int((~valid).sum()), "negative")
-            note(f"dropped {dropped} that the same query has as positives")
+            self.relation.note(f"dropped {dropped} that the same query has as positives")
         if valid.any():
             counts = np.bincount(query[valid], minlength=len(self.builder.tables["queries"]))
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -6,10 +6,6 @@ A document has the field ``text`` and perhaps a ``title``. A document or query w
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,10 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
+from opera.core.errors import DataError, nearest
 from opera.core.extras import missing
 from opera.core.progress import counted
-from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.adapters import add_tables
 from opera.data.arrow_tables import MemoryTable
@@ -30,11 +25,9 @@ from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.read import arrow_rows
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse
-from opera.data.texts import TextRow
+from opera.data.store import DataBuilder, digest_files, library_errors, load_or_parse
 
 JUDGED = ["query", "document", "grade"]
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def load_irds(identifier: str) -> RetrievalData:
@@ -59,8 +52,6 @@ def find_splits(identifier: str) -> dict[str, str]:
         DataError: if the id is unknown or has no judgements.
     """
     source = f"irds:{shown(identifier)[1:-1]}"
-    if not _ID.fullmatch(identifier):
-        raise DataError(f"{source}: must be an id of ir_datasets, such as irds:beir/nfcorpus")
     registry = _library(source).registry
 
     def judged(name: str) -> bool:
@@ -79,17 +70,11 @@ def find_splits(identifier: str) -> dict[str, str]:
     if below:
         return below
     known = list(registry)
-    problem = f"ir_datasets has no such data set{nearest(identifier[:100], known)}"
-    if inside := [name for name in known if name.startswith(f"{identifier}/") and judged(name)]:
+    inside = [name for name in known if name.startswith(f"{identifier}/") and judged(name)]
+    problem = f"ir_datasets has no judgements for it{nearest(identifier[:100], known)}"
+    if inside:
         problem = f"has no judgements itself; pass one of {shortened(', '.join(inside))}"
-    elif identifier in known:
-        problem = "ir_datasets has no judgements for it"
     raise DataError(f"{source}: {problem}")
-
-
-def _digest(splits: Mapping[str, str]) -> str:
-    named = (f"{split}={identifier}" for split, identifier in splits.items())
-    return hashlib.sha256("\0".join((LAYOUT, "irds", *named)).encode()).hexdigest()
 
 
 def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
@@ -104,26 +89,22 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
         MissingExtraError: if ir_datasets is not installed.
         DataError: for a failed download, and for an error in the data.
     """
-    parse = partial(
-        parse_relation, partial(_read, splits, source), lenient=True, fast=False, skip_bad_rows=None
-    )
-    return load_or_parse(_digest(splits), name, source, parse, named=True)
+
+    def read(relation: Relation, builder: DataBuilder) -> None:
+        home, (first, *_) = Path(_library(source).util.home_path()), splits.values()
+        page = f"https://ir-datasets.com/{first.partition('/')[0]}.html"
+        advice = f"{page} says which files to download into {home}"
+        with library_errors(source, home, advice):
+            _read(splits, source, relation, builder)
+
+    parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
+    return load_or_parse(digest_files([], f"irds\0{splits}"), name, source, parse, named=True)
 
 
 def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: DataBuilder) -> None:
     library = _library(source)
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
     corpus = next(iter(datasets.values()))
-    if not corpus.has_docs():
-        raise DataError(f"{source}: ir_datasets has no documents for it")
-
-    def read(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-        try:
-            yield from items()
-        except (OperaError, MemoryError):
-            raise
-        except Exception as error:
-            raise _explained(error, source, next(iter(splits.values()))) from error
 
     def table(name: str, columns: Sequence[str], rows: Callable[[], Iterable[Any]]) -> MemoryTable:
         types = dict.fromkeys(columns, pa.string())
@@ -135,39 +116,29 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
 
     def documents() -> Iterator[Sequence[Any]]:
         total = corpus.docs_metadata().get("count")
-        rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
-        for row in counted(rows, f"reading {source}", total, "documents"):
-            yield 0, *row_of_text("documents", row)
+        for doc in counted(corpus.docs_iter(), f"reading {source}", total, "documents"):
+            yield 0, doc.doc_id, *_title_and_text(doc)
 
-    def row_of_text(kind: str, row: TextRow) -> Iterator[str]:
-        """Replace each half character by a question mark, because UTF-8 cannot encode it."""
-        valid = [text.encode("utf-8", "replace").decode() for text in row]
-        replaced[kind] += valid != list(row)
-        return iter(valid)
-
-    replaced = Counter[str]()
     queries: dict[str, str] = {}
     prefixes = dict.fromkeys(datasets, "")
     for split, dataset in datasets.items():
-        rows = read(dataset.queries_iter) if dataset.has_queries() else ()
-        texts = {query.query_id: _text_row(query, query.query_id)[2] for query in rows}
+        rows = dataset.queries_iter() if dataset.has_queries() else ()
+        texts = {query.query_id: _title_and_text(query)[1] for query in rows}
         if any(queries.get(query, text) != text for query, text in texts.items()):
             prefixes[split] = f"{split}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
-    query_rows = (
-        (0, *row_of_text("queries", (query, "", text))) for query, text in queries.items()
-    )
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
-        for judged in read(datasets[split].qrels_iter):
+        for judged in datasets[split].qrels_iter():
             query = f"{prefixes[split]}{judged.query_id}"
             yield 0, query, judged.doc_id, str(judged.relevance)
 
+    query_rows = [(0, query, text) for query, text in queries.items()]
     add_tables(
         relation,
         {
             "documents": [table("documents", ["id", "title", "text"], documents)],
-            "queries": [table("queries", ["id", "title", "text"], lambda: query_rows)],
+            "queries": [table("queries", ["id", "text"], lambda: query_rows)],
         },
         [
             (split, table(f"split '{split}'", JUDGED, partial(judgements, split)))
@@ -175,11 +146,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         ],
         Columns(),
     )
-    relation.notes = [
-        f"replaced half characters by question marks in {count:,} {kind}"
-        for kind, count in replaced.items()
-        if count
-    ]
+    relation.notes.clear()  # the columns are those of this module
     if any(prefixes.values()):
         relation.note(
             "the splits use the same query ids: ids of later splits begin with the split's name"
@@ -187,10 +154,12 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
     Index(relation, builder, source).build(list(datasets))
 
 
-def _text_row(item: Any, identifier: str) -> TextRow:
-    if "text" in item._fields:
-        return identifier, getattr(item, "title", "") or "", item.text or ""
-    return identifier, "", item.default_text() or ""
+def _title_and_text(item: Any) -> tuple[str, str]:
+    """Title and text of a document or query. UTF-8 cannot encode half characters."""
+    title = getattr(item, "title", "") if "text" in item._fields else ""
+    text = item.text if "text" in item._fields else item.default_text()
+    title, text = ((value or "").encode("utf-8", "replace").decode() for value in (title, text))
+    return title, text
 
 
 def _library(source: str) -> Any:
@@ -198,25 +167,4 @@ def _library(source: str) -> Any:
         import ir_datasets
     except ImportError:
         raise missing("ir_datasets", source) from None
-    logging.getLogger("ir_datasets").addFilter(_only_agreements)
     return ir_datasets
-
-
-def _only_agreements(record: logging.LogRecord) -> bool:
-    """Show a message of the library only if it asks the user to agree to terms of use."""
-    return "agree" in record.getMessage().lower()
-
-
-def _explained(error: Exception, source: str, identifier: str) -> OperaError:
-    if isinstance(error, ImportError):
-        return MissingExtraError(f"{source}: {error}")
-    home = Path(_library(source).util.home_path())
-    if isinstance(error, OSError) and error.errno in ADVICE:
-        return storage_error(
-            home, error, " (in the files of ir_datasets; IR_DATASETS_HOME sets their folder)"
-        )
-    reason = shortened(f"{type(error).__name__}: {error}", 400)
-    page = f"https://ir-datasets.com/{identifier.partition('/')[0]}.html"
-    return DataError(
-        f"{source}: cannot be read ({reason}); {page} says which files to download into {home}"
-    )

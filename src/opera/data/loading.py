@@ -20,7 +20,6 @@ from opera.data.table_files import TableSource
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""
-_BOTH = "{}: cannot be combined with a data set ({}); pass one or the other"
 
 
 def load_data(
@@ -62,15 +61,16 @@ def load_data(
         DataError: if no source reads the data, or for an error in the data, with file, line, rule
             and value. For data in memory: with argument and row.
     """
-    how: dict[str, Any] = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    if not (_are_paths(pairs) and _is_path(documents) and _is_path(queries)):
-        return _from_memory(source, pairs, documents, queries, name, **how)
-    if source is None or pairs or documents or queries:
-        text: Any = data_source(source, pairs=pairs, documents=documents, queries=queries, **how)
-    elif _is_path(source) or isinstance(source, RetrievalData):
-        text = named_source(source, **how)
-    else:
-        return _from_memory(None, source, None, None, name, **how)
+    text = named_source(
+        source,
+        pairs=pairs,
+        documents=documents,
+        queries=queries,
+        columns=columns,
+        encoding=encoding,
+        skip_bad_rows=skip_bad_rows,
+        name=name,
+    )
     if isinstance(text, RetrievalData):
         return text
     reader = find_source(text)
@@ -78,48 +78,62 @@ def load_data(
     return reader.load(text)
 
 
+def named_source(
+    source: Any,
+    *,
+    pairs: Any = None,
+    documents: Any = None,
+    queries: Any = None,
+    columns: Given | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
+    name: str = "pairs",
+) -> str | RetrievalData:
+    """Check the user's data, and return one string that commands read and runs record. Load data
+    that are in memory.
+
+    The arguments are those of :func:`load_data`.
+
+    Raises:
+        SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
+            pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
+    """
+    tables = {"pairs": pairs, "documents": documents, "queries": queries}
+    options = [f"--{role}" for role, value in tables.items() if value is not None]
+    if source is not None and options:
+        raise SettingError(
+            f"{' '.join(options)}: cannot be combined with a data set ({shortened(str(source))}); "
+            "pass one or the other"
+        )
+    if isinstance(source, RetrievalData):
+        if columns or encoding or skip_bad_rows:
+            raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
+        return source
+    if not (_are_paths(pairs) and all(map(_is_path, (source, documents, queries)))):
+        if encoding is not None:
+            raise SettingError("encoding: applies to text files, but these data are in memory")
+        rows = pairs if source is None else source
+        return load_memory(queries, documents, rows, columns, name, skip_bad_rows)
+    if source is not None:
+        text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")
+        return table_source(text, columns, encoding, skip_bad_rows)
+    if pairs is None:
+        needs = "needs --pairs FILE, the table of pairs"
+        missing = "DATA: is missing; pass a data set, or --pairs FILE"
+        raise SettingError(f"{' '.join(options)}: {needs}" if options else missing)
+    return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
+
+
 def _is_path(value: Any) -> bool:
     """Whether a value is a path or ``None``. All other values are data in memory."""
-    return value is None or callable(value) or isinstance(value, str | bytes | int | os.PathLike)
+    return isinstance(value, str | os.PathLike | None)
 
 
 def _are_paths(pairs: Any) -> bool:
     """Whether ``pairs`` is ``None``, a path, a list of paths, or paths by split."""
-    if pairs is None or isinstance(pairs, str | os.PathLike):
-        return True
     values = pairs.values() if isinstance(pairs, Mapping) else pairs
-    return isinstance(pairs, list | tuple | Mapping) and all(
-        isinstance(value, str | os.PathLike) for value in values
-    )
-
-
-def _from_memory(
-    source: Any, pairs: Any, documents: Any, queries: Any, name: str, **how: Any
-) -> RetrievalData:
-    if source is not None:
-        raise SettingError(_BOTH.format("pairs, documents, queries", shortened(str(source))))
-    if how.pop("encoding") is not None:
-        raise SettingError("encoding: applies to text files, but these data are in memory")
-    return load_memory(queries, documents, pairs, name=name, **how)
-
-
-def named_source(source: Any, **how: Any) -> str | RetrievalData:
-    """Return a source as one string; load data that are in memory.
-
-    Args:
-        source: as for :func:`load_data`.
-        how: the arguments ``columns``, ``encoding`` and ``skip_bad_rows`` of :func:`load_data`.
-
-    Raises:
-        InputError: as :func:`load_data`.
-    """
-    if _is_path(source):
-        return data_source(source, pairs=None, documents=None, queries=None, **how)
-    if not isinstance(source, RetrievalData):
-        return _from_memory(None, source, None, None, "pairs", **how)
-    if used := [name for name, value in how.items() if value]:
-        raise SettingError(f"{used[0]}: applies to tables, but these data are already loaded")
-    return source
+    several = isinstance(pairs, list | tuple | Mapping)
+    return all(map(_is_path, values)) if several else _is_path(pairs)
 
 
 def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
@@ -137,52 +151,6 @@ def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
     return sets[0] if len(sets) == 1 else combine(sets)
 
 
-def data_source(
-    source: str | Path | None,
-    *,
-    pairs: str | Path | Sequence[str | Path] | Mapping[str, str | Path] | None,
-    documents: str | Path | None,
-    queries: str | Path | None,
-    columns: Given | None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
-) -> str:
-    """Check the user's data arguments, and return one string that commands read and runs record.
-
-    Args:
-        source: a data set, as for :func:`load_data`.
-        pairs: tables of pairs, instead of ``source``.
-        documents: the table of documents.
-        queries: the table of queries.
-        columns: columns by role, for ``pairs`` or for a ``source`` that is a table of pairs.
-        encoding: the encoding of the tables.
-        skip_bad_rows: whether to leave out rows that break a rule.
-
-    Raises:
-        SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
-            pairs; and as :meth:`TableSource.of`.
-    """
-    sources = [
-        f"--{name}"
-        for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries))
-        if value
-    ]
-    if source is not None and sources:
-        raise SettingError(_BOTH.format(" ".join(sources), shortened(str(source))))
-    if source is not None:
-        text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")
-        return table_source(text, columns, encoding, skip_bad_rows)
-    if not pairs:
-        advice = (
-            "needs --pairs FILE, the table of pairs"
-            if sources
-            else "is missing; pass a data set, or --pairs FILE"
-        )
-        raise SettingError(f"{' '.join(sources) or 'DATA'}: {advice}")
-    files = pairs, documents or None, queries or None
-    return str(TableSource.of(*files, columns or (), encoding, skip_bad_rows))
-
-
 def table_source(
     text: str, columns: Given | None, encoding: str | None, skip_bad_rows: bool
 ) -> str:
@@ -196,13 +164,11 @@ def table_source(
     if not used:
         return text
     find_source(text)  # raises an error if no source reads the data
-    hub = text.startswith("hf:")
     kind = kind_of_files(text)
-    if kind != "tables" and not (hub and used == ["--columns"]):
-        advice = ""
-        if kind == "trainer":
-            advice = "; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table"
+    if kind != "tables" and not (text.startswith("hf:") and used == ["--columns"]):
+        trainer = "; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table"
         raise SettingError(
-            f"{used[-1]}: applies only to tables in files, not to {shortened(text)}{advice}"
+            f"{used[-1]}: applies only to tables in files, not to {shortened(text)}"
+            f"{trainer if kind == 'trainer' else ''}"
         )
     return str(TableSource.of(text, None, None, columns or (), encoding, skip_bad_rows))

@@ -151,7 +151,7 @@ def read_list(path: Path, needed: Sequence[str] = (), optional: Sequence[str] = 
         DataError: if the file cannot be read, or a needed column is missing.
     """
     with TemporaryDirectory() as folder:
-        relation = Relation(Path(folder), fast=False)
+        relation = Relation(Path(folder))
         for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
             columns = [*IDS, *needed]
             names = dict(zip(columns, _columns(table.name, table.columns, columns), strict=True))

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shortened
 
+if TYPE_CHECKING:
+    from opera.data.read import Table
+
 _VALUE = re.compile(r"(, got)? ?\(?\{\}\)?")
-
-
-class Table(Protocol):
-    """A table with rows; see :class:`opera.data.read.Table`."""
-
-    short: str
-    mark: str
-    skip: str
-
-    def place(self, number: int) -> str:
-        """Name a row in messages."""
-
-    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of rows."""
 
 
 class Problems:
@@ -39,8 +24,8 @@ class Problems:
 
     def __init__(self, skip: bool | None = None) -> None:
         self.skip = skip
-        self.rows: dict[str, dict[Table, array[int]]] = {}
-        """The lines or numbers of the rows that break each rule."""
+        self.rows: dict[str, dict[Table, set[int]]] = {}
+        """The numbers in the relation of the rows that break each rule."""
         self._first: dict[str, tuple[Table, int, str]] = {}
         self._read: dict[Table, int] = {}
 
@@ -48,25 +33,20 @@ class Problems:
         """Count rows of a table."""
         self._read[table] = self._read.get(table, 0) + rows
 
-    def add(
-        self, table: Table, numbers: Collection[int], rule: str, value: Callable[[], object] = str
-    ) -> None:
+    def add(self, table: Table, numbers: Collection[int], rule: str, value: object = "") -> None:
         """Add rows that break a rule. The first row's ``value`` replaces ``{}`` in the rule."""
-        if len(numbers) == 0:
-            return
-        if rule not in self._first:
-            first = next(iter(numbers))
-            self._first[rule] = table, int(first), rule.replace("{}", str(value()))
-        self.rows.setdefault(rule, {}).setdefault(table, array("q")).extend(map(int, numbers))
+        lines = [int(number) for number in numbers]
+        self._first.setdefault(rule, (table, lines[0], rule.replace("{}", str(value))))
+        self.rows.setdefault(rule, {}).setdefault(table, set()).update(lines)
 
-    def refuse(self, table: Table, number: int, rule: str, value: object = "") -> None:
+    def refuse(self, table: Table, number: int, rule: str, value: object) -> None:
         """Add a row that cannot be read."""
         self.count(table, 1)
-        self.add(table, [number], rule, lambda: value)
+        self.add(table, [number], rule, value)
 
-    def broken(self, table: Table) -> IntArray:
-        """The rows of a table that break a rule, ascending."""
-        return self._numbers(table, self.rows)
+    def broken(self, table: Table, *rules: str) -> set[int]:
+        """The rows of a table that break one of the rules, by default any rule."""
+        return set().union(*(self.rows[rule].get(table, ()) for rule in rules or self.rows))
 
     def check(self) -> None:
         """Raise a DataError with all broken rules, unless bad rows are left out."""
@@ -77,10 +57,10 @@ class Problems:
         """The error with all broken rules: the first bad row and the number of bad rows."""
         lines = []
         for rule, (table, number, text) in self._in_order():
-            broken, rows = self._counts([rule])
+            broken, rows = self._counts(rule)
             count = f" ({broken:,} of {rows:,} rows)" if broken > 1 else ""
             lines.append(f"{table.place(number)}: {text}{count}")
-        broken, rows = self._counts(self.rows)
+        broken, rows = self._counts()
         if self.skip is False and 1 < broken < rows:
             option = next(iter(self._read)).skip
             lines.append(f"{option} leaves out these {broken:,} of {rows:,} rows")
@@ -88,10 +68,10 @@ class Problems:
 
     def note(self) -> str:
         """Count the rows that are left out, by rule, with the place of the first row."""
-        broken, rows = self._counts(self.rows)
+        broken, rows = self._counts()
         rules = (
-            f"{_short(rule)} ({self._counts([rule])[0]:,}, the first is "
-            f"{table.short}{table.mark.format(number)})"
+            f"{_short(rule)} ({self._counts(rule)[0]:,}, the first is "
+            f"{table.short}{table.mark.format(table.line(number))})"
             for rule, (table, number, _) in self._in_order()
         )
         return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(rules)}", 2000)
@@ -99,12 +79,11 @@ class Problems:
     def left_out(self) -> Iterator[tuple[str, int, str, str]]:
         """Yield the rows that are left out. This reads every table again for the texts."""
         for table in self._read:
-            reasons: dict[int, list[str]] = {}
-            for rule, tables in self.rows.items():
-                for number in dict.fromkeys(tables.get(table, ())):
-                    reasons.setdefault(number, []).append(_short(rule))
-            for number, text in table.originals(reasons.keys()) if reasons else ():
-                yield table.short, number, "; ".join(reasons[number]), text
+            numbers = {table.line(number): number for number in self.broken(table)}
+            for line, text in table.originals(numbers) if numbers else ():
+                number = numbers[line]
+                rules = [rule for rule in self.rows if number in self.rows[rule].get(table, ())]
+                yield table.short, line, "; ".join(map(_short, rules)), text
 
     def _in_order(self) -> list[tuple[str, tuple[Table, int, str]]]:
         """The rules with their first bad row, ordered by file and line."""
@@ -113,13 +92,9 @@ class Problems:
             self._first.items(), key=lambda first: (tables.index(first[1][0]), first[1][1])
         )
 
-    def _numbers(self, table: Table, rules: Collection[str]) -> IntArray:
-        numbers = [self.rows[rule][table] for rule in rules if table in self.rows[rule]]
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *map(np.asarray, numbers)]))
-
-    def _counts(self, rules: Collection[str]) -> tuple[int, int]:
+    def _counts(self, *rules: str) -> tuple[int, int]:
         """The number of rows that break a rule, and the number of all rows in the same tables."""
-        broken = {table: len(self._numbers(table, rules)) for table in self._read}
+        broken = {table: len(self.broken(table, *rules)) for table in self._read}
         return sum(broken.values()), sum(self._read[table] for table, n in broken.items() if n)
 
 

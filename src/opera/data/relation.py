@@ -6,15 +6,17 @@ DuckDB holds both, and writes to disk if they exceed its memory limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
@@ -45,10 +47,6 @@ PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
 """SQL: orders the rows of pairs by first appearance."""
 
 
-class NeedsLinesError(Exception):
-    """A message needs a line number, but DuckDB read the file and counts no lines."""
-
-
 def key(text: str) -> str:
     """The SQL of a text's hash, with normalised white space."""
     odd = " OR ".join(
@@ -77,8 +75,6 @@ class Relation:
             correct.
         skip_bad_rows: leave out the rows that break a rule; ``None``: the source has no such
             option.
-        fast: let DuckDB read the files that it can. A row that breaks a rule then raises
-            :class:`NeedsLinesError`.
         notes: sentences about columns, merged pairs and skipped rows.
         files: the tables in the order of their numbers, with their column names by role.
         kinds: the first table of each kind of texts that has tables.
@@ -87,7 +83,6 @@ class Relation:
     folder: Path
     lenient: bool = False
     skip_bad_rows: bool | None = False
-    fast: bool = True
     notes: list[str] = field(default_factory=list)
     files: list[tuple[Table, Mapping[str, str]]] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
@@ -109,31 +104,18 @@ class Relation:
         """Run a statement, and raise the errors of a reader.
 
         Raises:
-            NeedsLinesError: if DuckDB rejects a file that it reads.
-            StorageError: for other errors of DuckDB, such as a full disk.
+            StorageError: for an error of DuckDB, such as a full disk.
         """
         try:
             return self.db.execute(sql)
         except self._error as error:
             if self._failure:
                 raise self._failure.pop() from None
-            if self.fast:
-                raise NeedsLinesError from None
             raise StorageError(f"{self.folder}: {first_line(error)}") from error
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
         return list(self.execute(sql).fetchall())
-
-    def place(self, file: int, line: int) -> str:
-        """Return the file and the number of a row, for messages.
-
-        Raises:
-            NeedsLinesError: if the line numbers are unknown.
-        """
-        if self.fast:
-            raise NeedsLinesError
-        return self.files[file][0].place(line)
 
     def table(self, sql: str) -> pa.Table:
         """Run a query and return an Arrow table."""
@@ -159,11 +141,11 @@ class Relation:
     def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> tuple[str, set[str]]:
         """Return a table as SQL that can be used once, and the names of its columns with lists.
 
-        The SQL has the line of each row and the columns of ``roles`` as texts. ``c0`` is the first
-        column of the table.
+        The SQL has the line of each row, or its number if DuckDB reads the file, and the columns of
+        ``roles`` as texts. ``c0`` is the first column of the table.
         """
-        if self.fast and isinstance(table, DelimitedTable) and table.fast:
-            return table.scan(), set()
+        if isinstance(table, DelimitedTable) and self._scan(table):
+            return f"(SELECT rowid AS line, * FROM scanned OFFSET {int(table.has_header)})", set()
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
         first = next(batches, None)
@@ -172,6 +154,18 @@ class Relation:
             return f"(SELECT 0 AS line, {nulls} WHERE false)", set()
         lists = {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
         return self.stream(first.schema, first, batches), lists
+
+    def _scan(self, table: DelimitedTable) -> bool:
+        """Let DuckDB read a file into a table, if it reads the same rows; return whether it did."""
+        if scan := table.scan():
+            try:
+                create = f"CREATE OR REPLACE TEMP TABLE scanned AS {scan}"
+                ((rows,),) = self.db.execute(create).fetchall()
+            except self._error:  # the reader in Python names the bad rows, or also reads them
+                return False
+            self.problems.count(table, rows - table.has_header)
+            table.scanned = True
+        return table.scanned
 
     def stream(self, schema: pa.Schema, *batches: Any) -> str:
         """Return record batches, or iterators of them, as SQL that can be used once."""
@@ -203,12 +197,8 @@ class Relation:
             lines = np.asarray(rows.numbers, dtype=np.int64)
             self.problems.count(table, len(lines))
 
-            def refuse(
-                wrong: BoolArray, rule: str, value: Callable[[int], object], lines: Any = lines
-            ) -> None:
-                if wrong.any():
-                    first = int(np.flatnonzero(wrong)[0])
-                    self.problems.add(table, lines[wrong], rule, lambda: value(first))
+            def refuse(places: IntArray, *why: Any, lines: Any = lines) -> None:
+                self.problems.add(table, lines[places], *why)
 
             texts = {"line": pa.array(lines)}
             for name, role in columns.items():
@@ -238,6 +228,7 @@ class Relation:
         self.files.append((table, roles))
         listed = ", ".join(str(value) for value in values.values())
         self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
+        self.execute("DROP TABLE IF EXISTS scanned")  # it takes as much memory as the file
 
     def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
         """Find and collect the rows of a relation that break rules."""
@@ -251,24 +242,19 @@ class Relation:
     def refuse(self, sql: str, rule: Rule) -> int:
         """Collect the rows that break a rule, with their values; return their number."""
         rows = self.rows(f"SELECT * FROM ({sql}) ORDER BY ALL")
-        if rows and self.fast:
-            raise NeedsLinesError
-        for number, (table, roles) in enumerate(self.files):
-            of_file = [row for row in rows if row[0] == number]
-            if of_file:
-                value = of_file[0][2]
-                text = f"{value:g}" if isinstance(value, float) else shown(value)
-                words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
-                lines = [line for _, line, _ in of_file]
-                self.problems.add(table, lines, words, lambda text=text: text)  # type: ignore[misc]
+        for number, of_file in groupby(rows, key=itemgetter(0)):
+            (table, roles), (_, lines, values) = self.files[number], zip(*of_file, strict=True)
+            value = f"{values[0]:g}" if isinstance(values[0], float) else shown(values[0])
+            words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
+            self.problems.add(table, lines, words, value)
         return len(rows)
 
     def leave_out_broken(self) -> None:
         """Delete the rows that break a rule."""
         for number, (table, _) in enumerate(self.files):
             lines = self.problems.broken(table)
-            if len(lines):
-                self.db.register("broken", pa.table({"line": lines}))
+            if lines:
+                self.db.register("broken", pa.table({"line": sorted(lines)}))
                 for name in ("pairs", "texts"):
                     self.execute(
                         f"DELETE FROM {name} WHERE file = {number} AND line IN (FROM broken)"

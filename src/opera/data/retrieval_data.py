@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
 from opera.core.terminal import counted, shown
-from opera.data.checks import check_grade, check_id, check_string
+from opera.data.checks import MAX_GRADE, check_id, check_string
 from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
@@ -54,8 +54,6 @@ class RetrievalData:
         removed_excess: a count of pairs that left train as wrong: those with a first rank above ½,
             minus those below.
         notes: sentences about merged, dropped and split data.
-        left_out: the number of relevant pairs left out for an empty text, by split, in published
-            data.
         skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
         lowest_grade: the lowest relevant grade, see :meth:`with_relevant_grade`.
         sets: the data sets that this one combines, in the order of their rows; empty for a single
@@ -76,7 +74,6 @@ class RetrievalData:
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
     skipped: pa.Table | None = None
     lowest_grade: int = 1
     sets: tuple[RetrievalData, ...] = ()
@@ -101,6 +98,7 @@ class RetrievalData:
         Raises:
             DataError: for an id or text that is not a string, or an invalid id; for a judged id
                 without a text, or a relevant pair with an empty text.
+            SettingError: for a grade that is not a whole number from -1000 to 1000.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
@@ -111,7 +109,7 @@ class RetrievalData:
         for split, judged in qrels.items():
             place = f"{source}: split '{split}'"
             rows = [
-                (query, doc, check_grade(place, grade))
+                (query, doc, whole_number(grade, f"{place}: score", -MAX_GRADE, MAX_GRADE))
                 for query, docs in judged.items()
                 for doc, grade in docs.items()
             ]

@@ -21,6 +21,11 @@ def blank(column: str) -> str:
     return f"({column} NOT BETWEEN '!' AND '~' AND NOT regexp_matches({column}, '[^{WHITE}]'))"
 
 
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def number(column: str) -> str:
     """The SQL of a text as a number."""
     return f"TRY_CAST({column} AS DOUBLE)"

@@ -9,13 +9,13 @@ Register your own source with one line above its class::
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.adapters import add_tables
@@ -25,6 +25,7 @@ from opera.data.index import Index, parse_relation
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
+from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
@@ -37,12 +38,7 @@ from opera.data.table_files import (
     path_below,
     table_suffix,
 )
-from opera.data.trainer_formats import (
-    holds_trainer_files,
-    is_json_table,
-    read_trainer_files,
-    trainer_files,
-)
+from opera.data.trainer_formats import read_trainer_files, trainer_files
 
 
 class DataSource(Protocol):
@@ -93,21 +89,26 @@ class ShippedSource:
 def kind_of_files(source: str) -> str | None:
     """Return the kind of a path: ``trainer``, or ``tables`` (also for BEIR). Never raises."""
     # pathlib raises an error for a long name
-    if os.path.isfile(source):  # noqa: PTH113
-        suffix = table_suffix(Path(source))
-        if suffix in (".jsonl", ".ndjson") and not is_json_table(Path(source)):
-            return "trainer" if suffix == ".jsonl" else None
-        return "tables" if suffix in TABLE_SUFFIXES else None
-    if not os.path.isdir(source):  # noqa: PTH112
+    is_table = os.path.isfile(source) and table_suffix(Path(source)) in TABLE_SUFFIXES  # noqa: PTH113
+    if not (is_table or os.path.isdir(source)):  # noqa: PTH112
         return None
-    return "trainer" if holds_trainer_files(source) else "tables"
+    return "trainer" if trainer_files(source) else "tables"
 
 
 def load_table_source(text: str) -> RetrievalData:
-    """Load a :class:`TableSource` from its string form, without the prefix."""
+    """Load a :class:`TableSource` from its string form.
+
+    Raises:
+        SettingError: for a data set of the hub together with other tables.
+    """
     tables = TableSource.parse(text)
-    if (hub := tables.hub_name) is not None:
-        return load_hub(hub, str(tables), tables.columns)
+    names = [path for path in tables.files if path.startswith("hf:")]
+    if names and len(tables.files) > 1:
+        raise SettingError(
+            f"{names[0]}: a data set of the hub cannot be combined with other tables; pass it alone"
+        )
+    if names:
+        return load_hub(names[0].removeprefix("hf:"), str(tables), tables.columns)
     return load_tables(tables)
 
 
@@ -127,16 +128,13 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
     def read(relation: Relation, builder: DataBuilder) -> None:
         columns = Columns(tables.columns)
-        kinds: tuple[tuple[TableKind, str | None], ...] = (
-            ("documents", tables.documents),
-            ("queries", tables.queries),
-        )
-        texts = {
-            kind: open_texts(place, kind, columns, relation.notes, tables.encoding)
-            for kind, place in kinds
-            if place is not None
-        }
-        pairs = open_pairs(tables.pairs, columns, relation.notes, tables.encoding)
+        how = columns, relation.notes, tables.encoding
+        texts: dict[TableKind, list[Table]] = {}
+        if tables.documents is not None:
+            texts["documents"] = open_texts(tables.documents, "documents", *how)
+        if tables.queries is not None:
+            texts["queries"] = open_texts(tables.queries, "queries", *how)
+        pairs = open_pairs(tables.pairs, *how)
         add_tables(relation, texts, pairs, columns)
         Index(relation, builder, pairs[0][1].name).build()
 
@@ -147,11 +145,11 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
 def load_trainer_files(source: str) -> RetrievalData:
     """Load files of FlagEmbedding or Tevatron."""
-    files = [path for path, kind in trainer_files(source).items() if kind is not None]
+    files = sorted(trainer_files(source))
     place = Path(source)
     name = place.stem if place.is_file() else place.resolve().name
     read = partial(read_trainer_files, source)
-    parse = partial(parse_relation, read, fast=False, skip_bad_rows=None)
+    parse = partial(parse_relation, read, skip_bad_rows=None)
     return load_or_parse(digest_files(files, "trainers"), name, source, parse)
 
 
@@ -179,6 +177,11 @@ LOCAL = [
     ),
     ShippedSource(EXAMPLE, "example:faq", load_example),
 ]
+STORED = [
+    *LOCAL,
+    ShippedSource(TABLES, "--pairs FILE", lambda text: load_tables(TableSource.parse(text))),
+]
+"""The sources of paths that a file contains. They download nothing."""
 SOURCES: list[DataSource] = [
     *LOCAL,
     ShippedSource("python:", "python:PACKAGE", load_python),
@@ -188,6 +191,7 @@ SOURCES: list[DataSource] = [
 ]
 """All known sources. The first source that matches reads the data."""
 
+NOT_LOCAL = "not a local folder or file that OPERA reads; pass the data yourself"
 S = TypeVar("S", bound=DataSource)
 
 
@@ -204,17 +208,26 @@ def register_source(source_class: type[S]) -> type[S]:
     return source_class
 
 
-def find_source(text: str) -> DataSource:
+def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataSource:
     """Return the source that reads a data set, without reading the data.
+
+    ``sources`` are :data:`SOURCES`, or :data:`STORED` if a file contains the path.
 
     Raises:
         DataError: if no source reads it.
     """
-    for known in SOURCES:
+    for known in sources or SOURCES:
         if known.matches(text):
             return known
-    refuse_memory(text)
+    if text.startswith(MEMORY):
+        raise DataError(
+            f"{shortened(text)}: these data were only in memory, as a DataFrame is; pass them "
+            "again, or save them to a file and pass the file"
+        )
     kind = kind_of_place(Path(text))
+    if sources is not None:
+        problem = "no such file or folder" if kind is None and ":" not in text else NOT_LOCAL
+        raise DataError(f"{shortened(text)}: {problem}")
     problem = "no such file or folder" if kind is None else "not a kind of data that OPERA reads"
     if kind not in (None, "a file", "a folder"):
         problem = f"is {kind}"
@@ -223,16 +236,3 @@ def find_source(text: str) -> DataSource:
     raise DataError(
         f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
     )
-
-
-def refuse_memory(text: str) -> None:
-    """Check that the data were not built in memory.
-
-    Raises:
-        DataError: if they were, since OPERA cannot read them again.
-    """
-    if text.startswith(MEMORY):
-        raise DataError(
-            f"{shortened(text)}: these data were only in memory, as a DataFrame is; pass them "
-            "again, or save them to a file and pass the file"
-        )

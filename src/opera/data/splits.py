@@ -186,34 +186,31 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
         before: the same data sets before the split.
     """
     query_rows, document_rows = first_rows(data)
-    query_group = np.split(data.query_group, query_rows[1:-1])
-    document_group = np.split(data.document_group, document_rows[1:-1])
-    split_queries, new_documents = [], []
-    for number, (part, old) in enumerate(zip(data.sets, before.sets, strict=True)):
-        splits = [part.splits[name] for name in part.splits.keys() - old.splits.keys()]
-        queries = [query_group[number][split.query_rows] for split in splits]
-        documents = [document_group[number][split.relevant().doc_rows] for split in splits]
-        trained = document_group[number][part.split("train").relevant().doc_rows]
-        empty = np.empty(0, dtype=np.int32)
-        split_queries.append(np.concatenate([empty, *queries]))
-        new_documents.append(np.setdiff1d(np.concatenate([empty, *documents]), trained))
-
-    def hold_out_copies(part: RetrievalData, number: int) -> RetrievalData:
-        others = [other for other in range(len(data.sets)) if other != number]
-        queries = np.concatenate([split_queries[other] for other in others])
-        documents = np.concatenate([new_documents[other] for other in others])
-        train = part.split("train")
-        leaves = np.isin(query_group[number][train.query_rows], queries)[train.query_index]
-        leaves |= np.isin(document_group[number][train.doc_rows], documents)
+    query_groups = np.split(data.query_group, query_rows[1:-1])
+    document_groups = np.split(data.document_group, document_rows[1:-1])
+    sets = list(zip(data.sets, before.sets, query_groups, document_groups, strict=True))
+    texts = []  # the queries of the added splits, and their new documents
+    for part, old, query_group, document_group in sets:
+        added = [part.splits[name] for name in part.splits.keys() - old.splits.keys()]
+        queries = [query for split in added for query in query_group[split.query_rows]]
+        documents = [row for split in added for row in split.relevant().doc_rows]
+        trained = document_group[part.split("train").relevant().doc_rows]
+        texts.append((queries, np.setdiff1d(document_group[documents], trained)))
+    changed = []
+    for number, (part, _, query_group, document_group) in enumerate(sets):
+        train, others = part.split("train"), [*texts[:number], *texts[number + 1 :]]
+        leaves = np.zeros(len(train.doc_rows), dtype=bool)
+        for queries, new_documents in others:
+            leaves |= np.isin(query_group[train.query_rows], queries)[train.query_index]
+            leaves |= np.isin(document_group[train.doc_rows], new_documents)
         leaves &= train.grades > 0
-        if not leaves.any():
-            return part
-        pairs = counted(int(leaves.sum()), "pair")
-        note = f"removed {pairs} from train whose query or document another data set holds out"
-        part = part.hold_out_pairs(train.select_judgements(leaves))
-        return replace(part, notes=(*part.notes, note))
-
-    return with_sets(data, [hold_out_copies(part, n) for n, part in enumerate(data.sets)])
+        if leaves.any():
+            pairs = counted(int(leaves.sum()), "pair")
+            note = f"removed {pairs} from train whose query or document another data set holds out"
+            part = part.hold_out_pairs(train.select_judgements(leaves))
+            part = replace(part, notes=(*part.notes, note))
+        changed.append(part)
+    return with_sets(data, changed)
 
 
 def assumed_documents(data: RetrievalData) -> ExpectedDocuments:

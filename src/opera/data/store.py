@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,17 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.cache import cached
-from opera.core.errors import DataError
+from opera.core.errors import DataError, OperaError
 from opera.core.reading import open_file
+from opera.core.storage import ADVICE, storage_error
+from opera.core.terminal import in_one_line
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
-    BATCH_CHARACTERS,
-    BATCH_ROWS,
     TEXT_SCHEMA,
     TextTable,
     batched,
     empty_text_notes,
+    open_arrow,
 )
 
 LAYOUT = "4"
@@ -56,6 +58,23 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
     return total.hexdigest()
 
 
+@contextmanager
+def library_errors(source: str, folder: Path, advice: str) -> Iterator[None]:
+    """Turn an error of the library that reads ``source`` into one sentence with advice.
+
+    ``folder`` has the files of the library, for errors such as a full disk.
+    """
+    try:
+        yield
+    except (OperaError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in ADVICE:
+            raise storage_error(folder, error) from error
+        reason = in_one_line(error.__cause__ or error)
+        raise DataError(f"{source}: cannot be read ({reason}); {advice}") from error
+
+
 @dataclass
 class DataBuilder:
     """The data of a parser: texts on disk, qrels in memory.
@@ -68,8 +87,6 @@ class DataBuilder:
         query_prompt: the prompt of the queries that came with the data.
         notes: sentences about merged and dropped data.
         tables: the texts written so far, ``corpus`` and ``queries``.
-        left_out: the number of relevant pairs left out for an empty text, by split, in published
-            data.
     """
 
     folder: Path
@@ -79,27 +96,29 @@ class DataBuilder:
     query_prompt: str | None = None
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
 
     def write_skipped(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
         """Write the rows that were left out: file, line, reason and text."""
-        path = self.folder / SKIPPED
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SKIPPED_SCHEMA) as writer:
-            for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
-                columns = [pa.array(values) for values in zip(*batch, strict=True)]
-                writer.write_batch(pa.record_batch(columns, schema=SKIPPED_SCHEMA))
+        batches = (
+            pa.record_batch(list(map(pa.array, zip(*batch, strict=True))), schema=SKIPPED_SCHEMA)
+            for batch in batched(rows)
+        )
+        self._write(SKIPPED, SKIPPED_SCHEMA, batches)
 
     def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:
         """Write ``corpus`` or ``queries`` to disk, and return the memory-mapped table.
 
         The batches have the columns id, title and text.
         """
-        path = self.folder / f"{kind}.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
+        self.tables[kind] = TextTable.open(self._write(f"{kind}.arrow", TEXT_SCHEMA, batches))
+        return self.tables[kind]
+
+    def _write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
+        path = self.folder / name
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        self.tables[kind] = TextTable.open(path)
-        return self.tables[kind]
+        return path
 
 
 def load_or_parse(
@@ -150,11 +169,8 @@ def _write(builder: DataBuilder) -> None:
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
+        "query_prompt": builder.query_prompt,
     }
-    if builder.left_out:
-        about["left_out"] = builder.left_out
-    if builder.query_prompt is not None:
-        about["query_prompt"] = builder.query_prompt
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -166,19 +182,13 @@ def _stored_fields(home: Path) -> dict[str, Any]:
             return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))
 
         scored = "teacher/scores" in arrays
-
         return {
             "splits": {split: read(Qrels, split) for split in about["splits"]},
             "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
             "teacher": read(TeacherScores, "teacher") if scored else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),
-            "skipped": _opened(home / SKIPPED),
+            "skipped": open_arrow(home / SKIPPED) if (home / SKIPPED).exists() else None,
             "query_prompt": about.get("query_prompt"),
             "notes": tuple(about["notes"]),
-            "left_out": about.get("left_out", {}),
         }
-
-
-def _opened(path: Path) -> pa.Table | None:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all() if path.exists() else None

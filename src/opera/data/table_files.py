@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from opera.core.arguments import flag
@@ -14,12 +15,12 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
-from opera.data.beir import BEIR_FILES, is_beir, judged_splits
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
 from opera.data.names import SPLIT_NAMES, TABLES
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
 from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
+BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
 _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
@@ -51,7 +52,7 @@ class TableSource:
     @classmethod
     def of(
         cls,
-        pairs: str | Path | Sequence[str | Path] | Mapping[str, str | Path],
+        pairs: str | Path | Sequence[str | Path | tuple[str, str]] | Mapping[str, str | Path],
         documents: str | Path | None = None,
         queries: str | Path | None = None,
         columns: str | Mapping[str, str | Sequence[str]] | Iterable[str] = (),
@@ -72,10 +73,10 @@ class TableSource:
             SettingError: for an invalid path, or an unknown split, role or encoding.
         """
         if isinstance(pairs, Mapping):
-            files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
-        else:
-            sources = [pairs] if isinstance(pairs, str | Path) else pairs
-            files = [_split_file(part) for part in sources]
+            pairs = [(name, str(path)) for name, path in pairs.items()]
+        files = [
+            _split_file(part) for part in ([pairs] if isinstance(pairs, str | Path) else pairs)
+        ]
         if not files:
             raise SettingError("--pairs: must name at least one file")
         return cls(
@@ -94,29 +95,22 @@ class TableSource:
         Raises:
             SettingError: for any other text.
         """
-        pairs, files, how = [], {}, {}
-        columns: dict[str, list[str]] = {}
+        pairs: list[str | Path | tuple[str, str]] = []
+        columns, how = dict[str, list[str]](), dict[str, Any]()
         for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
-            kind, _, split = key.partition(".")
+            kind, _, part = key.partition(".")
             if kind == "pairs":
-                pairs.append((split and _split(split), expand_user(value, "--pairs")))
-            elif key in ("documents", "queries") and key not in files:
-                files[key] = expand_user(value, f"--{key}")
+                pairs.append((part, value))
             elif kind == "columns":
-                columns.setdefault(split, []).append(value)
-            elif key in ("encoding", "skip_bad_rows") and key not in how:
-                how[key] = value
+                columns.setdefault(part, []).append(value)
             else:
-                raise SettingError(
-                    f"{TABLES} must have pairs, documents, queries and columns, got {shown(key)}"
-                )
-        if not pairs:
+                how[key] = value == "true" if key == "skip_bad_rows" else value
+        if not pairs or how.keys() - {"documents", "queries", "encoding", "skip_bad_rows"}:
             raise SettingError(
-                f"{TABLES} must have pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
+                f"{TABLES} must have pairs, as in {TABLES}pairs=clicks.csv, and may have "
+                f"documents, queries and columns; got {shown(text)}"
             )
-        texts, skip = (files.get("documents"), files.get("queries")), "skip_bad_rows" in how
-        encoding = checked_encoding(how.get("encoding"))
-        return cls(tuple(pairs), *texts, parse_columns(columns), encoding, skip)
+        return cls.of(pairs, columns=columns, **how)
 
     def __str__(self) -> str:
         """A line for :meth:`parse`, such as ``tables:documents=docs.parquet&pairs=p.csv``."""
@@ -130,14 +124,26 @@ class TableSource:
         """Return the same tables; replace a BEIR folder by its files.
 
         Raises:
-            DataError: as :func:`judged_splits`.
+            DataError: if a part of the BEIR folder is missing.
         """
         folder = Path(self.pairs[0][1])
         if self.documents or self.queries or len(self.pairs) > 1 or not is_beir(folder):
             return self
-        pairs = tuple(judged_splits(folder))
+        for name in BEIR_FILES:
+            if not os.path.lexists(folder / name):
+                raise DataError(f"{folder}: not a BEIR folder: {name} is missing")
+        files = sorted((folder / "qrels").glob("[!.]*.tsv"))
+        if not files:
+            raise DataError(
+                f"{folder}: not a BEIR folder: qrels/ has no .tsv file, such as qrels/train.tsv"
+            )
+        names = [path.stem.casefold() for path in files]
+        pairs = [
+            (SPLIT_NAMES.get(name, name), str(path))
+            for name, path in zip(names, files, strict=True)
+        ]
         documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
-        return replace(self, pairs=pairs, documents=documents, queries=queries)
+        return replace(self, pairs=tuple(pairs), documents=documents, queries=queries)
 
     def without_folders(self) -> TableSource:
         """Return the same tables without the folders of their paths, for another machine."""
@@ -149,21 +155,6 @@ class TableSource:
         return replace(
             self, pairs=pairs, documents=last(self.documents), queries=last(self.queries)
         )
-
-    @property
-    def hub_name(self) -> str | None:
-        """The name after ``hf:`` if the pairs are a data set of the hub, or ``None``.
-
-        Raises:
-            SettingError: for a data set of the hub together with other tables.
-        """
-        names = [path for path in self.files if path.startswith("hf:")]
-        if names and len(self.files) > 1:
-            raise SettingError(
-                f"{names[0]}: a data set of the hub cannot be combined with other tables; "
-                "pass it alone"
-            )
-        return names[0].removeprefix("hf:") if names else None
 
     @property
     def roles(self) -> list[tuple[str, str]]:
@@ -178,8 +169,15 @@ class TableSource:
         return [path for _, path in self.roles]
 
 
-def _split_file(value: str | Path) -> tuple[str, str]:
+def is_beir(folder: str | Path) -> bool:
+    """Whether a folder has a file or folder of the BEIR layout. Never raises."""
+    return any(os.path.lexists(Path(folder, name)) for name in BEIR_FILES)
+
+
+def _split_file(value: str | Path | tuple[str, str]) -> tuple[str, str]:
     """Parse ``SPLIT=FILE`` or ``FILE``; the name of a file may have an equals sign."""
+    if isinstance(value, tuple):
+        return value[0] and _split(value[0]), expand_user(value[1], "--pairs")
     split, equals, path = str(value).partition("=")
     if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
         return _split(split), expand_user(path, "--pairs")
@@ -210,17 +208,14 @@ def files_in(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    try:
-        files = sorted(
-            file
-            for file in path.rglob("*")
-            if table_suffix(file) in TABLE_SUFFIXES
-            and not file.name.startswith("cache-")  # written by map() of datasets
-            and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            and file.is_file()
-        )
-    except OSError as error:
-        raise DataError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if table_suffix(file) in TABLE_SUFFIXES
+        and not file.name.startswith("cache-")  # written by map() of datasets
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        and file.is_file()
+    )
     if not files:
         raise DataError(f"{path}: has no table ({', '.join(TABLE_SUFFIXES)})")
     return files
@@ -254,20 +249,15 @@ def open_pairs(
         DataError: if a file cannot be read, or is not a table.
     """
     tables: list[tuple[str | None, Table]] = []
-    guessed, unnamed = [], []
+    unnamed = []
     for split, place in pairs:
         home = Path(place)
         for file in files_in(home):
             split_name: str | None = split or None
             if split_name is None and (len(pairs) > 1 or home.is_dir()):
                 split_name = _split_of(path_below(file, home))
-                if split_name is None:
-                    unnamed.append(file.name)
-                elif not home.is_dir():
-                    guessed.append(f"{file.name} is {split_name}")
+                unnamed += [file.name] * (split_name is None)
             tables.append((split_name, _open(file, "pairs", columns, notes, encoding)))
-    if guessed:
-        notes.append(shortened(f"splits from file names: {', '.join(guessed)}", 300))
     if 0 < len(unnamed) < len(tables):
         notes.append(
             f"{shortened(', '.join(unnamed), 200)}: read as train, unless a column has the split, "
@@ -310,8 +300,6 @@ def _open(
     if names and not table.has_header and not columns.numbered(kind):
         table.columns = names
         notes.append(f"{file.name}: has no header; read the columns as {', '.join(names)}")
-    if suffix == ".csv" and table.delimiter != ",":
-        notes.append(f"{file.name}: {shown(table.delimiter)} separates the columns")
     return table
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -15,12 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import DataError, SettingError
-from opera.core.progress import progress
 from opera.core.reading import NOT_UTF8, open_file, parse_json
-from opera.core.terminal import printable, shown
+from opera.core.terminal import shown
 
-PROGRESS_BYTES = 50_000_000
-"""Larger files show a progress bar."""
 ALWAYS_UTF8 = "utf-8-sig"
 """The encoding of files for which no option exists."""
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -61,49 +57,17 @@ def text_lines(
         with open_file(path) as raw, _decompressed(raw, path) as plain:
             if encoding is None and b"\0" in plain.peek(4)[:4]:  # UTF-16 passes as UTF-8
                 raise DataError(f"{path}:1: {NOT_UTF8 if strict else NAME_ENCODING}")
-            size = os.fstat(raw.fileno()).st_size
-            title, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
             # bytes that are not UTF-8 become half characters, so the error can have the line
             file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
-            with file, progress(title, size, "B", hidden=hidden) as bar:
-                # readline, because tell() fails while iterating over a text file
-                for number, line in enumerate(iter(file.readline, ""), start=1):
-                    if not number % 1000:
-                        bar.update(raw.tell() - bar.n)
-                    if strict and not line.isascii() and HALF_CHARACTER.search(line):
-                        raise DataError(f"{path}:{number}: {NOT_UTF8}")
-                    yield line
+            for number, line in enumerate(file, start=1):
+                if strict and not line.isascii() and HALF_CHARACTER.search(line):
+                    raise DataError(f"{path}:{number}: {NOT_UTF8}")
+                yield line
     except UnicodeError as error:
         raise DataError(f"{path}: cannot be read as {encoding} ({error})") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason})") from None
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Yield number and text of the lines that have more than spaces.
-
-    Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is ignored.
-
-    Raises:
-        DataError: as :func:`text_lines`, and for a line that is not UTF-8.
-    """
-    for number, line in enumerate(text_lines(path), start=1):
-        if line.strip(" \n"):
-            yield number, line.removesuffix("\n")
-
-
-def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of the lines of a JSON Lines file.
-
-    Raises:
-        DataError: for a line that is not a JSON object.
-    """
-    for number, line in numbered_lines(path):
-        try:
-            yield number, json_object(line)
-        except BadRow as error:
-            raise DataError(f"{path}:{number}: {error}") from None
 
 
 def json_object(line: str) -> dict[str, Any]:
@@ -176,9 +140,9 @@ def has_spaces_beside_quotes(path: Path) -> bool:
         text = b""
         while chunk := file.read(CHUNK_BYTES):
             text = text[-MOST_SPACES:] + chunk
-            # much faster than the pattern
-            may_match = b'"' in text and (b'" ' in text or b' "' in text)
-            if may_match and SPACES_BESIDE_QUOTES.search(text):
+            # the first tests are much faster than the pattern
+            beside = b'"' in text and (b'" ' in text or b' "' in text)
+            if beside and SPACES_BESIDE_QUOTES.search(text):
                 return True
     return False
 

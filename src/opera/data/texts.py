@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.core.terminal import counted, shown
 
 CorpusText = Literal["title_text", "text"]
@@ -22,8 +23,6 @@ CorpusText = Literal["title_text", "text"]
 
 TextRow = tuple[str, str, str]  # id, title, text
 TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
-BATCH_ROWS, BATCH_CHARACTERS = 50_000, 2**26
-"""The limits of a batch. An Arrow array holds up to 2 GiB of text."""
 ROWS_AT_ONCE = 1000
 """Rows that are Python strings at once, in a loop over a table."""
 COLUMN_ROWS = 65_536
@@ -54,36 +53,31 @@ def digests_of(texts: Iterable[str], count: int) -> NDArray[np.uint64]:
 Row = TypeVar("Row", bound=Sequence[Any])
 
 
-def batched(
-    rows: Iterable[Row], most_rows: int, most_characters: int, first: int = 0
-) -> Iterator[list[Row]]:
-    """Yield rows in lists of bounded size. Characters count from the value ``first`` of a row."""
-    batch: list[Row] = []
-    characters = 0
-    for row in rows:
-        batch.append(row)
-        characters += sum(len(str(value)) for value in row[first:])
-        if len(batch) == most_rows or characters >= most_characters:
-            yield batch
-            batch, characters = [], 0
-    if batch:
+def batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield lists of at most :data:`ROWS_AT_ONCE` rows. An Arrow array holds up to 2 GiB."""
+    iterator = iter(rows)
+    while batch := list(islice(iterator, ROWS_AT_ONCE)):
         yield batch
 
 
 def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
     """Yield rows as Arrow batches of bounded size."""
-    for batch in batched(rows, BATCH_ROWS, BATCH_CHARACTERS):
+    for batch in batched(rows):
         columns = (pa.array(column, pa.string()) for column in zip(*batch, strict=True))
         yield pa.record_batch(list(columns), schema=TEXT_SCHEMA)
 
 
-def blank(texts: pa.StringArray) -> NDArray[np.bool_]:
+def blank(texts: pa.ChunkedArray) -> BoolArray:
     """Whether each text is empty or white space: bool ``[texts]``."""
     has_characters = pc.binary_length(texts).cast(pa.bool_())
     is_blank = pc.or_(pc.invert(has_characters), pc.utf8_is_space(texts))
-    if not pc.any(is_blank).as_py():  # to_numpy imports pandas, which takes half a second
-        return np.zeros(len(texts), dtype=bool)
-    return np.asarray(is_blank.to_numpy(zero_copy_only=False), dtype=bool)
+    # comparing with "" and to_numpy import pandas, which takes half a second
+    return np.array(is_blank.to_pylist(), dtype=bool)
+
+
+def open_arrow(path: Path) -> pa.Table:
+    """Memory-map an Arrow IPC file that OPERA wrote."""
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class TextTable:
     @classmethod
     def open(cls, path: Path) -> TextTable:
         """Memory-map an Arrow IPC file that OPERA wrote."""
-        return cls(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+        return cls(open_arrow(path))
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> TextTable:
@@ -125,10 +119,10 @@ class TextTable:
             for title, text in zip(self._column("title", rows), texts, strict=True)
         ]
 
-    def texts_by_turns(self, rows: IntArray) -> Iterator[str]:
-        """Yield the texts of many rows without titles, with only a few in memory."""
+    def by_turns(self, rows: IntArray, corpus_text: CorpusText = "text") -> Iterator[str]:
+        """Yield the texts of many rows, by default without titles, with only a few in memory."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            yield from self.texts(rows[start : start + ROWS_AT_ONCE], "text")
+            yield from self.texts(rows[start : start + ROWS_AT_ONCE], corpus_text)
 
     def ids(self, rows: IntArray | slice | None = None) -> list[str]:
         """Return the ids of some rows (default all)."""
@@ -137,10 +131,9 @@ class TextTable:
     def id_column(self, rows: IntArray) -> pa.ChunkedArray:
         """Return the ids of many rows as an Arrow column, which takes less memory than a list."""
         starts = range(0, len(rows), COLUMN_ROWS)
-        parts = [
-            pa.array(self.ids(rows[start : start + COLUMN_ROWS]), pa.string()) for start in starts
-        ]
-        return pa.chunked_array(parts, pa.string())
+        return pa.chunked_array(
+            (self.ids(rows[start : start + COLUMN_ROWS]) for start in starts), pa.string()
+        )
 
     def select(self, rows: IntArray) -> TextTable:
         """Return a table of some rows, in this order.
@@ -148,12 +141,7 @@ class TextTable:
         Arrow's own ``take`` fails on more than 2 GiB of text.
         """
         columns = ("id", "title", "text")
-        parts = np.array_split(np.asarray(rows), max(1, len(rows) // ROWS_AT_ONCE))
-        chosen = (
-            row
-            for part in parts
-            for row in zip(*(self._column(name, part) for name in columns), strict=True)
-        )
+        chosen = zip(*(self._column(name, rows) for name in columns), strict=True)
         return TextTable(pa.Table.from_batches(text_batches(chosen), schema=TEXT_SCHEMA))
 
     def find_rows(self, ids: Sequence[str] | pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
@@ -178,11 +166,8 @@ class TextTable:
     @cached_property
     def digests(self) -> NDArray[np.uint64]:
         """A hash of each row's title and text: uint64 ``[rows]``."""
-        starts = range(0, len(self), ROWS_AT_ONCE)
-        texts = (
-            text for start in starts for text in self.texts(slice(start, start + ROWS_AT_ONCE))
-        )
-        return digests_of(texts, len(self))
+        rows = np.arange(len(self))
+        return digests_of(self.by_turns(rows, "title_text"), len(rows))
 
     @cached_property
     def group(self) -> NDArray[np.int32]:
@@ -193,11 +178,11 @@ class TextTable:
         _, first, number = np.unique(self.digests, return_index=True, return_inverse=True)
         return np.asarray(first[number], dtype=np.int32)
 
-    @cached_property
+    @property
     def titled_rows(self) -> NDArray[np.int64]:
         """The rows with a title, ascending: int64."""
-        lengths = [pc.binary_length(chunk).to_numpy() for chunk in self.table["title"].chunks]
-        return np.flatnonzero(np.concatenate([np.empty(0, dtype=np.int32), *lengths]))
+        has_title = pc.binary_length(self.table["title"]).cast(pa.bool_())
+        return np.flatnonzero(has_title.to_pylist())
 
     @property
     def copies(self) -> NDArray[np.int64]:
@@ -206,20 +191,10 @@ class TextTable:
 
     def empty_rows(self, corpus_text: CorpusText = "title_text") -> NDArray[np.int64]:
         """Return the rows whose encoded text is empty or white space, ascending: int64."""
-        return self._without_text if corpus_text == "text" else self._without_both
-
-    @cached_property
-    def _without_text(self) -> NDArray[np.int64]:
-        parts = [blank(chunk) for chunk in self.table["text"].chunks]
-        return np.flatnonzero(np.concatenate([np.empty(0, dtype=bool), *parts]))
-
-    @cached_property
-    def _without_both(self) -> NDArray[np.int64]:
-        rows = self._without_text
-        titled = np.array(
-            [bool(title.strip()) for title in self._column("title", rows)], dtype=bool
-        )
-        return np.asarray(rows[~titled], dtype=np.int64)
+        empty = blank(self.table["text"])
+        if corpus_text == "title_text":
+            empty &= blank(self.table["title"])
+        return np.flatnonzero(empty)
 
     def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:
         column = self.table[name]
@@ -228,21 +203,14 @@ class TextTable:
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             return list(column.slice(start, max(0, stop - start)).to_pylist())
-        # Chunk by chunk, because Arrow's take on a chunked string column copies the column first.
-        wanted = np.asarray(rows, dtype=np.int64)
-        chunk_numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
-        values = [""] * len(wanted)
-        for chunk in np.unique(chunk_numbers).tolist():
-            places = np.flatnonzero(chunk_numbers == chunk)
-            numbers = np.ascontiguousarray(
-                wanted[places] - self._chunk_starts[chunk], dtype=np.int64
-            )
-            local = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-            for place, value in zip(
-                places.tolist(), column.chunk(chunk).take(local).to_pylist(), strict=True
-            ):
-                values[place] = value
-        return values
+        # row by row, because Arrow's take on a chunked string column copies the column first
+        wanted, chunks = np.asarray(rows, dtype=np.int64), column.chunks
+        numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
+        places = (wanted - self._chunk_starts[numbers]).tolist()
+        return [
+            chunks[number][place].as_py()
+            for number, place in zip(numbers.tolist(), places, strict=True)
+        ]
 
     @cached_property
     def _chunk_starts(self) -> NDArray[np.int64]:

@@ -237,7 +237,7 @@ def _training_qrels(
 def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file."""
     positives = Lists(qrels.offsets, qrels.doc_rows)
-    for number, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
+    for number, query in enumerate(data.queries.by_turns(qrels.query_rows)):
         pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
         yield {"query": query, "pos": pos, "neg": neg}
 
@@ -246,7 +246,7 @@ def _scored_records(
     data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``."""
-    for number, query in enumerate(data.queries.texts_by_turns(pairs.query_rows)):
+    for number, query in enumerate(data.queries.by_turns(pairs.query_rows)):
         part = slice(*pairs.offsets[number : number + 2])
         kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
         texts = {

@@ -74,13 +74,15 @@ def compare(
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
     """
     sets = data if isinstance(data, list | tuple) else [data]
-    options = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     if any(not isinstance(source, str | os.PathLike) for source in sets):
         raise SettingError(
             "data: the runs of a grid are processes that read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
         )
-    sources = [str(named_source(source, **options)) for source in sets]
+    sources = [
+        str(named_source(source, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows))
+        for source in sets
+    ]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
         methods = [label for label in methods.split(",") if label.strip()]
