@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import opera
 from grids import RunsFolder, around
 from opera.cli.compare import print_results
-from opera.cli.inspect import print_inspection
+from opera.cli.inspect import positives_sentence, print_inspection
 from opera.cli.screen import Screen
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import conclusion, title
@@ -45,6 +47,12 @@ def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
     wanted = ["train queries", "Findings", "16 test queries are few", "Next steps", "Hardest"]
     assert sorted(wanted, key=page.index) == wanted
     assert len(page.splitlines()) <= 40
+
+
+@pytest.mark.parametrize(("mean", "advice"), [(1.1, "too few for dp"), (9.9, "too few for dp"), (43, "dp may gain")])
+def test_inspect_says_whether_dp_may_gain(mean: float, advice: str) -> None:
+    assert positives_sentence(mean).startswith(f"train: {mean:.1f} relevant documents per query on average; ")
+    assert advice in positives_sentence(mean)
 
 
 def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path: Path, static_model: Path) -> None:

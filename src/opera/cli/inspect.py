@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 WEAK_MODEL = 0.6
 """If more of the pairs are hard, a weak model is a likelier reason than wrong labels."""
+MANY_POSITIVES = 10
+"""Relevant documents per query from which dp may gain: it gained with 43, and did not with 4.4 or
+1.1 (docs/benchmarks.md)."""
 NOVELTY = (
     (0.9, "fine-tuning is mostly safe"),
     (0.5, "some are new, and fine-tuning may not carry over to them"),
@@ -126,6 +129,8 @@ def _findings(inspection: Inspection) -> Iterator[str]:
         if duplicates.near_duplicates or duplicates.copies:
             yield f"{name}: {_duplicates_in_words(duplicates)}"
     yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
+    if counts.get("train_queries"):
+        yield positives_sentence(counts["train_pairs"] / counts["train_queries"])
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):
@@ -144,6 +149,14 @@ def _steps(inspection: Inspection) -> Iterator[str]:
         "opera train samples pairs that look wrong less often, and lists them. Pairs that are hard "
         "for a base model are often correct."
     )
+
+
+def positives_sentence(mean: float) -> str:
+    """Say how many relevant documents a training query has, and whether to try dp."""
+    advice = "too few for dp to gain"
+    if mean >= MANY_POSITIVES:
+        advice = "with a transformer and a low learning rate, dp may gain: compare it with ft"
+    return f"train: {mean:.1f} relevant documents per query on average; {advice}"
 
 
 def seen_sentence(split: str, seen: float) -> str:
