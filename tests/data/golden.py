@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from opera.core.errors import InputError
 from opera.data import RetrievalData, load_data
+from opera.data.read import DelimitedTable
 
 GOLDEN = Path(__file__).with_suffix(".json")
 Content = str | bytes | list[dict[str, Any]] | pa.Table
@@ -182,6 +184,8 @@ CASES: dict[str, Case] = {
                           {"pairs": {"train": "c.csv", "test": "j.csv"}, "documents": "d.csv",
                            "columns": {"weight": "n", "document": "doc"}}),
     "skipped": skipping('query,document,clicks\na,b,1\nc,"d,2\ne,f,3"\n,g,1\nh,i,high\nj,k,-1\nl,m\nn,o,2\n'),
+    "skipped long": skipping('query,document,clicks\n\na,"b\n\nc",1\n,d,1\ne,"f\r\n""g""",high\nh,i,2\n'),
+    "a pattern": ({"p[1].csv": CSV, "p1.csv": "query,document\nother,file\n"}, {"source": "p[1].csv"}),
     "skipped json": ({"p.jsonl": '{"query": "a", "document": "b"}\n{oops\n[1]\n{"query": {"a": 1}, "document": "c"}\n'
                       '{"query": "d", "document": ""}\n'}, {"source": "p.jsonl", "skip_bad_rows": True}),
     "skipped ids": ({"docs.csv": "id,text\n1,a\n1,b\n,c\n3,\n4,d\n", "p.csv": "query,doc_id\nx,1\ny,2\nz,3\nw,4\n"},
@@ -259,6 +263,14 @@ def put(files: dict[str, Content]) -> Iterator[Path]:
             yield Path(folder)
         finally:
             os.chdir(before)
+
+
+@contextmanager
+def read_line_by_line() -> Iterator[None]:
+    """Let DuckDB read no file itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DelimitedTable, "scan", lambda _: None)
+        yield
 
 
 def dump(data: RetrievalData) -> dict[str, Any]:

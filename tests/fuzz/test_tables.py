@@ -1,4 +1,4 @@
-"""Tables with odd values: every format is loaded as the same data.
+"""Tables with odd values: every format is loaded as the same data, and DuckDB reads a file as it is read by lines.
 
 What is spoilt is read with every row accounted for, or refused with the file's name.
 """
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from data.golden import dump
+from data.golden import dump, read_line_by_line
 from fuzzing import few, json_lines, only_refusals, spoilt, workplace
 from opera.core.errors import InputError
 from opera.data import load_data
@@ -29,6 +29,8 @@ ODD = [
     "null", "true", "u\u2028s\u0085x\u001cy", "\ufefffirst", "\u200bfirst", "'", '"', '""', 'a"b', "\\", "#", "test",
     "TRAIN ", "val", "d0", "q0", "query", "document", "1e39", "1001", "\x01",
 ]  # fmt: skip
+MULTILINE = ["two\nlines", "cr\rlf\r\n", "a\tb"]
+"""What TSV cannot hold."""
 text = st.sampled_from(PLAIN)
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
@@ -91,6 +93,20 @@ def test_every_format_is_loaded_as_the_same(rows: list[Row]) -> None:
     event("refused" if not loaded["csv"] else "loaded")
     for suffix in FORMATS:
         assert loaded[suffix] == loaded["csv"], suffix
+
+
+@few(150)
+@given(tables(ODD + MULTILINE), st.sampled_from(",;|\t"), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.data())
+def test_duckdb_reads_what_is_read_by_lines(
+    rows: list[Row], delimiter: str, end: str, skip: bool, data: st.DataObject
+) -> None:
+    content = written(rows, "csv", delimiter, end)
+    if data.draw(st.booleans()):
+        content = data.draw(spoilt(content))
+    fast = outcome("p.csv", content, skip_bad_rows=skip)
+    with read_line_by_line():
+        assert outcome("p.csv", content, skip_bad_rows=skip) == fast
+    event("refused" if "error" in fast else "loaded")
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -25,7 +25,7 @@ class Problems:
     def __init__(self, skip: bool | None = None) -> None:
         self.skip = skip
         self.rows: dict[str, dict[Table, set[int]]] = {}
-        """The lines or numbers of the rows that break each rule."""
+        """The numbers in the relation of the rows that break each rule."""
         self._first: dict[str, tuple[Table, int, str]] = {}
         self._read: dict[Table, int] = {}
 
@@ -71,7 +71,7 @@ class Problems:
         broken, rows = self._counts()
         rules = (
             f"{_short(rule)} ({self._counts(rule)[0]:,}, the first is "
-            f"{table.short}{table.mark.format(number)})"
+            f"{table.short}{table.mark.format(table.line(number))})"
             for rule, (table, number, _) in self._in_order()
         )
         return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(rules)}", 2000)
@@ -79,10 +79,11 @@ class Problems:
     def left_out(self) -> Iterator[tuple[str, int, str, str]]:
         """Yield the rows that are left out. This reads every table again for the texts."""
         for table in self._read:
-            numbers = self.broken(table)
-            for number, text in table.originals(numbers) if numbers else ():
+            numbers = {table.line(number): number for number in self.broken(table)}
+            for line, text in table.originals(numbers) if numbers else ():
+                number = numbers[line]
                 rules = [rule for rule in self.rows if number in self.rows[rule].get(table, ())]
-                yield table.short, number, "; ".join(map(_short, rules)), text
+                yield table.short, line, "; ".join(map(_short, rules)), text
 
     def _in_order(self) -> list[tuple[str, tuple[Table, int, str]]]:
         """The rules with their first bad row, ordered by file and line."""

@@ -1,4 +1,7 @@
-"""Read tables in files and in memory as Arrow batches, with the place of each row for messages."""
+"""Read tables in files and in memory as Arrow batches, with the place of each row for messages.
+
+DuckDB reads most CSV and TSV files itself, see :meth:`DelimitedTable.scan`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,28 @@ import csv
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import LISTS_OF_TEXTS
 from opera.data.problems import Problems
-from opera.data.text_files import BadRow, check_characters, json_object, text_lines
+from opera.data.rules import literal
+from opera.data.text_files import (
+    ALWAYS_UTF8,
+    BadRow,
+    check_characters,
+    has_spaces_beside_quotes,
+    json_object,
+    text_lines,
+)
 from opera.data.texts import LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
@@ -74,9 +88,13 @@ class Table:
                     record = {name: values[place].as_py() for name, values in rows.columns.items()}
                     yield int(number), json.dumps(record, ensure_ascii=False, default=str)
 
+    def line(self, number: int) -> int:
+        """Return the number of a row in messages, from its number in the relation."""
+        return number
+
     def place(self, number: int) -> str:
         """Return the file and the number of a row, for messages."""
-        return self.name + self.mark.format(number)
+        return self.name + self.mark.format(self.line(number))
 
 
 class TextTable(Table):
@@ -193,6 +211,8 @@ class DelimitedTable(TextTable):
         encoding: str | None = None,
     ) -> None:
         self.path, self.encoding = path, encoding
+        self.scanned = False
+        """Whether DuckDB read the file, so that the relation has row numbers instead of lines."""
         self.delimiter = None if header is None else "\t" if tabs else self._delimiter()
         self._quoted = not (header is None or tabs)
         line, self.first_line, problem = next(self._records(), (0, [], None))
@@ -203,6 +223,36 @@ class DelimitedTable(TextTable):
         self.has_header = header is not None and header(self.first_line)
         names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
         super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
+        self._begins_at_once = line == 1
+
+    def scan(self) -> str | None:
+        """Return the SQL that reads all rows, and the header, as the columns c0, c1, ...
+
+        It raises an error of DuckDB for most files that :meth:`batches` would not read in the same
+        way; ``None``: DuckDB would read other rows.
+        """
+        path = str(self.path.absolute())
+        utf8 = self.encoding in (None, ALWAYS_UTF8) and self.path.suffix.lower() in (".csv", ".tsv")
+        plain = utf8 and self.delimiter is not None and not set("*?[") & set(path)  # patterns
+        if not plain or not self._begins_at_once or len(self.columns) == 1:
+            return None
+        if self._quoted and has_spaces_beside_quotes(self.path):
+            return None
+        columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
+        mark = "'\"'" if self._quoted else "''"
+        return (
+            f"FROM read_csv({literal(path)}, delim={literal(str(self.delimiter))}, quote={mark}, "
+            f"escape={mark}, comment='', header=false, auto_detect=false, strict_mode=true, "
+            f"columns={{{columns}}})"
+        )
+
+    def line(self, number: int) -> int:
+        """Return the line of a row."""
+        return int(self._lines_of_rows[number]) if self.scanned else number
+
+    @cached_property
+    def _lines_of_rows(self) -> IntArray:
+        return np.fromiter((line for line, _, _ in self._records()), np.int64)
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield the rows; skip empty lines."""

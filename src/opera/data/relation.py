@@ -21,7 +21,7 @@ from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
 from opera.data.problems import Problems
-from opera.data.read import Table, arrow_rows
+from opera.data.read import DelimitedTable, Table, arrow_rows
 from opera.data.rules import WHITE, Rule
 
 MEMORY = "400MB"
@@ -141,9 +141,11 @@ class Relation:
     def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> tuple[str, set[str]]:
         """Return a table as SQL that can be used once, and the names of its columns with lists.
 
-        The SQL has the line of each row and the columns of ``roles`` as texts. ``c0`` is the first
-        column of the table.
+        The SQL has the line of each row, or its number if DuckDB reads the file, and the columns of
+        ``roles`` as texts. ``c0`` is the first column of the table.
         """
+        if isinstance(table, DelimitedTable) and self._scan(table):
+            return f"(SELECT rowid AS line, * FROM scanned OFFSET {int(table.has_header)})", set()
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
         first = next(batches, None)
@@ -152,6 +154,18 @@ class Relation:
             return f"(SELECT 0 AS line, {nulls} WHERE false)", set()
         lists = {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
         return self.stream(first.schema, first, batches), lists
+
+    def _scan(self, table: DelimitedTable) -> bool:
+        """Let DuckDB read a file into a table, if it reads the same rows; return whether it did."""
+        if scan := table.scan():
+            try:
+                create = f"CREATE OR REPLACE TEMP TABLE scanned AS {scan}"
+                ((rows,),) = self.db.execute(create).fetchall()
+            except self._error:  # the reader in Python names the bad rows, or also reads them
+                return False
+            self.problems.count(table, rows - table.has_header)
+            table.scanned = True
+        return table.scanned
 
     def stream(self, schema: pa.Schema, *batches: Any) -> str:
         """Return record batches, or iterators of them, as SQL that can be used once."""
@@ -214,6 +228,7 @@ class Relation:
         self.files.append((table, roles))
         listed = ", ".join(str(value) for value in values.values())
         self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
+        self.execute("DROP TABLE IF EXISTS scanned")  # it takes as much memory as the file
 
     def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
         """Find and collect the rows of a relation that break rules."""
