@@ -94,6 +94,8 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     Bad(f"{DISTILL} --teacher t.tsv",
         "t.tsv: has 1 pair, but none is in data (query 'q', document 'd'); are they scores of other data?",
         write("t.tsv", f"{HEADER}q\td\t1\n")),
+    Bad(f"{DISTILL} --teacher t.jsonl", "t.jsonl: column 'score' must hold one value per row, got lists",
+        write("t.jsonl", '{"query_id": "train0", "doc_id": "d0", "score": [1.5]}\n')),
     Bad("train data --model model --out out --teacher t.tsv",
         "--teacher=t.tsv: no setting uses them; pass loss=distill, or negatives=teacher",
         write("t.tsv", f"{HEADER}train0\td0\t1\n")),

@@ -129,7 +129,7 @@ def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], bei
     uses: list[Callable[[Path], Any]] = [
         lambda folder: opera.score(beir, model=folder).drop_columns([]),
         lambda folder: opera.mine(beir, model=folder, range=(1, 9)),
-        lambda folder: opera.inspect(beir, model=folder).similarities,
+        lambda folder: opera.inspect(beir, model=folder).suspicious,
     ]
     results = [[use(folder_of("static", similarity)) for use in uses] for similarity in ("cosine", "euclidean")]
     assert results[0] == results[1]

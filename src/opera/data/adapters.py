@@ -125,7 +125,11 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         DataError: with file, line, rule and value.
     """
     columns = {role: [name] for role, name in names.items()}
-    source, _ = relation.source(table, columns)
+    source, lists = relation.source(table, columns)
+    if lists:
+        raise DataError(
+            f"{table.name}: column {shown(min(lists))} must hold one value per row, got lists"
+        )
     values = {
         role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
     }

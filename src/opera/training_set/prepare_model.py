@@ -153,14 +153,16 @@ def _check_adapter_settings(settings: TrainSettings) -> None:
     vectors come from files.
     """
     unused = set() if settings.adapter_kind is None else {"dropout"}
+    reason = "the model does not train"
     if settings.query_vectors is not None:
         lengths = {"max_query_length", "max_passage_length"}
         unused |= {*lengths, "corpus_text", "query_prompt", "document_prompt"}
+        reason = "the vectors come from files"
     for name in sorted(unused & settings.model_fields_set):
         if (value := getattr(settings, name)) != EncodingSettings.model_fields[name].default:
             raise SettingError(
-                f"{name}={value}: has no effect with adapter={settings.adapter_kind}, because the "
-                "model does not train; remove the setting"
+                f"{name}={value}: has no effect with adapter={settings.adapter_kind}, because "
+                f"{reason}; remove the setting"
             )
 
 
