@@ -146,7 +146,15 @@ def _work(
     os.dup2(jobs.fileno(), 0)
     jobs.close()
     sys.stdin = os.fdopen(0)
-    _run(arguments, environment)
+    status: object = 0
+    try:
+        _run(arguments, environment)
+    except SystemExit as end:
+        status = end.code
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # multiprocessing's own exit fails in a process that a thread has forked
+    os._exit(status if isinstance(status, int) else 0 if status is None else 1)
 
 
 def _run_logged(arguments: list[str], log: str, environment: dict[str, str]) -> None:
