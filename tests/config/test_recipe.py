@@ -8,7 +8,8 @@ import pytest
 
 from opera.config.recipe import docs_by_group, make_recipe
 from opera.core.errors import SettingError
-from opera.methods import DEFAULT_METHOD
+from opera.methods import DEFAULT_METHOD, METHODS, Settings, setting
+from opera.methods.finetuning import FineTuning
 
 
 def test_a_recipe_has_short_names_and_values_that_follow_from_others() -> None:
@@ -30,3 +31,16 @@ def test_every_setting_says_what_it_does_and_where_its_default_comes_from() -> N
     docs = [doc for group in docs_by_group().values() for doc in group]
     assert all(doc.help and doc.source and doc.kind for doc in docs)
     assert {"temperature", "warmup_ratio", "max_query_length", "alpha_start", "k"} <= {d.name for d in docs}
+
+
+def test_a_setting_of_a_method_must_not_have_the_name_of_one_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(Settings):
+        temperature: float = setting(1.0, "of the method", "test")
+
+    class TakesTemperature(FineTuning):
+        name = "takes"
+        settings_class = Taken
+
+    monkeypatch.setitem(METHODS, "takes", TakesTemperature)
+    with pytest.raises(SettingError, match="method takes: its setting 'temperature'"):
+        make_recipe({"temperature": 0.1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,22 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     assert resumed.training.resumed_from == stopped.steps - 10
     for fact in ("steps", "best_step", "best_value"):
         assert getattr(resumed.training, fact) == getattr(stopped, fact)
+    assert_same_run(resumed, uninterrupted)
+
+
+class SignalInLastStep(TrainerCallback):  # type: ignore[misc]
+    """Sends SIGTERM while the last step trains."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == state.max_steps - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_in_the_last_step_stops_the_run(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    uninterrupted = opera.adapt(beir, model=static_model, out=tmp_path / "uninterrupted", **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[SignalInLastStep()], **SMALL)
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL)
     assert_same_run(resumed, uninterrupted)
 
 

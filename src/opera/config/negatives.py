@@ -91,7 +91,7 @@ class NegativeSettings(Settings):
         None,
         "explicit negatives: random (from the corpus), hard (mined), given (in the data) or "
         "teacher (scored by a teacher); auto: given if the data has them, else random; with "
-        "loss=distill: teacher",
+        "loss=distill: those with teacher scores",
         "Table 9",
         flag="--negatives",
     )

@@ -134,7 +134,17 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _groups() -> dict[str, type[Settings]]:
-    """Return the group that declares each setting of training or of a method."""
+    """Return the group that declares each setting of training or of a method.
+
+    Raises:
+        SettingError: if a setting of a method has the name of a setting of training.
+    """
+    for name, method in METHODS.items():
+        if taken := method.settings_class.model_fields.keys() & TrainSettings.model_fields.keys():
+            raise SettingError(
+                f"method {name}: its setting {min(taken)!r} has the name of a setting of training; "
+                "rename it"
+            )
     groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
     groups.append(TrainSettings)
     return {name: group for group in groups for name in group.model_fields}

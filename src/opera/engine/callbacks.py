@@ -118,7 +118,7 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         """Save and stop if any process received a signal."""
         signalled = torch.tensor([int(self._signalled_at < math.inf)], device=args.device)
         if gather_values(signalled).any():
-            self.stopped = state.global_step < state.max_steps
+            self.stopped = True
             control.should_save = control.should_training_stop = True
 
     def close(self) -> None:

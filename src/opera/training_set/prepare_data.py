@@ -105,10 +105,14 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or "random"
-    if settings.negatives is None and data.given_negatives is not None:
-        negatives = "given"
-    elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
-        negatives = "teacher"  # distillation needs negatives with teacher scores
+    if settings.negatives is None:
+        scored = settings.loss == "distill" and data.teacher is not None
+        if scored and settings.teacher_scores is not None:
+            negatives = "teacher"  # distillation needs negatives with teacher scores
+        elif data.given_negatives is not None:
+            negatives = "given"
+        elif scored:
+            negatives = "teacher"
     for wrong, message in _conflicts(drawn, settings, negatives):
         if wrong:
             raise SettingError(message)
