@@ -204,7 +204,7 @@ def one_source(
 
 
 def additional_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:
-    """Return the source string of a further data set. The options of tables apply to all tables."""
+    """Return the source of a further data set; ``--columns`` is only for the first."""
     from opera.data.loading import table_source
     from opera.data.sources import kind_of_files
 
