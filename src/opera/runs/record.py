@@ -94,10 +94,10 @@ class NoisyLabelsRecord(Part):
     @property
     def sentence(self) -> str:
         """A sentence on how many pairs look wrong, without its final full stop."""
-        about = "about" if self.visited >= MANY_VISITS else "up to about"
+        too_high = "" if self.visited >= MANY_VISITS else ", probably too high"
         text = (
-            f"{about} {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
-            f"{self.high:.0%})"
+            f"about {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
+            f"{self.high:.0%}{too_high})"
         )
         if self.pruned:
             text += f", not counting {counted(self.pruned, 'pruned pair')}"
