@@ -86,3 +86,12 @@ class TestRanks:
         folder.add(data="one", method="rp")
         assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
         assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
+
+
+def test_a_table_says_which_runs_started_from_another_base_model(folder: RunsFolder) -> None:
+    folder.add()
+    record = folder.add(method="dp") / "run.json"
+    assert analyse_runs(folder.home).tables[0].warnings == []
+    record.write_text(record.read_text().replace("models/small", "models/other"))
+    (warning,) = analyse_runs(folder.home).tables[0].warnings
+    assert warning.startswith("warning: the base row is not the base model of dp")

@@ -83,6 +83,11 @@ class Group:
         """The runs' ``pairs.parquet``."""
         return tuple(run.pairs() for run in self.runs)
 
+    @property
+    def model(self) -> str:
+        """The base model of the first run."""
+        return self.runs[0].record.model.source
+
     @cached_property
     def seconds_per_step(self) -> float:
         """Seconds per step: the median over the steps after warm-up, then over the seeds."""

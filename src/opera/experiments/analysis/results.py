@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
-from opera.core.terminal import counted
+from opera.core.terminal import counted, shortened
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     RECALL,
@@ -95,7 +95,8 @@ class ResultsTable:
         steps: optimizer steps.
         queries: number of test queries, over all seeds.
         own_tests: whether the seeds have different test queries.
-        base: the base model's measures.
+        base: the measures of the first method's base model.
+        other_bases: the methods that started from another base model.
         rows: one result per method.
     """
 
@@ -105,6 +106,7 @@ class ResultsTable:
     queries: int
     own_tests: bool
     base: dict[str, float]
+    other_bases: tuple[str, ...]
     rows: tuple[MethodResult, ...]
 
     @property
@@ -115,9 +117,13 @@ class ResultsTable:
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to trust the guard's choices less."""
+        """Reasons to trust the table or the guard's choices less."""
         guards = [row.guard for row in self.rows if row.guard is not None]
-        return list(dict.fromkeys(warning for guard in guards for warning in guard.warnings))
+        warnings = list(dict.fromkeys(warning for guard in guards for warning in guard.warnings))
+        if self.other_bases:
+            others = shortened(", ".join(self.other_bases), 200)
+            warnings.append(f"warning: the base row is not the base model of {others}")
+        return warnings
 
     def best(self, measure: str) -> str:
         """The label with the highest mean, or ``base``."""
@@ -263,6 +269,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         queries=len(all_queries),
         own_tests=any(queries != all_queries for queries in queries_by_seed),
         base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
+        other_bases=tuple(group.method for group in groups if group.model != first.model),
         rows=tuple(rows),
     )
 
