@@ -49,6 +49,18 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
         prepare_grid(*arguments)
 
 
+def test_finished_runs_with_other_decisions_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
+    data, decisions = opera.load_data(beir), tmp_path / "decisions.csv"
+    relevant = data.training_split().relevant()
+    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
+    decisions.write_text(f"query_id,doc_id,decision\n{query},{document},wrong\n")
+    shared = {"decisions": [str(decisions)]}
+    (cell,) = planned(tmp_path / "grid", data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
+    finish_cell(cell, data.fingerprint, static_model)  # as if the file had been empty
+    with pytest.raises(RunFolderError, match="its decisions have changed since this run"):
+        prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1)
+
+
 def test_a_recipe_gives_defaults_that_options_override(
     compare: Call, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import expand_user, user_path
-from opera.data import check_stays_out, load_data
+from opera.data import RetrievalData, check_stays_out, load_data
 from opera.data.loading import Given, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
@@ -122,30 +122,34 @@ def prepare_grid(
     if others and not any(out.rglob(RUN_FILE)):
         rule = "is not empty and holds no grid; pass an empty or new folder"
         raise RunFolderError(f"--out {out}: {rule}")
-    fingerprints: dict[str, str] = {}
+    status = Status.scan(runs, jobs)
     for source in data:
         check_stays_out(out, "--out", source)
         loaded = load_data(source)
-        fingerprints[source] = loaded.fingerprint
-        by_method = {planned.label: planned for planned in reversed(runs) if planned.data == source}
+        of_source = [planned for planned in runs if planned.data == source]
+        by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
             prepare_data(loaded, make_recipe(planned.values))
-    status = Status.scan(runs, jobs)
-    for planned in runs:
-        if (run := run_in(planned.folder)) is not None:
-            _check_same(planned, run.record, model, fingerprints[planned.data])
+        for planned in of_source:
+            if (run := run_in(planned.folder)) is not None:
+                _check_same(planned, run.record, model, loaded)
     return status
 
 
-def _check_same(planned: PlannedRun, record: RunRecord, model: str, fingerprint: str) -> None:
-    """Refuse a run of an earlier call with another model, other settings or other data."""
-    wanted = make_recipe(planned.values).identity()
+def _check_same(planned: PlannedRun, record: RunRecord, model: str, data: RetrievalData) -> None:
+    """Refuse a run of an earlier call with another model, other settings, data or decisions."""
+    recipe = make_recipe(planned.values)
+    wanted = recipe.identity()
     names = [name for name, value in wanted.items() if record.identity.get(name) != value]
     different = "model" if record.model.source != model else ", ".join(names)
     if different:
         rule = f"was started with another {different}; pass another --out"
         raise RunFolderError(f"{planned.folder}: {rule}")
-    if record.data.fingerprint != fingerprint:
+    decided = prepare_data(data, recipe).decided if recipe.train.decisions else None
+    if decided is not None and record.identity.get("decided_pairs") != decided:
+        rule = "its decisions have changed since this run; pass another --out"
+        raise RunFolderError(f"{planned.folder}: {rule}")
+    if record.data.fingerprint != data.fingerprint:
         rule = f"{planned.data} has changed since this run; pass another --out"
         raise RunFolderError(f"{planned.folder}: {rule}")
 
