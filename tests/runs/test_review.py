@@ -66,6 +66,13 @@ def test_items_are_of_the_run(run: Run) -> None:
     assert all(item["final"] < item["base"] for item in changes["losses"])
 
 
+def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:
+    page = run._repr_html_()
+    assert page is not None
+    assert "<td>nDCG@10</td>" in page
+    assert "of the training pairs look" in page
+
+
 def test_the_same_run_gives_the_same_page_and_another_number_of_items(run: Run, tmp_path: Path) -> None:
     pages = [opera.review(run, tmp_path / f"{number}.html", items=20) for number in range(2)]
     assert pages[0].read_bytes() == pages[1].read_bytes()
