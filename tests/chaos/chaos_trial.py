@@ -194,7 +194,7 @@ class Trial:
     def start(self, fault: str = "none", at: int = NEVER, out: Path | None = None, **more: str) -> Child:
         """Start the command, or what finishes it; a fault strikes at the n-th change of its output and cache.
 
-        What happens between two changes dies with the process, so other moments are no different.
+        Work between two changes is lost with the process, so faults at other moments have the same effect.
         """
         self._calls += 1
         words = self.command.arguments(self.world, out or self.out)

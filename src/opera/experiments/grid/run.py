@@ -23,6 +23,7 @@ from typing import Any
 
 from opera.core.environment import threads_are_given, usable_cores
 from opera.core.processes import signals_as_interrupt
+from opera.core.progress import duration
 from opera.core.terminal import counted, say
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import PlannedRun
@@ -157,7 +158,7 @@ def run_grid(status: Status, model: str) -> None:
         # runs count by their steps, if the grid sets them
         done = sum(run.steps or 1 for run in runs if run.folder in status.done)
         left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
-        remaining = f", about {format_duration(left)} left" if left else ""
+        remaining = f", about {duration(left)} left" if left else ""
         state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
         say(f"done: {planned.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
@@ -181,11 +182,3 @@ def run_grid(status: Status, model: str) -> None:
             except KeyboardInterrupt:
                 processes.stop(signal.SIGKILL)
             raise
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration: ``40 s``, ``14 min``, ``3 h 20 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
