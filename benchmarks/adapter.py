@@ -19,9 +19,9 @@ from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.engine.run_pruning import RunPruning
 from opera.engine.train import train
-from opera.runs.folder import Run, RunWriter
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import load_and_check
+from opera.run_folder.folder import Run, RunWriter
+from opera.training_pairs.build import build_training_set
+from opera.training_pairs.prepare import load_and_check
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2

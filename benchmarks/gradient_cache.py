@@ -45,7 +45,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.engine.sampler import PairSampler, SetSampler
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
-    from opera.training_set.documents import KnownPositives
+    from opera.training_pairs.documents import KnownPositives
 
     data, model = load_data(source), load_model(model_source, "cpu").train()
     model.max_seq_length = tokens

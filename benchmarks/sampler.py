@@ -34,8 +34,8 @@ from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
-from opera.training_set.documents import DocumentPool
-from opera.training_set.negatives import RandomNegatives
+from opera.training_pairs.documents import DocumentPool
+from opera.training_pairs.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))

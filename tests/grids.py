@@ -15,8 +15,8 @@ from opera.config.recipe import make_recipe
 from opera.experiments.analysis import RECALL, Group, find_groups
 from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
-from opera.runs.record import (
+from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
+from opera.run_folder.record import (
     CurvePoint,
     DataRecord,
     GuardedMeasure,

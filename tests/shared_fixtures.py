@@ -20,7 +20,7 @@ from tiny_world import write_beir, write_bert_model, write_static_model
 
 if TYPE_CHECKING:
     from commands import Opera
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere

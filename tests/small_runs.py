@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 
 InterruptedAt = Callable[[int], AbstractContextManager[None]]
 

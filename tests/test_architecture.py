@@ -15,7 +15,7 @@ from pathlib import Path
 import opera
 
 LAYERS = [
-    "core", "data", "labels", "methods", "config", "runs", "encoder", "retrieval", "adapter", "training_set",
+    "core", "data", "labels", "methods", "config", "run_folder", "encoder", "retrieval", "adapter", "training_pairs",
     "engine", "guard", "run", "deployment", "experiments", "diagnostics", "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
@@ -98,7 +98,7 @@ for words in (["--version"], ["search", "--help"]):
     with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(SystemExit):
         main()
     assert not {*large, "scipy", "numba", "matplotlib"} & set(sys.modules)
-import opera.runs.folder
+import opera.run_folder.folder
 assert not {"numba", "opera.methods"} & set(sys.modules)
 for name in ("methods", "data", "retrieval.measures", "retrieval.locate", "experiments.analysis", "experiments.report",
              "experiments.grid.compare", "config.recipe", "adapter"):

@@ -23,7 +23,7 @@ from opera.engine import loss  # noqa: F401 - fills the registry that forgotten_
 from opera.methods import METHODS, method_named
 from opera.methods.testing import check_method
 from opera.retrieval.measures import MEASURES, parse_measures
-from opera.training_set import negatives  # noqa: F401 - as above
+from opera.training_pairs import negatives  # noqa: F401 - as above
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = {

@@ -27,9 +27,9 @@ from opera.engine.session import Session, new_record
 from opera.engine.train import fit
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
-from opera.runs.folder import RunWriter
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared, load_and_check
+from opera.run_folder.folder import RunWriter
+from opera.training_pairs.build import build_training_set
+from opera.training_pairs.prepare import Prepared, load_and_check
 
 
 def prepared(work: dict[str, Any]) -> Prepared:

@@ -19,7 +19,7 @@ import numpy as np
 
 import opera
 from opera.core.rng import generator
-from opera.runs.cutoffs import fit_cutoffs
+from opera.run_folder.cutoffs import fit_cutoffs
 from study import DATA, ROOT, STATIC_MODEL, STORED, Results, Row, fill, need, table_lines, words
 
 SETS = ("scifact", "nfcorpus", "entailmentbank")

@@ -21,7 +21,7 @@ import pandas as pd
 
 import opera
 from opera.core.intervals import mean_interval, signed
-from opera.runs.folder import Run, holds_run
+from opera.run_folder.folder import Run, holds_run
 from study import ROOT, STATIC_MODEL, STORED, Results, fill, load_setting, need, table_lines, words
 
 PAGE, FIGURE = ROOT / "docs" / "did-it-help.md", ROOT / "docs" / "never-worse.svg"

@@ -54,7 +54,7 @@ from opera.core.rng import generator
 from opera.core.settings import resolved
 from opera.engine.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
 from opera.engine.sampler import Batch
-from opera.training_set.build import TrainingSet
+from opera.training_pairs.build import TrainingSet
 
 RANDOM_DOCUMENTS = 500
 """Random documents that a pair's perplexity is measured against."""

@@ -39,11 +39,11 @@ from opera.engine.train import train
 from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.runs.folder import Run as RunFolder
-from opera.runs.folder import RunWriter
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import load_and_check
-from opera.training_set.prepare_model import encoder_of
+from opera.run_folder.folder import Run as RunFolder
+from opera.run_folder.folder import RunWriter
+from opera.training_pairs.build import build_training_set
+from opera.training_pairs.prepare import load_and_check
+from opera.training_pairs.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, need, words
 from transformer_tables import MEASURES, SETS, TransformerResults, print_tables

@@ -28,7 +28,7 @@ from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
 from opera.methods import DEFAULT_METHOD, METHODS
 from opera.retrieval.measures import parse_measures
-from opera.runs.folder import RUN_NAMES
+from opera.run_folder.folder import RUN_NAMES
 from opera_paper.cli import app
 
 PAGE = (ROOT / "reproduction" / "README.md").read_text(encoding="utf-8")

@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from opera.retrieval.evaluation import evaluate as evaluate
     from opera.retrieval.search import search as search
     from opera.run.adapt import adapt as adapt
-    from opera.runs.folder import Run as Run
-    from opera.runs.review import review as review
-    from opera.training_set.corpus_pairs import pairs as pairs
-    from opera.training_set.export import mine as mine
-    from opera.training_set.export import score as score
+    from opera.run_folder.folder import Run as Run
+    from opera.run_folder.review import review as review
+    from opera.training_pairs.corpus_pairs import pairs as pairs
+    from opera.training_pairs.export import mine as mine
+    from opera.training_pairs.export import score as score
 
 _MODULES = {
     "adapt": "opera.run.adapt",
     "evaluate": "opera.retrieval.evaluation",
-    "score": "opera.training_set.export",
-    "mine": "opera.training_set.export",
-    "pairs": "opera.training_set.corpus_pairs",
+    "score": "opera.training_pairs.export",
+    "mine": "opera.training_pairs.export",
+    "pairs": "opera.training_pairs.corpus_pairs",
     "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
     "push": "opera.deployment.push",
@@ -51,11 +51,11 @@ _MODULES = {
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "recipe": "opera.config.recipe",
-    "review": "opera.runs.review",
+    "review": "opera.run_folder.review",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
     "PairPruning": "opera.engine.pair_pruning",
-    "Run": "opera.runs.folder",
+    "Run": "opera.run_folder.folder",
     "OperaError": "opera.core.errors",
     "InputError": "opera.core.errors",
     "SettingError": "opera.core.errors",

@@ -13,7 +13,7 @@ from bad_inputs import table
 from commands import opera_here
 from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.plan import grid_axes
-from opera.runs.housekeeping import drop_checkpoints
+from opera.run_folder.housekeeping import drop_checkpoints
 from tiny_world import write_beir
 
 ROWS = table.all_rows()

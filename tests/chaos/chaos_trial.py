@@ -13,7 +13,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads would only wait for each other
 
-from opera.runs.folder import Run, holds_run
+from opera.run_folder.folder import Run, holds_run
 
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))

@@ -15,7 +15,7 @@ import pytest
 
 import opera
 from commands import QUICK, Opera
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 
 
 def test_evaluate_measures_a_run(run_opera: Opera, trained: Run, beir: Path, tmp_path: Path) -> None:

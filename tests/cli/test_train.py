@@ -10,7 +10,7 @@ import pytest
 
 from commands import QUICK, Opera
 from opera.config.training import TrainSettings
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 
 
 def test_help_settings(run_opera: Opera) -> None:
@@ -49,7 +49,7 @@ def test_require_gain_the_verdict_first_and_each_size(
 ) -> None:
     from opera.guard import choice
 
-    monkeypatch.setattr("opera.runs.verdict.LEAST_QUERIES", 10)
+    monkeypatch.setattr("opera.run_folder.verdict.LEAST_QUERIES", 10)
     for verdict, status, more in (("better", 0, []), ("kept", 3, ["--matryoshka", "8,4"])):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, verdict=verdict: verdict)
         options = ["--out", verdict, *QUICK, "--require-gain", *more]

@@ -13,7 +13,7 @@ from opera.engine import distillation  # noqa: F401 - fills the registry
 from opera.engine.loss import InfoNCELoss
 from opera.methods import METHODS
 from opera.retrieval.measures import MEASURES
-from opera.training_set.negatives import RandomNegatives
+from opera.training_pairs.negatives import RandomNegatives
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from huggingface_hub.utils import filter_repo_objects, get_session
 
 import opera
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 
 NAME = "someone/a-model"
 HTTP: Any = import_module(type(get_session()).__module__.partition(".")[0])

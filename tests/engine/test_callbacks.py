@@ -12,7 +12,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 import opera
 from opera.core.errors import SettingError
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from processes import start
 from small_runs import SMALL, InterruptedAt, assert_same_run, train_command
 

@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 import opera
 from attacks import Bomb, plant_bomb
 from opera.core.errors import InputError
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
 TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12}

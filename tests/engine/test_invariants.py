@@ -24,7 +24,7 @@ import opera
 from opera.engine.pruned_loss import chain_of, weighable, weighing
 from opera.engine.sampler import PairSampler
 from opera.methods import METHODS
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from own_scripts import (
     LOSSES,
     WEIGHABLE,

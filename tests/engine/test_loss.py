@@ -20,7 +20,7 @@ from opera.engine.pruning import Pruning
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
-from opera.training_set.negatives import RandomNegatives
+from opera.training_pairs.negatives import RandomNegatives
 
 BATCH, ROUNDED = 12, 2.0**-23
 """Pairs of a batch, and what float32 rounds off: what is observed is in float32."""

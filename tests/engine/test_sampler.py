@@ -9,9 +9,9 @@ from distinct import pool_of
 from opera.data.pairs import TrainingPairs
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, Plan
-from opera.training_set.negatives import RandomNegatives
-from opera.training_set.pretrained_scores import pretrained_scores
-from opera.training_set.quotas import Quotas
+from opera.training_pairs.negatives import RandomNegatives
+from opera.training_pairs.pretrained_scores import pretrained_scores
+from opera.training_pairs.quotas import Quotas
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 

@@ -16,7 +16,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 import opera
 from opera.core.errors import InputError, TrainingError
 from opera.engine.loss import InfoNCELoss
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from processes import DEADLINE, launched, torchrun
 from small_runs import SMALL, InterruptedAt, assert_same_run, train_command, weights
 

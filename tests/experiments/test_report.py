@@ -20,7 +20,7 @@ from opera.experiments.analysis.verdict import conclusion, title
 from opera.experiments.report.charts import sampled_by_similarity
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
-from opera.runs.folder import PAIRS_FILE, RunWriter
+from opera.run_folder.folder import PAIRS_FILE, RunWriter
 
 SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)
 BEST = ' class="best"'

@@ -17,8 +17,8 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.guard import choice, dev_corpus
 from opera.run import refit
-from opera.runs.folder import Run
-from opera.training_set.prepare import load_and_check
+from opera.run_folder.folder import Run
+from opera.training_pairs.prepare import load_and_check
 from small_runs import assert_same_run
 
 REFIT: dict[str, Any] = {

@@ -20,7 +20,7 @@ from opera.methods import METHODS
 from opera.methods.dynamic import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from small_runs import FAST, SMALL, weights
 
 

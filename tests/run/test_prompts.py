@@ -15,9 +15,9 @@ from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.engine.trainer import training_arguments
 from opera.retrieval.encoder import open_encoder
-from opera.runs.folder import Run
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import load_and_check
+from opera.run_folder.folder import Run
+from opera.training_pairs.build import build_training_set
+from opera.training_pairs.prepare import load_and_check
 from small_runs import SMALL
 
 PROMPT = "t3w1 t3w2 t3w1 "

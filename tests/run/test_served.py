@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.retrieval.measures import Ranking, parse_measures, per_query
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from small_runs import SMALL
 
 MEASURE = "nDCG@10"

@@ -22,7 +22,7 @@ from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role
-from opera.runs.folder import ADAPTER_FILE
+from opera.run_folder.folder import ADAPTER_FILE
 
 MODULE_FILE = "adapter.py"
 Modules = dict[Role, list[Any]]

@@ -15,7 +15,7 @@ from opera.config.trainer import PRIMARY
 from opera.core.files import check_folder
 
 if TYPE_CHECKING:
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 SHOWN = 3
 """Documents shown per search."""

@@ -12,7 +12,7 @@ from opera.core.intervals import few_queries, points
 from opera.core.terminal import place
 
 if TYPE_CHECKING:
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
 """OPERA recommends the method if the interval of the noise rate lies above this."""
@@ -29,7 +29,7 @@ def print_before_after(screen: Screen, run: Run) -> None:
     The table has no column for the fine-tuned model if that is the final model.
     """
     from opera.experiments.report.tables import measures_table
-    from opera.runs.verdict import headlines, warnings_of
+    from opera.run_folder.verdict import headlines, warnings_of
 
     verdict, final_model = headlines(run)
     screen.heading(verdict)
@@ -48,7 +48,7 @@ def print_labels(screen: Screen, run: Run) -> None:
 
     Recommend ``denoise`` if the labels are noisy.
     """
-    from opera.runs.folder import SUSPICIOUS_FILE
+    from opera.run_folder.folder import SUSPICIOUS_FILE
 
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY
@@ -62,7 +62,7 @@ def print_labels(screen: Screen, run: Run) -> None:
 
 def print_cutoffs(screen: Screen, run: Run) -> None:
     """Print the cut-off for the middle precision, if any score reaches that."""
-    from opera.runs.cutoffs import PRECISIONS
+    from opera.run_folder.cutoffs import PRECISIONS
 
     record = run.record.cutoffs
     if record is not None and (cutoff := record.cutoff(PRECISIONS[1])) is not None:
@@ -71,7 +71,7 @@ def print_cutoffs(screen: Screen, run: Run) -> None:
 
 def print_parts(screen: Screen, run: Run) -> None:
     """Print the main measure by number of dimensions and by data set, if a run has several."""
-    from opera.runs.record import mean_of_sets
+    from opera.run_folder.record import mean_of_sets
 
     if sizes := run.record.matryoshka:
         by_size = {str(s.size): {"base": s.base, "final": s.final} for s in sizes}

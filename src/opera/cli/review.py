@@ -37,7 +37,7 @@ def review(
     """Write a page to review labels that look wrong, missing labels, and test queries that changed.
     The page opens from disk and saves your decisions.
     """
-    from opera.runs.review import review as write_review
+    from opera.run_folder.review import review as write_review
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
     if file.suffix == ".csv":

@@ -90,7 +90,7 @@ def score(
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
     from opera.methods.selection import CBS_POOL
-    from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
+    from opera.training_pairs.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     pool = (cbs_pool or CBS_POOL) if cbs else 0
@@ -102,7 +102,7 @@ def score(
 
     import numpy as np
 
-    from opera.training_set.export import score as score_pairs
+    from opera.training_pairs.export import score as score_pairs
 
     table = score_pairs(
         loaded,
@@ -175,8 +175,12 @@ def mine(
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
     from opera.retrieval.locate import inputs_of, locate_model
-    from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
-    from opera.training_set.mining import check_range
+    from opera.training_pairs.export_inputs import (
+        NEGATIVES_FORMATS,
+        checked_output,
+        mining_settings,
+    )
+    from opera.training_pairs.mining import check_range
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     reads = inputs_of(source, model) + [Path(locate_model(name)) for name in [reranker] if name]
@@ -186,7 +190,7 @@ def mine(
     loaded = with_notes_logged(load_training_data(source, model))
     check_range(ranks, len(loaded.corpus))
 
-    from opera.training_set.export import mine as mine_negatives
+    from opera.training_pairs.export import mine as mine_negatives
 
     table = mine_negatives(
         loaded,
@@ -234,7 +238,7 @@ def pairs(
     """Generate weak training pairs from a corpus without labels: titles, headings, questions and
     docstrings, each with the text below it.
     """
-    from opera.training_set.corpus_pairs import pairs as make_pairs
+    from opera.training_pairs.corpus_pairs import pairs as make_pairs
 
     reading: dict[str, Any] = {
         "columns": columns,

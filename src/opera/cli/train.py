@@ -48,7 +48,7 @@ from opera.core.terminal import say
 
 if TYPE_CHECKING:
     from opera.core.settings import SettingDoc
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 NO_GAIN = 3
 """Exit status of ``--require-gain`` unless the verdict is ``better``."""
@@ -156,8 +156,8 @@ def train(
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.run.adapt import adapt, foresee
-    from opera.runs.housekeeping import check_reads_survive
-    from opera.runs.verdict import gained
+    from opera.run_folder.housekeeping import check_reads_survive
+    from opera.run_folder.verdict import gained
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     values = collect_values(
@@ -206,7 +206,7 @@ def train(
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
-    from opera.runs.housekeeping import run_started_after
+    from opera.run_folder.housekeeping import run_started_after
 
     if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"
@@ -227,8 +227,8 @@ def _print_run(screen: Screen, run: Run) -> None:
 
 
 def _as_dict(run: Run) -> dict[str, Any]:
-    from opera.runs.changes import changes_on_test
-    from opera.runs.verdict import verdict_words
+    from opera.run_folder.changes import changes_on_test
+    from opera.run_folder.verdict import verdict_words
 
     guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures
     cutoffs = run.record.cutoffs

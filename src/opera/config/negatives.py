@@ -41,7 +41,7 @@ RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("random", "hard", "given", "teacher")
 )
-"""Values of ``negatives``; :mod:`opera.training_set.negatives` defines them."""
+"""Values of ``negatives``; :mod:`opera.training_pairs.negatives` defines them."""
 
 NegativeKind = Annotated[str, OneOf(NEGATIVES)]
 

@@ -54,7 +54,7 @@ from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.prompts import set_prompts, with_data_prompt
-from opera.runs.folder import MODEL_FILES, holds_run
+from opera.run_folder.folder import MODEL_FILES, holds_run
 
 log = logging.getLogger("opera")
 

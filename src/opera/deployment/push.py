@@ -20,8 +20,8 @@ from opera.core.reading import read_text
 from opera.core.terminal import counted, first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import HUB_ID, is_local_path
-from opera.runs.folder import CARD_FILE, MODEL_FILES
-from opera.runs.reading import read_object
+from opera.run_folder.folder import CARD_FILE, MODEL_FILES
+from opera.run_folder.reading import read_object
 
 log = logging.getLogger("opera")
 

@@ -11,7 +11,7 @@ from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
 from opera.core.reading import read_text
 from opera.core.terminal import counted
-from opera.runs.folder import CARD_FILE
+from opera.run_folder.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1

@@ -32,8 +32,8 @@ from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
-from opera.training_set.documents import DocumentPool
-from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
+from opera.training_pairs.documents import DocumentPool
+from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
 
 @dataclass(frozen=True)

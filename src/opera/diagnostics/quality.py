@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import FloatArray
-from opera.training_set.pretrained_scores import CBSRanks
+from opera.training_pairs.pretrained_scores import CBSRanks
 
 MIN_POOL = 20
 """The noise estimate needs so many random documents in a ranking."""

@@ -22,8 +22,8 @@ from opera.core.terminal import in_one_line, shown
 from opera.engine.checkpoint import mark_complete
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import PairSampler
-from opera.runs.folder import RunWriter
-from opera.runs.names import trainer_key
+from opera.run_folder.folder import RunWriter
+from opera.run_folder.names import trainer_key
 
 log = logging.getLogger("opera")
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from opera.core.files import finish_folder, remove, replace_file
 from opera.core.storage import writing
-from opera.runs.folder import COMPLETE_FILE, checkpoint_folders
-from opera.runs.reading import read_arrays
+from opera.run_folder.folder import COMPLETE_FILE, checkpoint_folders
+from opera.run_folder.reading import read_arrays
 
 log = logging.getLogger("opera")
 

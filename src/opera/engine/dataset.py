@@ -25,7 +25,7 @@ from opera.encoder.token_store import TokenSource, training_tokens
 from opera.engine.sampler import Batch
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.training_set.build import TrainingSet
+from opera.training_pairs.build import TrainingSet
 
 log = logging.getLogger("opera")
 

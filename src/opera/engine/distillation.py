@@ -17,8 +17,8 @@ from opera.core.settings import resolved
 from opera.data.identity import teacher_by_text
 from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import Batch
-from opera.training_set.build import TrainingSet
-from opera.training_set.prepare import is_cosines
+from opera.training_pairs.build import TrainingSet
+from opera.training_pairs.prepare import is_cosines
 
 log = logging.getLogger("opera")
 

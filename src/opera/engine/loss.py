@@ -24,8 +24,8 @@ from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.engine.distributed import gather_embeddings
 from opera.engine.sampler import Batch
 from opera.labels.ranks import p_values
-from opera.training_set.build import TrainingSet
-from opera.training_set.documents import KnownPositives
+from opera.training_pairs.build import TrainingSet
+from opera.training_pairs.documents import KnownPositives
 
 if TYPE_CHECKING:
     from opera.engine.pruning import Pruning

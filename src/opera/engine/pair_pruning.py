@@ -41,9 +41,9 @@ from opera.engine.sampler import PairSampler, SetSampler
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
-from opera.runs.folder import SAMPLER_FILE
-from opera.training_set.documents import DocumentPool
-from opera.training_set.pretrained_scores import pretrained_scores
+from opera.run_folder.folder import SAMPLER_FILE
+from opera.training_pairs.documents import DocumentPool
+from opera.training_pairs.pretrained_scores import pretrained_scores
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""

@@ -39,7 +39,7 @@ from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_pairs
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
-from opera.training_set.documents import KnownPositives
+from opera.training_pairs.documents import KnownPositives
 
 log = logging.getLogger("opera")
 

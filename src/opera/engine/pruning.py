@@ -23,7 +23,7 @@ from opera.core.terminal import counted
 from opera.engine.checkpoint import write_state
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import Batch, PairSampler, not_finite
-from opera.runs.folder import SAMPLER_FILE
+from opera.run_folder.folder import SAMPLER_FILE
 
 if TYPE_CHECKING:
     from opera.engine.loss import InBatchLoss

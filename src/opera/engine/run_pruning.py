@@ -17,8 +17,8 @@ from opera.engine.pruning import Pruning
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.labels.visits import FirstVisits
 from opera.methods import Method
-from opera.training_set.build import TrainingSet
-from opera.training_set.quotas import plan_of
+from opera.training_pairs.build import TrainingSet
+from opera.training_pairs.quotas import plan_of
 
 LAG = 1
 """Steps between an observation and its first use. The loader reads no batch ahead."""

@@ -20,8 +20,8 @@ from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 from opera.methods import Draw, Method, Plan
-from opera.training_set.negatives import Negatives
-from opera.training_set.quotas import Quotas
+from opera.training_pairs.negatives import Negatives
+from opera.training_pairs.quotas import Quotas
 
 ADVICE_NOT_FINITE = "lower learning_rate, or set precision=fp32"
 SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets", "schedule")

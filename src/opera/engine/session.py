@@ -23,9 +23,9 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted, shown
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
-from opera.runs.folder import TRIAL_FOLDER, RunWriter
-from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
-from opera.training_set.prepare import Prepared, is_cosines
+from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
+from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
+from opera.training_pairs.prepare import Prepared, is_cosines
 
 log = logging.getLogger("opera")
 

@@ -37,12 +37,12 @@ from opera.labels.visits import FirstVisits
 from opera.methods import Method
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import SAMPLER_FILE, Run, RunWriter
-from opera.runs.names import trainer_key
-from opera.runs.record import NegativesRecord, TrainingRecord
-from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.prepare_model import encoder_of
-from opera.training_set.quotas import summary_of
+from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
+from opera.run_folder.names import trainer_key
+from opera.run_folder.record import NegativesRecord, TrainingRecord
+from opera.training_pairs.build import TrainingSet, build_training_set
+from opera.training_pairs.prepare_model import encoder_of
+from opera.training_pairs.quotas import summary_of
 
 log = logging.getLogger("opera")
 

@@ -30,7 +30,7 @@ from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
-from opera.runs.names import trainer_key
+from opera.run_folder.names import trainer_key
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]

@@ -33,9 +33,9 @@ from opera.guard.rule import (
     mixing_weights_to_try,
     verdict_of,
 )
-from opera.runs.record import CurvePoint, GuardRecord, SecondTraining
-from opera.training_set.prepare import Prepared
-from opera.training_set.prepare_model import encoder_of
+from opera.run_folder.record import CurvePoint, GuardRecord, SecondTraining
+from opera.training_pairs.prepare import Prepared
+from opera.training_pairs.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
 

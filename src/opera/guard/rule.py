@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from opera.core.intervals import DIFFERENCE, EQUAL, LEAST_QUERIES, mean_interval
 from opera.core.rng import generator
-from opera.runs.record import GuardedMeasure
+from opera.run_folder.record import GuardedMeasure
 
 COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))

@@ -19,7 +19,7 @@ TEXT = 2000
 
 
 def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
-    """Return the fields of :class:`opera.runs.record.NoisyLabelsRecord`."""
+    """Return the fields of :class:`opera.run_folder.record.NoisyLabelsRecord`."""
     return {
         "noise_rate": estimate.noise_rate,
         "low": estimate.low,

@@ -13,7 +13,7 @@ from opera.data import RetrievalData, files_read, load_all
 from opera.data.files_read import load_stored
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.runs.folder import ADAPTER_FILE, Run, holds_run, run_in
+from opera.run_folder.folder import ADAPTER_FILE, Run, holds_run, run_in
 
 log = logging.getLogger("opera")
 

@@ -21,7 +21,7 @@ from opera.core.reading import read_text
 from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
 from opera.retrieval.locate import locate_model
-from opera.runs.folder import holds_run
+from opera.run_folder.folder import holds_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

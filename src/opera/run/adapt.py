@@ -16,8 +16,8 @@ from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.data.loading import Given, named_source
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
-from opera.runs.folder import Run
-from opera.runs.housekeeping import check_out_folder, check_reads_survive
+from opera.run_folder.folder import Run
+from opera.run_folder.housekeeping import check_out_folder, check_reads_survive
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -104,7 +104,7 @@ def foresee(
     checked = check(data, reading, model, out, settings, False, overwrite)
     from opera.engine.session import announce
     from opera.run.costs import time_run
-    from opera.training_set.prepare import load_and_check
+    from opera.training_pairs.prepare import load_and_check
 
     prepared = load_and_check(checked.data, checked.model, checked.recipe)
     announce(prepared)

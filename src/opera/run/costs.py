@@ -24,9 +24,9 @@ from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.guard.rule import mixing_weights_to_try
 from opera.retrieval.models import is_static
-from opera.runs.folder import RunWriter
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared
+from opera.run_folder.folder import RunWriter
+from opera.training_pairs.build import build_training_set
+from opera.training_pairs.prepare import Prepared
 
 STEPS, TEXTS = 3, 64
 """Steps that are timed, after one for warm-up, and documents that are encoded."""

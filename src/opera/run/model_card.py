@@ -23,11 +23,11 @@ from opera.data.names import MEMORY, TABLES
 from opera.data.table_files import TableSource
 from opera.retrieval.locate import MINILM
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.changes import Change
-from opera.runs.folder import CARD_FILE, RECIPE_FILE
-from opera.runs.names import hub_key
-from opera.runs.record import RunRecord
-from opera.runs.verdict import verdict_sentence, weight_sentence
+from opera.run_folder.changes import Change
+from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
+from opera.run_folder.names import hub_key
+from opera.run_folder.record import RunRecord
+from opera.run_folder.verdict import verdict_sentence, weight_sentence
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -17,8 +17,8 @@ from opera.data import load_data, load_python
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.run.adapt import adapt
-from opera.runs.folder import Run, holds_run
-from opera.runs.housekeeping import check_out_folder
+from opera.run_folder.folder import Run, holds_run
+from opera.run_folder.housekeeping import check_out_folder
 
 log = logging.getLogger("opera")
 

@@ -14,9 +14,9 @@ from opera.core.terminal import counted
 from opera.engine.session import Session
 from opera.engine.train import Fit, fit
 from opera.guard.choice import Guard, Weights
-from opera.runs.folder import TRIAL_FOLDER
-from opera.runs.housekeeping import drop_checkpoints
-from opera.runs.record import GuardRecord
+from opera.run_folder.folder import TRIAL_FOLDER
+from opera.run_folder.housekeeping import drop_checkpoints
+from opera.run_folder.record import GuardRecord
 
 log = logging.getLogger("opera")
 

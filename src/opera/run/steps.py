@@ -40,10 +40,10 @@ from opera.run.adapt import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.refit import choose_training, first_training
-from opera.run.review import Candidate, missing_candidates, review_items
-from opera.runs.changes import changes_on_test
-from opera.runs.cutoffs import fit_cutoffs
-from opera.runs.folder import (
+from opera.run.review_items import Candidate, missing_candidates, review_items
+from opera.run_folder.changes import changes_on_test
+from opera.run_folder.cutoffs import fit_cutoffs
+from opera.run_folder.folder import (
     LOG_FILE,
     MEASURES_FILE,
     MODEL_FOLDER,
@@ -54,18 +54,18 @@ from opera.runs.folder import (
     Run,
     RunWriter,
 )
-from opera.runs.housekeeping import (
+from opera.run_folder.housekeeping import (
     check_free,
     clear_leftovers,
     clear_run,
     refuse_other_settings,
 )
-from opera.runs.log import logged_to
-from opera.runs.names import column
-from opera.runs.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.runs.verdict import dev_sentence
-from opera.training_set.prepare import Prepared, load_and_check
-from opera.training_set.prepare_model import encoder_of
+from opera.run_folder.log import logged_to
+from opera.run_folder.names import column
+from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
+from opera.run_folder.verdict import dev_sentence
+from opera.training_pairs.prepare import Prepared, load_and_check
+from opera.training_pairs.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
 

@@ -19,7 +19,7 @@ import opera
 from commands import Done
 from opera.core.errors import TrainingError
 from opera.experiments.grid import run as running
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from processes import ForkedWorker
 
 QUICK: dict[str, Any] = {

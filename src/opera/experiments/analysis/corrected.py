@@ -19,9 +19,9 @@ from opera.data.pair_files import begins
 from opera.data.qrels import Qrels
 from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query
-from opera.runs.changes import Change, changes_on_test
-from opera.runs.folder import Run
-from opera.runs.names import column
+from opera.run_folder.changes import Change, changes_on_test
+from opera.run_folder.folder import Run
+from opera.run_folder.names import column
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""

@@ -20,7 +20,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
 from opera.data.names import source_name
 from opera.methods import METHODS
-from opera.runs.folder import RUN_FILE, Run, run_in
+from opera.run_folder.folder import RUN_FILE, Run, run_in
 
 RECALL = "R@20"
 WARM_UP = 5

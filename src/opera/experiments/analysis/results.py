@@ -25,9 +25,9 @@ from opera.experiments.analysis.groups import (
 )
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.folder import Run
-from opera.runs.record import GuardRecord
-from opera.runs.verdict import warnings_of
+from opera.run_folder.folder import Run
+from opera.run_folder.record import GuardRecord
+from opera.run_folder.verdict import warnings_of
 
 TESTED = (PRIMARY, RECALL)
 BASE = "base"

@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 
 from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval
 from opera.experiments.analysis.groups import Group
-from opera.runs.names import column
+from opera.run_folder.names import column
 
 LEVEL = 0.05
 """Significance level of the corrected t-test."""

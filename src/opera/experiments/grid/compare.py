@@ -21,9 +21,9 @@ from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
-from opera.runs.folder import RUN_FILE, run_in
-from opera.runs.record import RunRecord
-from opera.training_set.prepare_data import prepare_data
+from opera.run_folder.folder import RUN_FILE, run_in
+from opera.run_folder.record import RunRecord
+from opera.training_pairs.prepare_data import prepare_data
 
 
 def compare(

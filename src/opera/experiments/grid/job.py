@@ -18,8 +18,8 @@ from opera.core.terminal import say
 from opera.data import load_data
 from opera.experiments.grid.run import ERROR
 from opera.run.adapt import adapt
-from opera.runs.folder import holds_run
-from opera.runs.housekeeping import drop_checkpoints
+from opera.run_folder.folder import holds_run
+from opera.run_folder.housekeeping import drop_checkpoints
 
 
 def main() -> None:

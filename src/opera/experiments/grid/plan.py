@@ -27,7 +27,7 @@ from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
-from opera.runs.folder import run_in
+from opera.run_folder.folder import run_in
 
 DEFAULT_SEEDS = (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")

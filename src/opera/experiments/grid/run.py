@@ -27,7 +27,7 @@ from opera.core.progress import duration
 from opera.core.terminal import counted, say
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import PlannedRun
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 
 WAIT_SECONDS = 0.25
 ERROR = "opera: error: "

@@ -21,8 +21,8 @@ from opera.experiments.analysis import (
     PairedTest,
     ResultsTable,
 )
-from opera.runs.folder import Run
-from opera.runs.names import column
+from opera.run_folder.folder import Run
+from opera.run_folder.names import column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

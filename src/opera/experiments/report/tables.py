@@ -13,8 +13,8 @@ from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.changes import changes_on_test
-from opera.runs.folder import Run
+from opera.run_folder.changes import changes_on_test
+from opera.run_folder.folder import Run
 
 Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]

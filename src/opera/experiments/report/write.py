@@ -39,8 +39,8 @@ from opera.experiments.report.tables import (
     ranks_table,
     tables_of,
 )
-from opera.runs.folder import REPORT_FILE, Run, is_report
-from opera.runs.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
+from opera.run_folder.folder import REPORT_FILE, Run, is_report
+from opera.run_folder.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
 """Number of example queries with the largest gains, and with the largest losses."""

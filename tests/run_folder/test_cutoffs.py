@@ -11,8 +11,8 @@ import pytest
 import opera
 from opera.core.errors import SettingError
 from opera.core.intervals import share_interval
-from opera.runs.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
-from opera.runs.folder import Run, RunWriter
+from opera.run_folder.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
+from opera.run_folder.folder import Run, RunWriter
 
 
 def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,8 @@ from pydantic import (
 
 from opera.core.errors import RunFolderError
 from opera.core.terminal import counted, shown
-from opera.runs.cutoffs import CutoffRecord
-from opera.runs.reading import Part, read_model, read_object
+from opera.run_folder.cutoffs import CutoffRecord
+from opera.run_folder.reading import Part, read_model, read_object
 
 FORMAT: Literal[6] = 6
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""

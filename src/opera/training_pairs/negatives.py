@@ -25,8 +25,8 @@ from opera.data import GivenNegatives, RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.measures import Ranking
-from opera.training_set.documents import DocumentPool, KnownPositives, Lists
-from opera.training_set.mining import Miner, check_range, first_of_copies
+from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
 

@@ -18,8 +18,8 @@ from opera.labels.review import SHORT, Labelled, test_pairs, training_pairs
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.search import search_corpus
-from opera.training_set.build import TrainingSet
-from opera.training_set.documents import KnownPositives
+from opera.training_pairs.build import TrainingSet
+from opera.training_pairs.documents import KnownPositives
 
 MOST_QUERIES = 2000
 """Most training queries that are searched for missing labels."""

@@ -31,7 +31,7 @@ from opera.data.splits import (
     queries_per_document,
 )
 from opera.retrieval.measures import parse_measures
-from opera.training_set.negatives import check_negatives
+from opera.training_pairs.negatives import check_negatives
 
 POPULAR = 0.2
 """A document that is relevant to a larger fraction of the training queries is popular."""

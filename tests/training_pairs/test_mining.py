@@ -15,8 +15,8 @@ import opera
 from opera.config.negatives import MiningSettings
 from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
-from opera.training_set.documents import KnownPositives, Lists
-from opera.training_set.mining import Miner, lowest_positive
+from opera.training_pairs.documents import KnownPositives, Lists
+from opera.training_pairs.mining import Miner, lowest_positive
 
 
 def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any) -> Lists:

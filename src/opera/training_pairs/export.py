@@ -26,8 +26,8 @@ from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
-from opera.training_set.documents import DocumentPool, KnownPositives, Lists
-from opera.training_set.export_inputs import (
+from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.export_inputs import (
     NEGATIVES_FORMATS,
     SCORE_FORMATS,
     ScoreInputs,
@@ -36,9 +36,9 @@ from opera.training_set.export_inputs import (
     write_jsonl,
     write_table,
 )
-from opera.training_set.mining import Miner, check_range
-from opera.training_set.negatives import given_negatives
-from opera.training_set.pretrained_scores import pretrained_scores
+from opera.training_pairs.mining import Miner, check_range
+from opera.training_pairs.negatives import given_negatives
+from opera.training_pairs.pretrained_scores import pretrained_scores
 
 log = logging.getLogger("opera")
 

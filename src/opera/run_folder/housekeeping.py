@@ -17,7 +17,7 @@ from opera.core.files import (
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import place, shortened, shown
-from opera.runs.folder import (
+from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
     MODEL_FILES,
     MODEL_FOLDER,

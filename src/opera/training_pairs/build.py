@@ -19,12 +19,12 @@ from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
-from opera.training_set.documents import DocumentPool, KnownPositives, Lists
-from opera.training_set.mining import Miner
-from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
-from opera.training_set.prepare import Prepared
-from opera.training_set.pretrained_scores import pretrained_scores
-from opera.training_set.quotas import Quotas, plan_of
+from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.mining import Miner
+from opera.training_pairs.negatives import NegativeInputs, Negatives, build_negatives
+from opera.training_pairs.prepare import Prepared
+from opera.training_pairs.pretrained_scores import pretrained_scores
+from opera.training_pairs.quotas import Quotas, plan_of
 
 log = logging.getLogger("opera")
 

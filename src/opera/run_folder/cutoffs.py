@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.intervals import share_interval
-from opera.runs.reading import Part
+from opera.run_folder.reading import Part
 
 PRECISIONS = (0.7, 0.8, 0.9)
 """A run records a cut-off for each of these, if one reaches it."""

@@ -44,9 +44,9 @@ from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.core.terminal import counted
-from opera.runs.reading import read_model, read_object, read_table
-from opera.runs.record import Measures, RunRecord, TrainingRecord
-from opera.runs.verdict import verdict_words
+from opera.run_folder.reading import read_model, read_object, read_table
+from opera.run_folder.record import Measures, RunRecord, TrainingRecord
+from opera.run_folder.verdict import verdict_words
 
 log = logging.getLogger("opera")
 
@@ -120,7 +120,7 @@ class Run:
     def _repr_html_(self) -> str | None:
         if not self.finished:
             return None
-        from opera.runs.notebook import run_html  # imports this module
+        from opera.run_folder.notebook import run_html  # imports this module
 
         return run_html(self)
 

@@ -12,7 +12,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
-from opera.training_set.corpus_pairs import sections_of
+from opera.training_pairs.corpus_pairs import sections_of
 
 LONG = "The text below is long enough to be a chunk of its own, about {}."
 DOCUMENTS = [

@@ -9,7 +9,7 @@ from opera.core.errors import SettingError
 from opera.core.files import check_output
 from opera.core.paths import user_path
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
-from opera.runs.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
+from opera.run_folder.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
 
 ITEMS = 200
 

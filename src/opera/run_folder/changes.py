@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from opera.core.intervals import DIFFERENCE, OF_ONE_QUERY, mean_interval, points
-from opera.runs.names import column
+from opera.run_folder.names import column
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
     """Compare the base and the final model on each query, by the measures that the table has.
 
     Args:
-        per_query: a row per test query, from :meth:`opera.runs.folder.Run.per_query`.
+        per_query: a row per test query, from :meth:`opera.run_folder.folder.Run.per_query`.
         measures: names of measures.
     """
     changes = {}

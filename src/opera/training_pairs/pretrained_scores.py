@@ -14,7 +14,7 @@ from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.documents import DocumentPool, KnownPositives
+from opera.training_pairs.documents import DocumentPool, KnownPositives
 
 CHUNK_CELLS = 8_000_000
 ROUNDING = 1e-6  # float32 cosines with a smaller difference are equal

@@ -6,11 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from opera.core.intervals import points
-from opera.runs.changes import changes_on_test
-from opera.runs.verdict import headlines
+from opera.run_folder.changes import changes_on_test
+from opera.run_folder.verdict import headlines
 
 if TYPE_CHECKING:
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 SHOWN = ("nDCG@10", "R@20", "RR@10", "Success@10")
 

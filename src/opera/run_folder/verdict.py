@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.core.terminal import counted
-from opera.runs.record import GuardRecord
+from opera.run_folder.record import GuardRecord
 
 if TYPE_CHECKING:
-    from opera.runs.folder import Run
+    from opera.run_folder.folder import Run
 
 NOT_SIGNIFICANT = "gain on dev not significant"
 NEWER = 0.1

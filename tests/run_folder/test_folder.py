@@ -11,9 +11,9 @@ from attacks import Bomb
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
-from opera.runs.folder import REPORT_MARK, Run, holds_run
-from opera.runs.housekeeping import check_out_folder, clear_leftovers, clear_run
-from opera.runs.reading import read_arrays
+from opera.run_folder.folder import REPORT_MARK, Run, holds_run
+from opera.run_folder.housekeeping import check_out_folder, clear_leftovers, clear_run
+from opera.run_folder.reading import read_arrays
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grids import guard_record
-from opera.runs.record import GuardedMeasure, GuardRecord
-from opera.runs.verdict import gained, verdict_sentence, warnings_of
+from opera.run_folder.record import GuardedMeasure, GuardRecord
+from opera.run_folder.verdict import gained, verdict_sentence, warnings_of
 
 
 def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:

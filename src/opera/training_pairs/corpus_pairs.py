@@ -21,7 +21,7 @@ from opera.data.python_source import python_sections
 from opera.data.table_files import holds_tables
 from opera.data.text_files import checked_encoding, text_lines
 from opera.data.weak_pairs import MIN_WORDS, Section, distinct
-from opera.training_set.export_inputs import checked_output, write_table
+from opera.training_pairs.export_inputs import checked_output, write_table
 
 log = logging.getLogger("opera")
 

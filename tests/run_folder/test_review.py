@@ -15,7 +15,7 @@ import pytest
 
 import opera
 from opera.labels.review import in_order
-from opera.runs.folder import Run
+from opera.run_folder.folder import Run
 from tiny_world import write_noisy_beir
 
 HOSTILE = "</script><script>alert(1)</script>"

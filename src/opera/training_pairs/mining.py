@@ -22,7 +22,7 @@ from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
 from opera.retrieval.measures import Ranking
-from opera.training_set.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
 
 if TYPE_CHECKING:
     from opera.retrieval.encoder import Encoder

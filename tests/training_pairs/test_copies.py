@@ -19,9 +19,9 @@ from opera.data.combined import combine, each_set
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_fraction
-from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.prepare import load_and_check
-from opera.training_set.prepare_data import prepare_data
+from opera.training_pairs.build import TrainingSet, build_training_set
+from opera.training_pairs.prepare import load_and_check
+from opera.training_pairs.prepare_data import prepare_data
 
 FILLERS = [f"f{n}" for n in range(12)]
 CORPUS = {

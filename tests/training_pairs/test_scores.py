@@ -9,7 +9,7 @@ from distinct import known_of, pool_of
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.pretrained_scores import pretrained_losses, rank_among_random
+from opera.training_pairs.pretrained_scores import pretrained_losses, rank_among_random
 from small_runs import unit_vectors
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))

@@ -13,17 +13,17 @@ import opera
 from distinct import pool_of
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, load_data
-from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.documents import Lists
-from opera.training_set.negatives import ListedNegatives, RandomNegatives
-from opera.training_set.prepare import load_and_check
+from opera.training_pairs.build import TrainingSet, build_training_set
+from opera.training_pairs.documents import Lists
+from opera.training_pairs.negatives import ListedNegatives, RandomNegatives
+from opera.training_pairs.prepare import load_and_check
 from tiny_world import write_beir
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
 def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
-    monkeypatch.setattr("opera.training_set.negatives.MOST_MINED", 1000)
+    monkeypatch.setattr("opera.training_pairs.negatives.MOST_MINED", 1000)
     values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000)}
     sets = {}
     for first in (False, True):

@@ -18,8 +18,8 @@ from opera.core.errors import SettingError
 from opera.data import RetrievalData, TeacherScores
 from opera.retrieval.lora import merged
 from opera.retrieval.models import model_kind, reads_vectors
-from opera.training_set.prepare_data import RunData, prepare_data
-from opera.training_set.prepare_model import RunModel, prepare_model
+from opera.training_pairs.prepare_data import RunData, prepare_data
+from opera.training_pairs.prepare_model import RunModel, prepare_model
 
 LITTLE_LOST = 0.05
 """The fraction of the training queries, or of the pairs, that dev may take without a second

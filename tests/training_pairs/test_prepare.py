@@ -12,9 +12,9 @@ import pytest
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
-from opera.runs.folder import Run
-from opera.training_set.build import loss_weights
-from opera.training_set.prepare_data import prepare_data
+from opera.run_folder.folder import Run
+from opera.training_pairs.build import loss_weights
+from opera.training_pairs.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
 
 
