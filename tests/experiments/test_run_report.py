@@ -100,7 +100,7 @@ def test_figures_with_corrected_labels_are_those_of_corrected_data(
     assert figures.final == pytest.approx(measured.measures, abs=1e-9)
     assert (result.removed, result.added, result.confirmed, result.left_out) == (len(wrong), 1, 1, 1)
     page = opera.report(run.path, tmp_path / "page.html", decisions=file).read_text()
-    assert f"{figures.base['nDCG@10']:.3f} → {figures.final['nDCG@10']:.3f}" in page
+    assert f"{100 * figures.base['nDCG@10']:.1f} → {100 * figures.final['nDCG@10']:.1f}" in page
     assert html.escape(result.sentence) in page
 
 

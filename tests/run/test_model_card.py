@@ -42,7 +42,7 @@ def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
     text = (run.model_path / "README.md").read_text()
     change = changes_on_test(run.per_query(), ["nDCG@10"])["nDCG@10"]
     assert change.low <= change.difference <= change.high
-    assert f"{run.measures['final']['nDCG@10']:.4f} | {change.in_points()} |" in text
+    assert f"{100 * run.measures['final']['nDCG@10']:.1f} | {change.in_points()} |" in text
     assert run.record.guard is not None
     assert run.record.guard.test is not None
     assert (change.low, change.high) == (run.record.guard.test.low, run.record.guard.test.high)

@@ -34,7 +34,7 @@ from opera.cli.options import (
 )
 from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
-from opera.core.intervals import few_queries
+from opera.core.intervals import few_queries, in_points
 from opera.core.paths import user_path
 from opera.core.terminal import counted, json_text, place, say
 
@@ -262,7 +262,7 @@ def _convergence(comparison: Comparison) -> list[str]:
         if row.method == baseline:
             name = comparison.final(row.data).name
             lines.append(
-                f"\n{name}: {row.method} has its best {PRIMARY}, {row.target:.3f}, at "
+                f"\n{name}: {row.method} has its best {PRIMARY}, {in_points(row.target)}, at "
                 f"{row.baseline_steps:,} steps; matched by"
             )
         elif row.steps is None:

@@ -13,6 +13,7 @@ from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
 from opera.config.trainer import PRIMARY
 from opera.core.files import check_folder
+from opera.core.intervals import in_points
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run
@@ -64,7 +65,7 @@ def _print_searches(screen: Screen, run: Run) -> None:
     counts = ", ".join(f"{changed[kind]:,} {kind}" for kind in ("gained", "lost", "same"))
     screen.heading(f"\nHeld-out queries by {PRIMARY}: {counts}. The largest changes:")
     for query in (*changed["gains"][:1], *changed["losses"][:1]):
-        change = f"{100 * query['base']:.1f} -> {100 * query['final']:.1f}"
+        change = f"{in_points(query['base'])} -> {in_points(query['final'])}"
         screen.heading(f"\n“{query['query']}” ({PRIMARY} {change})")
         for when in ("base", "final"):
             screen.heading(f"{when} (✓ belongs to the object)")

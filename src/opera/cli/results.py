@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opera.cli.screen import Screen, flat
 from opera.config.trainer import PRIMARY
-from opera.core.intervals import few_queries, points
+from opera.core.intervals import few_queries, in_points, points
 from opera.core.terminal import place
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
     if test is None:
         return ("", "", "")
     base, final = test["base"][PRIMARY], test["final"][PRIMARY]
-    return f"{base:.4f}", f"{final:.4f}", points(final - base)
+    return in_points(base), in_points(final), points(final - base)
 
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from opera.core.intervals import in_points
 from opera.core.terminal import printable, printing_to
 
 if TYPE_CHECKING:
@@ -109,13 +110,16 @@ class Screen:
         intervals: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         """Print named values, with their intervals if there are any."""
-        ends = {name: f"{low:.4f} to {high:.4f}" for name, (low, high) in (intervals or {}).items()}
+        ends = {
+            name: f"{in_points(low)} to {in_points(high)}"
+            for name, (low, high) in (intervals or {}).items()
+        }
         columns = (head, "value", *(["95% interval"] if ends else []))
         self.heading(title)
         self.table(
             columns,
             [
-                (name, f"{value:.4f}", *([ends[name]] if ends else []))
+                (name, in_points(value), *([ends[name]] if ends else []))
                 for name, value in values.items()
             ],
         )

@@ -90,6 +90,11 @@ def few_queries(queries: int, split: str = "test") -> str | None:
     )
 
 
+def in_points(value: float) -> str:
+    """Write a measure between 0 and 1 in points: ``46.0``."""
+    return f"{100 * value:.1f}"
+
+
 def points(difference: float, digits: int = 1) -> str:
     """Write a difference of a measure in points: ``+1.2``, ``−0.3``, and ``0.0`` without a sign."""
     return signed(100 * difference, digits)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from opera.config.trainer import PRIMARY
-from opera.core.intervals import points
+from opera.core.intervals import in_points, points
 from opera.core.reading import read_text
 from opera.core.terminal import counted
 from opera.run_folder.folder import CARD_FILE
@@ -105,7 +105,7 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
         return (name, file, *(figures or ("",) * 4), f"{size:.1f}")
 
     measured = [form.figures for form in exported.forms if form.figures is not None]
-    trained = tuple(f"{figures.before:.4f}" for figures in measured[:1])
+    trained = tuple(in_points(figures.before) for figures in measured[:1])
     rows = [row("as trained", "", exported.megabytes, trained and (*trained, "", "", "1.0×"))]
     return rows + [
         row(form.form, form.file, form.megabytes, _cells(form)) for form in exported.forms
@@ -116,7 +116,8 @@ def _cells(form: ExportedForm) -> tuple[str, ...]:
     if (figures := form.figures) is None:
         return ()
     interval = f"{points(figures.low)} to {points(figures.high)}"
-    return f"{figures.after:.4f}", points(figures.difference), interval, f"{figures.speed:.1f}×"
+    change = points(figures.difference)
+    return in_points(figures.after), change, interval, f"{figures.speed:.1f}×"
 
 
 PLAIN_CARD = """---

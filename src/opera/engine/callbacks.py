@@ -17,6 +17,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.core.arguments import several
 from opera.core.errors import SettingError
+from opera.core.intervals import in_points
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.engine.checkpoint import mark_complete
@@ -164,9 +165,11 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Show the latest loss and dev measure."""
-        for key, label in (("loss", "loss"), (trainer_key(self._measure), self._measure)):
-            if logs and key in logs:
-                self._postfix[label] = f"{float(logs[key]):.3f}"
+        logs, measured = logs or {}, trainer_key(self._measure)
+        if "loss" in logs:
+            self._postfix["loss"] = f"{float(logs['loss']):.3f}"
+        if measured in logs:
+            self._postfix[self._measure] = in_points(logs[measured])
         self._bar.set_postfix(self._postfix, refresh=False)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -164,7 +164,7 @@ def announce(prepared: Prepared) -> None:
 def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
     """Log the base model's mean of a measure over queries ``[n]``."""
     queries = counted(len(values), "query")
-    log.info("base model on %s: %s %.4f (mean of %s)", split, measure, values.mean(), queries)
+    log.info("base model on %s: %s %.1f (mean of %s)", split, measure, 100 * values.mean(), queries)
 
 
 def new_record(prepared: Prepared) -> RunRecord:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opera.config.encoding import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError
+from opera.core.intervals import in_points
 from opera.data import RetrievalData, load_data
 from opera.data.combined import each_set, first_rows
 from opera.data.identity import documents_that_are_queries
@@ -64,7 +65,7 @@ class Evaluation:
     sets: dict[str, Evaluation] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
+        values = ", ".join(f"{name} {in_points(value)}" for name, value in self.measures.items())
         return f"Evaluation of {len(self.query_ids)} {self.split} queries: {values}"
 
     @property

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
-from opera.core.intervals import few_queries
+from opera.core.intervals import few_queries, in_points
 from opera.core.terminal import counted
 from opera.data.names import MEMORY, TABLES
 from opera.data.table_files import TableSource
@@ -242,7 +242,7 @@ def _measures(
         "|---|---|---|---|---|",
     ]
     for name in DEFAULT_MEASURES:
-        values = [f"{measures[model][name]:.4f}" for model in ("base", "fine_tuned", "final")]
+        values = [in_points(measures[model][name]) for model in ("base", "fine_tuned", "final")]
         lines.append(f"| {' | '.join([name, *values, changes[name].in_points()])} |")
     warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
     lines += [

@@ -41,6 +41,7 @@ from pyarrow import csv
 from opera.config.trainer import PRIMARY
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
+from opera.core.intervals import in_points
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.core.terminal import counted
@@ -114,7 +115,7 @@ class Run:
             return f"Run({str(self.path)!r}, {self.record.status})"
         base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
         verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
-        change = f"{PRIMARY} {base:.3f} to {final:.3f} on test{verdict}"
+        change = f"{PRIMARY} {in_points(base)} to {in_points(final)} on test{verdict}"
         return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
 
     def _repr_html_(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from opera.core.intervals import points
+from opera.core.intervals import in_points, points
 from opera.run_folder.changes import changes_on_test
 from opera.run_folder.verdict import headlines
 
@@ -25,7 +25,7 @@ def run_html(run: Run) -> str:
     rows = [("measure", "base", "final", "points", "95% interval")]
     for name in SHOWN:
         base, final = (measures[when][name] for when in ("base", "final"))
-        values = (f"{base:.4f}", f"{final:.4f}", points(final - base))
+        values = (in_points(base), in_points(final), points(final - base))
         rows.append((name, *values, changes[name].interval_in_points()))
     cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{row}</tr>" for row in cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opera.config.trainer import PRIMARY
-from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
+from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, in_points, points
 from opera.core.terminal import counted
 from opera.run_folder.record import GuardRecord
 
@@ -49,7 +49,7 @@ def verdict_sentence(guard: GuardRecord) -> str:
 
 
 def _change(measure: str, base: float, final: float, difference: float) -> str:
-    return f"{measure} {100 * base:.1f} -> {100 * final:.1f} ({points(difference)})"
+    return f"{measure} {in_points(base)} -> {in_points(final)} ({points(difference)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:

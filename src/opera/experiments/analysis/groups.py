@@ -34,9 +34,6 @@ class MeanStd:
     mean: float
     std: float | None
 
-    def __format__(self, spec: str) -> str:
-        return f"{self.mean:{spec}}" + ("" if self.std is None else f" ± {self.std:{spec}}")
-
 
 @dataclass(frozen=True)
 class Group:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opera.config.trainer import PRIMARY
-from opera.core.intervals import points
+from opera.core.intervals import in_points, points
 from opera.core.terminal import counted
 from opera.experiments.analysis.results import ResultsTable
 from opera.experiments.analysis.significance import PairedTest
@@ -33,7 +33,7 @@ def conclusion(table: ResultsTable, baseline: str | None) -> str:
             outcome = "No measurable difference"
         base, final = table.base[PRIMARY], table.rows[0].measures[PRIMARY].mean
         return (
-            f"{outcome}: {PRIMARY} {100 * base:.1f} -> {100 * final:.1f} "
+            f"{outcome}: {PRIMARY} {in_points(base)} -> {in_points(final)} "
             f"({points(gains[method].difference)}, {_interval(gains[method])}) on "
             f"{counted(table.queries, 'test query')}"
         )

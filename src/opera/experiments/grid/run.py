@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.environment import threads_are_given, usable_cores
+from opera.core.intervals import in_points
 from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
 from opera.core.terminal import counted, say
@@ -160,7 +161,7 @@ def run_grid(status: Status, model: str) -> None:
         left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
         remaining = f", about {duration(left)} left" if left else ""
         state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
-        say(f"done: {planned.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
+        say(f"done: {planned.title}: {PRIMARY} {in_points(value)}; {state}", file=sys.stderr)
 
     processes = Processes(at_once)
     with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():

@@ -173,11 +173,11 @@ def colour(method: str) -> str:
 
 def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
     """Draw the methods' quality with the base model's, and the differences from the baseline."""
-    base = table.base[PRIMARY]
-    rows = [Estimate(BASE, base, (), f"{base:.3f}")]
+    base = 100 * table.base[PRIMARY]
+    rows = [Estimate(BASE, base, (), f"{base:.1f}")]
     for row in table.rows:
-        mean = row.measures[PRIMARY].mean
-        rows.append(Estimate(row.method, mean, _ends(row.gain, mean, 1), f"{mean:.3f}"))
+        mean = 100 * row.measures[PRIMARY].mean
+        rows.append(Estimate(row.method, mean, _ends(row.gain, mean), f"{mean:.1f}"))
     corrected = " (Holm-corrected)" if len(table.rows) > 1 else ""
     steps = f"after {counted(table.steps, 'step')}"
     caption = f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training"
@@ -187,18 +187,18 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
         rows = [Estimate(baseline, 0, (), "0")]
         for method, test in tests.items():
             value = 100 * test.difference
-            ends = _ends(test, value, 100)
+            ends = _ends(test, value)
             rows.append(Estimate(method, value, ends, points(test.difference)))
         caption = f"difference from {baseline} {steps}, with its Holm-corrected 95% interval"
         plots.append(forest(caption, f"points of {PRIMARY}", rows, 0))
     return plots
 
 
-def _ends(test: PairedTest | None, value: float, scale: int) -> tuple[float, ...]:
-    """The ends of a difference's interval, shifted to the value and scaled."""
+def _ends(test: PairedTest | None, value: float) -> tuple[float, ...]:
+    """The ends of a difference's interval in points, shifted to the value."""
     if test is None:
         return ()
-    return tuple(value + scale * (end - test.difference) for end in (test.low, test.high))
+    return tuple(value + 100 * (end - test.difference) for end in (test.low, test.high))
 
 
 def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Picture]:
@@ -213,13 +213,13 @@ def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Pictur
         lines = []
         for label, members in by_method.items():  # in ascending order of their steps
             values = [group.mean_std(measure) for group in members]
-            means, spread = [v.mean for v in values], [v.std or 0.0 for v in values]
+            means, spread = [100 * v.mean for v in values], [100 * (v.std or 0.0) for v in values]
             lines.append(Line(label, [group.steps for group in members], means, spread))
         caption = (
             f"{measure} by number of steps, with separate runs for each point; ± one standard "
             "deviation over the seeds"
         )
-        charts.append(chart(caption, "steps", measure, lines, base[measure]))
+        charts.append(chart(caption, "steps", measure, lines, 100 * base[measure]))
     return charts
 
 
@@ -252,7 +252,7 @@ def queries_chart(run: Run) -> Picture:
     Queries with equal values share a larger point.
     """
     table, names = run.per_query(), [column(model, PRIMARY) for model in ("base", "final")]
-    base, final = (table[name].to_numpy() for name in names)
+    base, final = (100 * table[name].to_numpy() for name in names)
     kinds = {
         "gained": (GAINED, final - base > EQUAL),
         "lost": (LOST, base - final > EQUAL),
@@ -261,9 +261,9 @@ def queries_chart(run: Run) -> Picture:
     counts = ", ".join(f"{mask.sum():,} {kind}" for kind, (_, mask) in kinds.items())
 
     def draw(axes: Axes) -> None:
-        axes.plot((0, 1), (0, 1), color=INK, linestyle=":")
+        axes.plot((0, 100), (0, 100), color=INK, linestyle=":")
         for kind, (shade, mask) in kinds.items():
-            values = np.column_stack([base[mask], final[mask]]).round(2)
+            values = np.column_stack([base[mask], final[mask]]).round()
             (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
             style: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
             axes.scatter(x, y, 20 * np.sqrt(count), **style).set_in_layout(False)
@@ -284,7 +284,8 @@ def learning_charts(run: Run) -> list[Picture]:
     charts = [chart("learning curve: training loss", "step", "loss", [Line(method, steps, losses)])]
     if len(evaluations := run.training.evaluations) > 1:
         name = run.training.measure or PRIMARY
-        on_dev = Line(method, *zip(*evaluations, strict=True))
+        evaluated, values = zip(*evaluations, strict=True)
+        on_dev = Line(method, evaluated, [100 * value for value in values])
         charts.append(chart(f"learning curve: {name} on dev", "step", name, [on_dev]))
     return charts
 

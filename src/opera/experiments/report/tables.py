@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opera.core.intervals import points, signed
+from opera.core.intervals import in_points, points, signed
 from opera.core.terminal import counted
 from opera.experiments.analysis import BASE, PRIMARY, RECALL, Comparison, PairedTest
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
@@ -20,7 +20,6 @@ Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]
 Columns = dict[str, Callable[[Any], str]]
 INTERVAL = "95% interval"
-_value = "{:.3f}".format
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def measures_table(run: Run) -> ReportTable:
     per_query, guard = run.per_query(), run.record.guard
     names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
     changes = changes_on_test(per_query, names)
-    columns: Columns = {"measure": str, **dict.fromkeys(models.values(), _value)}
+    columns: Columns = {"measure": str, **dict.fromkeys(models.values(), _in_points)}
     columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = [
         {
@@ -102,7 +101,10 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
             "queries": figures.queries,
             "points": 100 * figures.changes[PRIMARY].difference,
             INTERVAL: figures.changes[PRIMARY].interval_in_points(),
-            **{name: f"{figures.base[name]:.3f} → {figures.final[name]:.3f}" for name in CORRECTED},
+            **{
+                name: f"{in_points(figures.base[name])} → {in_points(figures.final[name])}"
+                for name in CORRECTED
+            },
         }
         for figures in corrected.figures
     ]
@@ -111,7 +113,7 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
 
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
-    columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _value)}
+    columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _in_points)}
     caption = f"quality after {counted(table.steps, 'step')}, {table.tested}"
     if against is not None:
         caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
@@ -156,7 +158,7 @@ def _cost(table: ResultsTable) -> ReportTable:
 
 def _guard(table: ResultsTable) -> ReportTable:
     columns: Columns = {"method": str, "λ by seed": str, "verdict by seed": str}
-    columns |= dict.fromkeys((f"{PRIMARY} fine-tuned", f"{PRIMARY} final"), _value)
+    columns |= dict.fromkeys((f"{PRIMARY} fine-tuned", f"{PRIMARY} final"), _in_points)
     columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = []
     for row in table.rows:
@@ -177,6 +179,12 @@ def _guard(table: ResultsTable) -> ReportTable:
         "fine-tuned model"
     )
     return ReportTable(caption, columns, rows)
+
+
+def _in_points(value: float | MeanStd) -> str:
+    if isinstance(value, MeanStd):
+        return in_points(value.mean) + ("" if value.std is None else f" ± {in_points(value.std)}")
+    return in_points(value)
 
 
 def _p_value(value: float) -> str:
