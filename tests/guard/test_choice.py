@@ -15,6 +15,8 @@ from safetensors.numpy import load_file
 
 import opera
 from opera.config.recipe import make_recipe
+from opera.core.errors import SettingError
+from opera.data.splits import draw_missing_splits
 from opera.guard import choice, dev_corpus
 from opera.run import refit
 from opera.run_folder.folder import Run
@@ -129,6 +131,14 @@ def test_a_dev_split_of_the_data_is_used_and_trained_around(
     assert (guard.dev_given, guard.dev_queries, guard.dev_documents, guard.refit) == (True, 16, 100, False)
     assert not (run.path / "trial").exists()
     assert run.record.method["queries"] == 40
+
+
+def test_a_second_training_that_cannot_happen_is_refused(beir: Path, static_model: Path) -> None:
+    with pytest.raises(SettingError, match="refit=true needs guard=true"):
+        make_recipe({"refit": True, "guard": False})
+    with_dev = draw_missing_splits(opera.load_data(beir), seed=0, needs_dev=True)
+    with pytest.raises(SettingError, match="has a dev split"):
+        load_and_check(with_dev, str(static_model), make_recipe({"refit": True}))
 
 
 @pytest.mark.parametrize(

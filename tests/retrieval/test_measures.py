@@ -51,6 +51,14 @@ def test_measures_agree_with_trec_eval_on_the_scores_themselves() -> None:
         assert np.allclose(ours[name], [expected[str(q)] for q in range(len(ranking.doc_rows))]), name
 
 
+def test_a_measure_without_a_cutoff_reads_1000_documents_whatever_else_is_measured() -> None:
+    ranking, qrels = problem(3, depth=1200, n_docs=2000)
+    alone = per_query(Ranking(ranking.doc_rows[:, :1000], ranking.scores[:, :1000]), qrels, ["AP"])
+    together = per_query(ranking, qrels, ["AP", "nDCG@1200", "AP@1200"])
+    assert np.array_equal(alone["AP"], together["AP"])
+    assert (together["AP@1200"] > together["AP"]).any()
+
+
 @pytest.mark.parametrize("cutoff", [1, 10, 100])
 def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff: int) -> None:
     ranking, qrels = problem(2, depth=120)

@@ -186,6 +186,17 @@ class TrainSettings(
         }
         return {**values, "trainer": effective or None}
 
+    @model_validator(mode="after")
+    def _refit_is_possible(self) -> Self:
+        if self.refit and not self.guard:
+            raise ValueError("refit=true needs guard=true; remove one of the two settings")
+        if self.refit and self.evaluates_on_dev:
+            raise ValueError(
+                f"refit=true with eval_steps={self.eval_steps}: the second training has no dev "
+                "split to evaluate; remove one of the two settings"
+            )
+        return self
+
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings, without checks of the values."""
         return self.model_copy(update=dict(values))

@@ -140,9 +140,13 @@ def per_query(
         for measure in measures
         if isinstance(measure.computed_by, ir_measures.Measure)
     }
-    if computed:
-        inputs = _grades_by_id(qrels), _ranks_by_id(ranking)
-        for value in ir_measures.iter_calc(list(computed), *inputs):
+    grades, ranked = _grades_by_id(qrels) if computed else {}, ranking.doc_rows
+    by_depth: dict[int, list[ir_measures.Measure]] = {}
+    for measure in computed:
+        limit = ranked.shape[1] if "cutoff" in measure.params else NO_CUTOFF_DEPTH
+        by_depth.setdefault(min(limit, ranked.shape[1]), []).append(measure)
+    for depth, of_depth in by_depth.items():
+        for value in ir_measures.iter_calc(of_depth, grades, _ranks_by_id(ranked[:, :depth])):
             computed[value.measure][int(value.query_id)] = value.value
     gains = _binary_gains(ranking, qrels)
     return {
@@ -240,12 +244,12 @@ def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
     return {str(query): dict(zip(docs[i:j], grades[i:j], strict=True)) for query, (i, j) in ranges}
 
 
-def _ranks_by_id(ranking: Ranking) -> dict[str, dict[str, float]]:
+def _ranks_by_id(doc_rows: NDArray[np.int32]) -> dict[str, dict[str, float]]:
     """Return a run as ir_measures reads it; scores are ranks, so that there are no ties."""
-    depth = ranking.doc_rows.shape[1]
+    depth = doc_rows.shape[1]
     return {
         str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
-        for query, docs in enumerate(ranking.doc_rows.tolist())
+        for query, docs in enumerate(doc_rows.tolist())
     }
 
 

@@ -186,11 +186,6 @@ def _with_splits(
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
-    if settings.guard and settings.refit and settings.evaluates_on_dev:
-        raise SettingError(
-            f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev "
-            "split to evaluate; remove one of the two settings"
-        )
     graded = data.with_relevant_grade(settings.relevant_grade)
     graded = for_each(partial(_with_notes, settings), graded)
 
@@ -220,6 +215,11 @@ def _with_splits(
     mixed: ExpectedDocuments = "like-test" if "like-test" in expected else "both"
     expected_documents = expected.pop() if len(expected) == 1 else mixed
     all_have_dev = all("dev" in data_set.splits for data_set in each_set(graded))
+    if settings.refit and all_have_dev:
+        raise SettingError(
+            f"refit=true: {graded.title} has a dev split, so none was split off train; remove the "
+            "setting"
+        )
     return drawn, drawn if all_have_dev else draw(False), expected_documents
 
 

@@ -95,3 +95,9 @@ def test_a_table_says_which_runs_started_from_another_base_model(folder: RunsFol
     record.write_text(record.read_text().replace("models/small", "models/other"))
     (warning,) = analyse_runs(folder.home).tables[0].warnings
     assert warning.startswith("warning: the base row is not the base model of dp")
+
+
+def test_a_table_says_which_runs_started_from_other_weights_of_the_same_model(folder: RunsFolder) -> None:
+    folder.add()
+    folder.add(method="dp", base=[0.2] * N_QUERIES)
+    assert "not the base model of dp" in " ".join(analyse_runs(folder.home).tables[0].warnings)

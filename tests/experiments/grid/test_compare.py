@@ -73,7 +73,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
         assert done.returncode == 0, done.stderr
-        return [(cell["method"], cell["steps"], cell["seed"]) for cell in json.loads(done.stdout)["cells"]]
+        return [(run["method"], run["steps"], run["seed"]) for run in json.loads(done.stdout)["runs"]]
 
     assert cells() == [("dp", 30, 4)]
     assert cells("--methods", "FT,DP", "--seeds", "4,5") == [

@@ -32,6 +32,8 @@ from opera.run_folder.verdict import warnings_of
 TESTED = (PRIMARY, RECALL)
 BASE = "base"
 DEFAULT_BASELINE = "ft"
+SAME_MEASURE = 1e-3
+"""Largest difference of a base model's mean measure between runs on different machines."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class ResultsTable:
         queries: number of test queries, over all seeds.
         own_tests: whether the seeds have different test queries.
         base: the measures of the first method's base model.
-        other_bases: the methods that started from another base model.
+        other_bases: the methods whose base model has another name, or another nDCG@10 on the same
+            test queries.
         rows: one result per method.
     """
 
@@ -269,8 +272,16 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         queries=len(all_queries),
         own_tests=any(queries != all_queries for queries in queries_by_seed),
         base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
-        other_bases=tuple(group.method for group in groups if group.model != first.model),
+        other_bases=tuple(group.method for group in groups if _has_other_base(group, first)),
         rows=tuple(rows),
+    )
+
+
+def _has_other_base(group: Group, first: Group) -> bool:
+    """Whether the base models differ, by name or by the measure on the same test queries."""
+    difference = group.mean(PRIMARY, "base") - first.mean(PRIMARY, "base")
+    return group.model != first.model or (
+        group.seeds == first.seeds and abs(difference) > SAME_MEASURE
     )
 
 

@@ -62,7 +62,7 @@ class Status:
             }
             for planned in self.runs
         ]
-        return {"cells": plan, "jobs": self.jobs}
+        return {"runs": plan, "jobs": self.jobs}
 
     @property
     def waiting(self) -> list[PlannedRun]:
