@@ -32,7 +32,7 @@ def summarise(measured: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any
     """Compute the figures of a cell: per way, units per second, ratio to OPERA, share of the peak, memory."""
     cell, first = measured["cell"], measured["warm_up"]
     counted = {way: turns[first:] for way, turns in measured["turns"].items()}
-    peak = {kind: median(turn[kind] for turn in counted[PEAK]) for kind in ("fp32", "bf16")}
+    peak = median(turn["gflops"] for turn in counted[PEAK])
     batch = BATCH[cell["model"]]
     ways = {}
     for way, turns in counted.items():
@@ -51,7 +51,7 @@ def summarise(measured: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any
             figures["opera_is_faster_by"] = median(a / b for a, b in zip(seconds, own, strict=True))
         if cell["length"] is not None:
             work = [flops(cell, inputs, step) for step in range(first, first + len(turns))]
-            shares = [w / s / 1e9 / peak[cell["precision"]] for w, s in zip(work, seconds, strict=True)]
+            shares = [w / s / 1e9 / peak for w, s in zip(work, seconds, strict=True)]
             figures["share_of_peak"] = median(shares)
         ways[way] = figures
     return {

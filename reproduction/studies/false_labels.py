@@ -153,7 +153,7 @@ def _table(models: dict[str, Runs]) -> str:
     """What wrong labels cost ft, what methods bring back, and how well they are found: means over data sets."""
     rows = [(noise, noise, models["static"]) for noise in NOISES[1:-1]]
     rows.append((f"{NOISES[2]}, MiniLM", NOISES[2], models["minilm"]))
-    heads = ("wrong labels", "`ft` loses", *(f"`{method}`" for method in SHOWN), "estimate", "listed")
+    heads = ("wrong labels", "`ft` loses", *(f"`{method}`" for method in SHOWN), "estimate", "precision")
     return table_lines(heads, [(title, *_cells(runs, noise)) for title, noise, runs in rows])
 
 

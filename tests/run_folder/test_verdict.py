@@ -33,7 +33,10 @@ FEW = "Too few dev queries to tell (19 of 20): "
         ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
         ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
         ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
-        ({"verdict": "same"}, "Gain on dev not significant; test: nDCG", False),
+        ({"verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
+        ({"verdict": "same", "test": None}, "No significant gain: nDCG", False),
+        ({"verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
+        ({"verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
         ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
         ({"verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
         (

@@ -12,7 +12,6 @@ from opera.run_folder.record import GuardRecord
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run
 
-NOT_SIGNIFICANT = "gain on dev not significant"
 NEWER = 0.1
 """If the fraction of documents in train is higher for dev than for test by more, OPERA warns."""
 
@@ -40,8 +39,7 @@ def verdict_sentence(guard: GuardRecord) -> str:
         text = f"{words}: fine-tuning changes {values}"
     else:
         values = _change(guard.measure, measured.base, measured.final, measured.difference)
-        other_split = words == NOT_SIGNIFICANT and split == "test"
-        text = f"{words}; test: {values}" if other_split else f"{words}: {values}"
+        text = f"{words}: {values}"
         if measured.queries >= LEAST_QUERIES:
             interval = f"{points(measured.low)} to {points(measured.high)}"
             text = f"{text[:-1]}, 95% interval {interval})"
@@ -58,13 +56,14 @@ def verdict_words(guard: GuardRecord) -> str:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.verdict == "kept":
         return "worse" if guard.dev.fine_tuned < guard.dev.base else "base model kept"
-    if guard.verdict == "same":
-        return NOT_SIGNIFICANT
-    if guard.test is None:
-        return "better on dev"
-    if guard.test.queries < LEAST_QUERIES or guard.test.low <= 0 <= guard.test.high:
-        return "better on dev, not confirmed on test"
-    return "better" if guard.test.low > 0 else "better on dev, worse on test"
+    on_dev, test = guard.verdict == "better", guard.test
+    if test is None:
+        return "better on dev" if on_dev else "no significant gain"
+    if test.queries < LEAST_QUERIES or test.low <= 0 <= test.high:
+        return "better on dev, not confirmed on test" if on_dev else "no significant gain"
+    if test.low > 0:
+        return "better" if on_dev else "better on test, not confirmed on dev"
+    return "better on dev, worse on test" if on_dev else "worse on test"
 
 
 def gained(guard: GuardRecord | None) -> bool:
