@@ -96,7 +96,7 @@ def guard_record(**changes: Any) -> GuardRecord:
     test = GuardedMeasure(queries=120, base=0.3, fine_tuned=0.31, final=0.33, difference=0.03, low=0.01, high=0.05)
     curve = [CurvePoint(mixing_weight=weight, mean=mean) for weight, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "mixing_weight": 0.5, "verdict": "better", "measure": "nDCG@10",
+        "mixing_weight": 0.5, "dev_verdict": "better", "measure": "nDCG@10",
         "expected_documents": "like-test", "expected_documents_given": False,
         "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
         "dev": dev, "test": test, "refit": False,

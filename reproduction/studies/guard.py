@@ -76,7 +76,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         "queries": trained.record.data.counts["train_queries"],
         "seen": -1.0 if guard.test_seen is None else guard.test_seen,
         "mixing_weight": guard.mixing_weight,
-        "verdict": guard.verdict,
+        "verdict": guard.dev_verdict,
         **{f"dev_{name}": 100 * getattr(guard.dev, name) for name in ("difference", "low", "high")},
         **{f"{name}{end}": 100 * measures[name][m] for m, end in MEASURES.items() for name in COMPARED},
     }

@@ -73,7 +73,7 @@ FILES = [
     Bad(REPORT, matching(r"run/trace.parquet: is not as OPERA wrote it: .{5,200}"), with_run,
         write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
-    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 6); use that "
+    Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 7); use that "
         "version, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=99))),
     *(
         Bad(RESUME, f"--resume run: run/{name} is a link, and OPERA writes only to the run folder; remove the link, "

@@ -97,7 +97,7 @@ def test_at_share_0_the_untrained_model_is_handed_over(
     assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]
     guard = run.record.guard
     assert guard is not None
-    assert (guard.verdict, guard.refit) == ("kept", False)
+    assert (guard.dev_verdict, guard.refit) == ("kept", False)
     assert run.record.method["queries"] == 30  # of the only training
     assert run.trace().equals(Run(run.path / "trial").trace())
 

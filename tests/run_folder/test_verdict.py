@@ -33,14 +33,18 @@ FEW = "Too few dev queries to tell (19 of 20): "
         ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
         ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
         ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
-        ({"verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
-        ({"verdict": "same", "test": None}, "No significant gain: nDCG", False),
-        ({"verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
-        ({"verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
-        ({"verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
-        ({"verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
+        ({"dev_verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
+        ({"dev_verdict": "same", "test": None}, "No significant gain: nDCG", False),
+        ({"dev_verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
+        ({"dev_verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
+        ({"dev_verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
+        ({"dev_verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
         (
-            dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)) | {"verdict": "kept", "mixing_weight": 0},
+            {
+                "dev_verdict": "kept",
+                "mixing_weight": 0,
+                **dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)),
+            },
             "Worse: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 test queries",
             False,
         ),
@@ -54,7 +58,8 @@ def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], sentence
 
 
 def test_of_few_queries_no_interval_is_printed() -> None:
-    few = record(verdict="same", dev_queries=19, dev=measured(-2.5, 2.2, queries=19), test=measured(-1, 1, queries=2))
+    dev, test = measured(-2.5, 2.2, queries=19), measured(-1, 1, queries=2)
+    few = record(dev_verdict="same", dev_queries=19, dev=dev, test=test)
     assert verdict_sentence(few) == f"{FEW}nDCG@10 30.0 -> 30.0 (0.0) on 2 test queries"
 
 

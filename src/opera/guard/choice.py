@@ -208,7 +208,7 @@ def decide(
     columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
-        verdict=verdict_of(mixing_weight, dev, len(unbiased)),
+        dev_verdict=verdict_of(mixing_weight, dev, len(unbiased)),
         measure=settings.metric_for_best_model,
         expected_documents=str(prepared.data.expected_documents),
         expected_documents_given=settings.expected_documents is not None,

@@ -16,7 +16,7 @@ from opera.core.terminal import counted, shown
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import Part, read_model, read_object
 
-FORMAT: Literal[6] = 6
+FORMAT: Literal[7] = 7
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
@@ -186,8 +186,8 @@ class GuardRecord(Part):
 
     Attributes:
         mixing_weight: λ, the weight of the fine-tuned parameters in the final model.
-        verdict: ``better``: dev has 20 queries or more, and its interval is above 0; ``kept``: λ is
-            0, so the base model is the final model; ``same``: neither.
+        dev_verdict: ``better``: dev has 20 queries or more, and its interval is above 0;
+            ``kept``: λ is 0, so the base model is the final model; ``same``: neither.
         measure: the measure that decides.
         expected_documents: the documents that future queries ask about. They decide how dev is
             split off and how λ is chosen.
@@ -210,7 +210,7 @@ class GuardRecord(Part):
     """
 
     mixing_weight: float = Field(ge=0, le=1)
-    verdict: Literal["better", "same", "kept"]
+    dev_verdict: Literal["better", "same", "kept"]
     measure: str
     expected_documents: str
     expected_documents_given: bool
@@ -321,7 +321,7 @@ class RunRecord(Part):
             measured.
     """
 
-    format: Literal[6] = FORMAT
+    format: Literal[7] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]

@@ -33,7 +33,7 @@ def verdict_sentence(guard: GuardRecord) -> str:
     split = "dev" if guard.test is None else "test"
     measured = guard.dev if guard.test is None else guard.test
     words = verdict_words(guard)
-    if guard.verdict == "kept":
+    if guard.dev_verdict == "kept":
         change = measured.fine_tuned - measured.base
         values = _change(guard.measure, measured.base, measured.fine_tuned, change)
         text = f"{words}: fine-tuning changes {values}"
@@ -54,9 +54,9 @@ def verdict_words(guard: GuardRecord) -> str:
     """Return the verdict in a few words; ``better`` only if both dev and test say so."""
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
-    if guard.verdict == "kept":
+    if guard.dev_verdict == "kept":
         return "worse" if guard.dev.fine_tuned < guard.dev.base else "base model kept"
-    on_dev, test = guard.verdict == "better", guard.test
+    on_dev, test = guard.dev_verdict == "better", guard.test
     if test is None:
         return "better on dev" if on_dev else "no significant gain"
     if test.queries < LEAST_QUERIES or test.low <= 0 <= test.high:

@@ -39,7 +39,7 @@ def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: 
 
 def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder) -> None:
     old, unfinished = folder.add(method="sp"), folder.add(method="infobatch", status="running")
-    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 6', '"format": 1'))
+    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 7', '"format": 1'))
     with pytest.raises(RunFolderError, match=r"(?s)holds no finished run.*another version.*is not finished"):
         analyse_runs(folder.home)
     (folder.home / "junk").mkdir()
@@ -79,13 +79,13 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
     tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
     for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
         chosen = guard_record(
-            mixing_weight=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
+            mixing_weight=share, dev_verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
         )
         folder.add(seed=seed, base=[0.3] * N_QUERIES, fine_tuned=tuned[seed], final=after[seed], chosen=chosen)
     (row,) = analyse_runs(folder.home).tables[0].rows
     guard = row.guard
     assert guard is not None
-    assert (guard.mixing_weights, guard.verdicts) == ((0.5, 1), ("better", "same"))
+    assert (guard.mixing_weights, guard.dev_verdicts) == ((0.5, 1), ("better", "same"))
     assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
     assert guard.against_fine_tuned is not None
     both = np.mean(after, axis=0) - np.mean(tuned, axis=0)

@@ -42,7 +42,7 @@ class GuardResult:
 
     Attributes:
         mixing_weights: λ by seed.
-        verdicts: ``better``, ``same`` or ``kept``, by seed.
+        dev_verdicts: ``better``, ``same`` or ``kept`` on dev, by seed.
         typical: the record of the first seed; without its measures on test if there are more.
         warnings: reasons to trust the choice less.
         fine_tuned: the measures of the fine-tuned models, λ = 1.
@@ -51,7 +51,7 @@ class GuardResult:
     """
 
     mixing_weights: tuple[float, ...]
-    verdicts: tuple[str, ...]
+    dev_verdicts: tuple[str, ...]
     typical: GuardRecord
     warnings: tuple[str, ...]
     fine_tuned: dict[str, MeanStd]
@@ -297,7 +297,7 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
             typical = typical.model_copy(update={"test": None, "second": None})
         results[group.method] = GuardResult(
             mixing_weights=tuple(record.mixing_weight for record in records),
-            verdicts=tuple(record.verdict for record in records),
+            dev_verdicts=tuple(record.dev_verdict for record in records),
             typical=typical,
             warnings=tuple(warnings_of(typical)),
             fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES},

@@ -157,7 +157,7 @@ def _cost(table: ResultsTable) -> ReportTable:
 
 
 def _guard(table: ResultsTable) -> ReportTable:
-    columns: Columns = {"method": str, "λ by seed": str, "verdict by seed": str}
+    columns: Columns = {"method": str, "λ by seed": str, "dev by seed": str}
     columns |= dict.fromkeys((f"{PRIMARY} fine-tuned", f"{PRIMARY} final"), _in_points)
     columns |= {"points": signed, INTERVAL: str}
     rows: list[Row] = []
@@ -167,7 +167,7 @@ def _guard(table: ResultsTable) -> ReportTable:
         values: dict[str, Value] = {
             "method": row.method,
             "λ by seed": " ".join(f"{weight:g}" for weight in guard.mixing_weights),
-            "verdict by seed": " ".join(guard.verdicts),
+            "dev by seed": " ".join(guard.dev_verdicts),
             f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY],
             f"{PRIMARY} final": row.measures[PRIMARY],
         }
