@@ -100,6 +100,20 @@ class Pack(NamedTuple):
         offsets = bounds.numpy().astype(np.int64)
         return cls(offsets[:-1], np.diff(offsets).astype(np.int32))
 
+    @property
+    def rows(self) -> slice:
+        """The tokens of the texts."""
+        return slice(int(self.starts[0]), int(self.starts[-1] + self.lengths[-1]))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all texts have the same length."""
+        return bool(self.lengths.min() == self.lengths.max())
+
+    def by_text(self, tensor: Tensor) -> Tensor:
+        """View ``[texts * k, ...]`` as ``[texts, k, ...]``."""
+        return tensor.view(len(self.lengths), -1, *tensor.shape[1:])
+
     def blocks(self) -> Iterator[Pack]:
         """Cut the texts into blocks of similar length, without a change of order."""
         first = 0
@@ -157,7 +171,7 @@ class PackedAttention(torch.autograd.Function):
                     *arrays, *rule, first_row + part.start * queries.shape[1]
                 )
                 torch.bmm(scores, values[part], out=mixed[part])
-            _scatter(mixed, block, out)
+            _scatter(block.by_text(mixed), block, out)
             log_sums.append(sums)
             first_row += queries.shape[0] * queries.shape[1]
         ctx.save_for_backward(query, key, value, out)
@@ -202,7 +216,7 @@ class PackedAttention(torch.autograd.Function):
                 (to_keys, into_key),
                 (to_values, into_value),
             ):
-                _scatter(blocks, block, into)
+                _scatter(block.by_text(blocks), block, into)
             first_row += queries.shape[0] * queries.shape[1]
         return into_query, into_key, into_value, None, None
 
@@ -214,16 +228,17 @@ def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rul
     """
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
-        copies = _gathered(block, *((part, heads // part.shape[1]) for part in (query, key, value)))
-        queries, keys, values = (copy.view(-1, heads, *copy.shape[1:]) for copy in copies)
+        queries, keys, values = (
+            _by_head(block, part, heads // part.shape[1]) for part in (query, key, value)
+        )
         mask = None  # causal attention never reaches the padding
-        if not rule.is_causal and block.lengths.min() < block.lengths.max():
+        if not (rule.is_causal or block.is_uniform):
             lengths = torch.from_numpy(block.lengths)[:, None, None, None]
             mask = torch.arange(queries.shape[2]) < lengths
         mixed = functional.scaled_dot_product_attention(
             queries, keys, values, mask, is_causal=rule.is_causal, scale=float(rule.scale)
         )
-        _scatter(mixed.flatten(0, 1).contiguous(), block, out)
+        _scatter(mixed, block, out)
     return out
 
 
@@ -286,29 +301,37 @@ AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, packed_mask)
 
 
-def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
-    """Copy the texts of a block from ``[tokens, heads, d]`` to ``[texts * heads * group, L, d]``.
+def _by_head(block: Pack, packed: Tensor, group: int) -> Tensor:
+    """Return the texts of a block from ``[tokens, heads, d]`` as ``[texts, heads * group, L, d]``.
 
     A shorter text is padded with its last token; no result depends on the padding.
     """
-    starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
-    positions = starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)
-    texts = ((packed[positions].transpose(1, 2), group) for packed, group in parts)
-    return [
-        (text if group == 1 else text.repeat_interleave(group, 1)).flatten(0, 1).contiguous()
-        for text, group in texts
-    ]
+    if block.is_uniform:
+        texts = block.by_text(packed[block.rows])
+    else:
+        starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
+        texts = packed[starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)]
+    by_head = texts.transpose(1, 2)
+    return by_head if group == 1 else by_head.repeat_interleave(group, 1)
 
 
-def _scatter(blocks: Tensor, block: Pack, packed: Tensor) -> None:
-    """Copy the texts of a block back to the pack, and sum over heads that share keys and values."""
-    lengths = torch.from_numpy(block.lengths)
-    start, stop = int(block.starts[0]), int(block.starts[-1] + block.lengths[-1])
-    inside = torch.arange(blocks.shape[1]) < lengths[:, None]
-    texts = blocks.view(len(lengths), -1, *blocks.shape[1:]).transpose(1, 2)[inside]
+def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
+    """Copy the texts of a block to ``[texts * heads * group, L, d]``, for products of matrices."""
+    return [_by_head(block, *part).flatten(0, 1).contiguous() for part in parts]
+
+
+def _scatter(by_head: Tensor, block: Pack, packed: Tensor) -> None:
+    """Copy the texts of a block, ``[texts, heads * group, L, d]``, back to the pack, and sum over
+    heads that share keys and values.
+    """
+    texts, lengths = by_head.transpose(1, 2), torch.from_numpy(block.lengths)
+    if block.is_uniform:
+        texts = texts.flatten(0, 1)
+    else:
+        texts = texts[torch.arange(texts.shape[1]) < lengths[:, None]]
     heads, width = packed.shape[1:]
     group = texts.shape[1] // heads
-    packed[start:stop] = texts if group == 1 else texts.view(-1, heads, group, width).float().sum(2)
+    packed[block.rows] = texts if group == 1 else texts.view(-1, heads, group, width).float().sum(2)
 
 
 def _parts(queries: Tensor) -> Iterator[slice]:

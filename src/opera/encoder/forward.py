@@ -18,8 +18,8 @@ from opera.core.arrays import IntArray
 from opera.encoder.packing import embedded, packed_features, packs, padded_features
 from opera.encoder.token_ids import TokenIds
 
-TOKENS_AT_ONCE = 8_192
-"""Tokens of a forward pass on a CPU. More are not faster, and exceed the processor's caches."""
+TOKENS_AT_ONCE = 4_096
+"""Tokens of a forward pass on a CPU. More exceed the processor's caches and are slower."""
 
 
 class Column(NamedTuple):

@@ -34,7 +34,7 @@ from opera.encoder.embeddings import (
     shard_number,
     write_shard,
 )
-from opera.encoder.forward import embed_tokens, pads, token_batches
+from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, pads, token_batches
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import Tokens, TokenSource
@@ -283,6 +283,8 @@ class Encoder:
         self.model.eval()
         with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
+            if self.device == "cpu":
+                most = min(most, TOKENS_AT_ONCE)
             padded = pads(self.model)
             for batch in token_batches(lengths, most, padded):
                 texts = [ids[number] for number in batch.tolist()]
