@@ -6,7 +6,7 @@ One process does the same step with all pieces, then without each in turn, again
 the ratios of the processor's seconds within a round, so other work on the machine hardly counts; *nothing* shows what
 is left of it. Packing is replaced by
 padding, attention by torch's over the same blocks, hashed dropout by torch's (which has one thread only, so on two it
-costs twice what is shown), portions of 8,192 tokens by all texts of a batch at once.
+costs twice what is shown), portions of 4,096 tokens by all texts of a batch at once.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_cell(cell: PlannedRun, fingerprint: str = "x", model: Path | str = "model", ndcg: float = 0.5) -> None:
+def finish_planned(cell: PlannedRun, fingerprint: str = "x", model: Path | str = "model", ndcg: float = 0.5) -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(

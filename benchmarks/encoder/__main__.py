@@ -6,7 +6,7 @@ Every library works in a process of its own. They take turns, step by step, over
 the same lengths, precision, batches, temperature, AdamW and threads; another process measures the machine's
 matrix-product peak in between. Figures are medians over the rounds, ratios medians of the ratios of each round. A cell
 that is done is kept in ``.benchmark/`` until a source file changes, so a stopped benchmark continues; ``--fresh``
-measures everything again. Writes benchmarks/encoder.json and tables of docs/benchmarks.md, with ``--quick`` neither.
+measures everything again. Writes benchmarks/encoder.json and tables of docs/benchmarks.md if it measured every cell.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import opera
-from grids import N_QUERIES, RunsFolder, finish_cell
+from grids import N_QUERIES, RunsFolder, finish_planned
 from opera.experiments.grid.plan import GridAxes, plan_grid
 from opera_paper.align import ComparedFigure, ComparedRow, Runs, align_rows, as_records, paper_alone, rows_of
 from opera_paper.plan import Reproduction
@@ -129,7 +129,7 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path)
         )
     ]
     for number, cell in enumerate(cells):
-        finish_cell(cell, ndcg=0.3 + number / 1000)
+        finish_planned(cell, ndcg=0.3 + number / 1000)
     reproduced = collect_results(plan)
     figures = [row.figures["NDCG@10"] for row in reproduced.rows]
     assert all(figure.ours and figure.paper is not None for figure in figures)

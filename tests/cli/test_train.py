@@ -68,6 +68,7 @@ def test_require_gain_the_verdict_first_and_each_size(
     guard = Run.open("kept").record.guard
     assert guard is not None
     assert values["guard"] == json.loads(guard.model_dump_json())
+    assert f" {100 * values['measures']['base']['nDCG@10']:.1f} " in table
     assert values["cutoffs"]["curve"][0]["answered"] == 16
 
 

@@ -54,6 +54,7 @@ def test_the_figures_are_those_of_the_model_before_and_after(exported: Export, b
     assert int8.low <= int8.difference <= int8.high
     assert int8.after == pytest.approx(int8.before + int8.difference)
     assert exported.forms[1].megabytes < exported.forms[0].megabytes
+    assert f"| {100 * onnx.after:.1f} |" in (exported.folder / "README.md").read_text()
     values = json.loads((exported.folder / "export.json").read_text())
     assert values["forms"][0]["figures"]["difference"] == pytest.approx(0, abs=1e-6)
     assert values["queries"] == 16

@@ -17,7 +17,7 @@ import opera
 from grids import RunsFolder, around, guard_record
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import conclusion, title
-from opera.experiments.report.charts import sampled_by_similarity
+from opera.experiments.report.charts import forest_plots, sampled_by_similarity
 from opera.experiments.report.tables import tables_of
 from opera.experiments.report.write import render
 from opera.run_folder.folder import PAIRS_FILE, RunWriter
@@ -85,6 +85,7 @@ def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page
         assert f'<p class="note">{table.caption}</p>' in text
         for cells in map(table.cells, table.rows):
             assert "".join(f"<td{BEST * best}>{cell}</td>" for cell, best in cells) in text
+    assert f"base   {100 * final.base['nDCG@10']:.1f}<" in forest_plots(final, comparison.baseline)[0].svg
     for row, result in zip(tables[-1].rows, final.rows, strict=True):
         assert result.guard is not None
         assert row["nDCG@10 fine-tuned"] == result.guard.fine_tuned["nDCG@10"]

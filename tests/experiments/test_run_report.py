@@ -66,10 +66,12 @@ def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
     page = opera.report(run.path).read_text()
     changes = run.review()["changed"]
     count = "{gained} gained, {lost} lost, {same} unchanged".format(**changes)
+    assert f"<td>{100 * run.measures['final']['R@20']:.1f}</td>" in page
     assert 0 < page.index("The final model") < page.index(f"nDCG@10 of each test query: {count}")
     examples = re.findall(r'<details class="example".*?</details>', page, re.DOTALL)
     queries = [query for name in ("gains", "losses") for query in changes[name][:3]]
     for example, query in zip(examples, queries, strict=True):
+        assert f"{100 * query['base']:.1f} → {100 * query['final']:.1f}" in example
         assert html.escape(query["query"][:60]) in example
         assert example.count("<li") == len(query["base_documents"]) + len(query["final_documents"])
         assert example.count('class="labelled"') == sum(

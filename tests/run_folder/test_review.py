@@ -69,7 +69,8 @@ def test_items_are_of_the_run(run: Run) -> None:
 def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:
     page = run._repr_html_()
     assert page is not None
-    assert "<td>nDCG@10</td>" in page
+    base, final = (100 * run.measures[model]["nDCG@10"] for model in ("base", "final"))
+    assert f"<td>nDCG@10</td><td>{base:.1f}</td><td>{final:.1f}</td>" in page
     assert "of the training pairs look" in page
 
 

@@ -91,8 +91,8 @@ def few_queries(queries: int, split: str = "test") -> str | None:
 
 
 def in_points(value: float) -> str:
-    """Write a measure between 0 and 1 in points: ``46.0``."""
-    return f"{100 * value:.1f}"
+    """Write a measure in points: ``46.0`` for 0.46. A value above 1 is a count, and stays."""
+    return f"{100 * value if value <= 1 else value:.1f}"
 
 
 def points(difference: float, digits: int = 1) -> str:

@@ -316,7 +316,9 @@ def _by_head(block: Pack, packed: Tensor, group: int) -> Tensor:
 
 
 def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
-    """Copy the texts of a block to ``[texts * heads * group, L, d]``, for products of matrices."""
+    """Return the texts of a block as contiguous ``[texts * heads * group, L, d]``; do not change
+    them, because they may share memory with the pack.
+    """
     return [_by_head(block, *part).flatten(0, 1).contiguous() for part in parts]
 
 

@@ -34,7 +34,7 @@ from opera.encoder.embeddings import (
     shard_number,
     write_shard,
 )
-from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, pads, token_batches
+from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, token_batches
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import Tokens, TokenSource
@@ -60,7 +60,8 @@ EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
 """Embeddings of corpora in memory, part by part, by model and texts."""
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
-"""A batch holds ``batch_size`` texts of this length, or the same number of tokens."""
+"""A batch holds ``batch_size`` texts of this length, or the same number of tokens; a transformer on
+a CPU at most :data:`~opera.encoder.forward.TOKENS_AT_ONCE`."""
 CHUNK_BYTES = 2**26
 """Size of the embeddings of pairs read at once: half are queries, half documents."""
 
@@ -283,7 +284,7 @@ class Encoder:
         self.model.eval()
         with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
-            if self.device == "cpu":
+            if self.device == "cpu" and not is_table(self.model):
                 most = min(most, TOKENS_AT_ONCE)
             padded = pads(self.model)
             for batch in token_batches(lengths, most, padded):

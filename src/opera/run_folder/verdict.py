@@ -30,10 +30,11 @@ def headlines(run: Run) -> list[str]:
 
 def verdict_sentence(guard: GuardRecord) -> str:
     """Say in one sentence whether the run was worth it, without the full stop."""
-    split = "dev" if guard.test is None else "test"
-    measured = guard.dev if guard.test is None else guard.test
-    words = verdict_words(guard)
-    if guard.dev_verdict == "kept":
+    kept, words = guard.dev_verdict == "kept", verdict_words(guard)
+    # with the base weights, the final model is equal to the base model on test
+    measured = guard.dev if kept or guard.test is None else guard.test
+    split = "dev" if measured is guard.dev else "test"
+    if kept:
         change = measured.fine_tuned - measured.base
         values = _change(guard.measure, measured.base, measured.fine_tuned, change)
         text = f"{words}: fine-tuning changes {values}"

@@ -99,5 +99,8 @@ def test_a_table_says_which_runs_started_from_another_base_model(folder: RunsFol
 
 def test_a_table_says_which_runs_started_from_other_weights_of_the_same_model(folder: RunsFolder) -> None:
     folder.add()
-    folder.add(method="dp", base=[0.2] * N_QUERIES)
+    folder.add(method="rp", base=[0.1 + 0.5 / N_QUERIES] * N_QUERIES)  # other rounding of one query
+    assert analyse_runs(folder.home).tables[0].warnings == []
+    folder.add(seed=1)
+    folder.add(method="dp", base=[0.2 + 1 / N_QUERIES] * N_QUERIES)
     assert "not the base model of dp" in " ".join(analyse_runs(folder.home).tables[0].warnings)

@@ -12,7 +12,7 @@ import pytest
 
 import opera
 from commands import Done
-from grids import finish_cell, planned
+from grids import finish_planned, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
@@ -40,7 +40,7 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
     out = tmp_path / "grid"
     (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
     arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), {}, 1
-    finish_cell(cell, opera.load_data(beir).fingerprint, static_model)
+    finish_planned(cell, opera.load_data(beir).fingerprint, static_model)
     assert prepare_grid(*arguments).done == {cell.folder}
     record = json.loads((cell.folder / "run.json").read_text())
     record["data"]["fingerprint"] = "other"
@@ -56,7 +56,7 @@ def test_finished_runs_with_other_decisions_are_refused(tmp_path: Path, beir: Pa
     decisions.write_text(f"query_id,doc_id,decision\n{query},{document},wrong\n")
     shared = {"decisions": [str(decisions)]}
     (cell,) = planned(tmp_path / "grid", data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
-    finish_cell(cell, data.fingerprint, static_model)  # as if the file had been empty
+    finish_planned(cell, data.fingerprint, static_model)  # as if the file had been empty
     with pytest.raises(RunFolderError, match="its decisions have changed since this run"):
         prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1)
 
@@ -68,7 +68,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
     for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30], shared={"soft": False, "lr": 0.1}):
-        finish_cell(cell, opera.load_data(beir).fingerprint, static_model)
+        finish_planned(cell, opera.load_data(beir).fingerprint, static_model)
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
@@ -98,7 +98,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         opera.compare(path, **call)
     source = str(named_source(path, **how, skip_bad_rows=True))
     for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
-        finish_cell(cell, opera.load_data(source).fingerprint, static_model)
+        finish_planned(cell, opera.load_data(source).fingerprint, static_model)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
     with pytest.raises(opera.SettingError, match=r"^data: the runs of a grid are processes .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
@@ -107,7 +107,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
 def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
     for cell in cells:
-        finish_cell(cell)
+        finish_planned(cell)
     assert analyse_grid(Status.scan(cells), tmp_path, "sp:k=0.25").baseline == "sp"
     assert analyse_grid(Status.scan(cells), tmp_path, None).baseline == "ft"
     (cells[0].folder / "run.json").unlink()

@@ -32,8 +32,6 @@ from opera.run_folder.verdict import warnings_of
 TESTED = (PRIMARY, RECALL)
 BASE = "base"
 DEFAULT_BASELINE = "ft"
-SAME_MEASURE = 1e-3
-"""Largest difference of a base model's mean measure between runs on different machines."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ class ResultsTable:
         queries: number of test queries, over all seeds.
         own_tests: whether the seeds have different test queries.
         base: the measures of the first method's base model.
-        other_bases: the methods whose base model has another name, or another nDCG@10 on the same
-            test queries.
+        other_bases: the methods whose base model has another name or another nDCG@10.
         rows: one result per method.
     """
 
@@ -278,10 +275,14 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
 
 
 def _has_other_base(group: Group, first: Group) -> bool:
-    """Whether the base models differ, by name or by the measure on the same test queries."""
-    difference = group.mean(PRIMARY, "base") - first.mean(PRIMARY, "base")
-    return group.model != first.model or (
-        group.seeds == first.seeds and abs(difference) > SAME_MEASURE
+    """Whether the base models differ, by name or, for an equal seed, by more than one query can
+    change the measure.
+    """
+    bases = {run.record.seed: run.measures["base"][PRIMARY] for run in first.runs}
+    return group.model != first.model or any(
+        abs(run.measures["base"][PRIMARY] - bases[run.record.seed]) > 1 / table.num_rows
+        for run, table in zip(group.runs, group.query_tables, strict=True)
+        if run.record.seed in bases
     )
 
 

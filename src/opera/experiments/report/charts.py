@@ -252,7 +252,7 @@ def queries_chart(run: Run) -> Picture:
     Queries with equal values share a larger point.
     """
     table, names = run.per_query(), [column(model, PRIMARY) for model in ("base", "final")]
-    base, final = (100 * table[name].to_numpy() for name in names)
+    base, final = (table[name].to_numpy() for name in names)
     kinds = {
         "gained": (GAINED, final - base > EQUAL),
         "lost": (LOST, base - final > EQUAL),
@@ -263,7 +263,7 @@ def queries_chart(run: Run) -> Picture:
     def draw(axes: Axes) -> None:
         axes.plot((0, 100), (0, 100), color=INK, linestyle=":")
         for kind, (shade, mask) in kinds.items():
-            values = np.column_stack([base[mask], final[mask]]).round()
+            values = (100 * np.column_stack([base[mask], final[mask]])).round()
             (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
             style: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
             axes.scatter(x, y, 20 * np.sqrt(count), **style).set_in_layout(False)
