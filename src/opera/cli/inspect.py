@@ -153,9 +153,9 @@ def _steps(inspection: Inspection) -> Iterator[str]:
 
 def positives_sentence(mean: float) -> str:
     """Say how many relevant documents a training query has, and whether to try dp."""
-    advice = "too few for dp to gain"
+    advice = "too few for dp, which would rather lose"
     if mean >= MANY_POSITIVES:
-        advice = "with a transformer and a low learning rate, dp may gain: compare it with ft"
+        advice = "with a low learning rate, dp may gain: compare it with ft"
     return f"train: {mean:.1f} relevant documents per query on average; {advice}"
 
 
