@@ -153,7 +153,7 @@ def _steps(inspection: Inspection) -> Iterator[str]:
 
 def positives_sentence(mean: float) -> str:
     """Say how many relevant documents a training query has, and whether to try dp."""
-    advice = "too few for dp, which would rather lose"
+    advice = "too few for dp to gain; it may lose"
     if mean >= MANY_POSITIVES:
         advice = "with a low learning rate, dp may gain: compare it with ft"
     return f"train: {mean:.1f} relevant documents per query on average; {advice}"
