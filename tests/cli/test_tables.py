@@ -69,9 +69,13 @@ def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(
     refused = run_opera("inspect", *given, "--model", static_model)
     assert refused.returncode == 2
     assert "--skip-bad-rows leaves out these 5 of 65 rows" in refused.stderr
+    wrong = run_opera("inspect", *given[:3], "--skip-bad-rows", "--model", static_model)
+    assert (wrong.returncode, "give the encoding with --encoding" in wrong.stderr) == (2, True)
+    assert "would leave out 65 of 65 rows" in wrong.stderr
     command = ("train", *given, "--skip-bad-rows", "--model", static_model, "--out", tmp_path / "run", *QUICK)
     done = run_opera(*command)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] in (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
     with (tmp_path / "run" / "skipped_rows.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["file", "line", "reason", "text"]

@@ -22,6 +22,7 @@ from opera.core.files import check_folder
 from opera.core.intervals import few_queries
 from opera.core.paths import expand_user
 from opera.core.terminal import counted, say
+from opera.data.names import source_title
 
 if TYPE_CHECKING:
     from opera.deployment.record import Export, Form
@@ -97,7 +98,8 @@ def _print_export(screen: Screen, exported: Export) -> None:
 
     queries = exported.queries
     if queries:
-        title = f"{exported.model} on {exported.data}, {counted(queries, 'test query')}"
+        data = source_title(exported.data or "")
+        title = f"{exported.model} on {data}, {counted(queries, 'test query')}"
         screen.heading(f"{title}; speed on {exported.processor}")
     screen.table(HEADS, table_rows(exported), words=2)
     screen.lines(

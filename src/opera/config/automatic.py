@@ -133,7 +133,7 @@ def reason_for_steps(settings: TrainSettings, situation: Situation) -> str:
         return "given"
     defaults = DEFAULTS[situation.model]
     most = _most_steps(defaults, situation.device)
-    return f"{defaults.epochs:g} epochs, within {defaults.least_steps} to {most} steps"
+    return f"{defaults.epochs:g} epochs, but {defaults.least_steps} to {most} steps"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

@@ -12,6 +12,9 @@ from opera.core.terminal import shortened
 if TYPE_CHECKING:
     from opera.data.read import Table
 
+FEW_ROWS, MOST_LEFT_OUT = 20, 0.5
+"""Largest number and fraction of rows to leave out. If more are bad, the options are probably
+wrong."""
 _VALUE = re.compile(r"(, got)? ?\(?\{\}\)?")
 
 
@@ -49,9 +52,19 @@ class Problems:
         return set().union(*(self.rows[rule].get(table, ()) for rule in rules or self.rows))
 
     def check(self) -> None:
-        """Raise a DataError with all broken rules, unless bad rows are left out."""
+        """Raise a DataError with all broken rules, unless bad rows are left out and are few or
+        fewer than half of the rows.
+        """
+        broken, rows = self._counts()
         if self.rows and not self.skip:
             raise self.error()
+        if broken > max(FEW_ROWS, MOST_LEFT_OUT * rows):
+            option = next(iter(self._read)).skip
+            raise DataError(
+                *self.error().lines,
+                f"{option} would leave out {broken:,} of {rows:,} rows, which is too much: correct "
+                "the file, or the options that say how to read it",
+            )
 
     def error(self) -> DataError:
         """The error with all broken rules: the first bad row and the number of bad rows."""

@@ -63,7 +63,7 @@ from opera.run_folder.housekeeping import (
 from opera.run_folder.log import logged_to
 from opera.run_folder.names import column
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.run_folder.verdict import dev_sentence
+from opera.run_folder.verdict import dev_sentence, headlines
 from opera.training_pairs.prepare import Prepared, load_and_check
 from opera.training_pairs.prepare_model import encoder_of
 
@@ -219,6 +219,9 @@ def _write(
     record = session.record.model_copy(update=finished)
     write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
     session.update(**finished)
+    if run.writes:
+        for line in headlines(Run(run.path)):
+            log.debug("%s", line)
 
 
 def _save_and_measure(
