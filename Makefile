@@ -68,7 +68,7 @@ bench-encoder: install ## training and encoding beside sentence-transformers and
 bench-profile: install ## which operations a training step of OPERA and its encoding spend their time in (1 minute)
 	$(RUN)python benchmarks/encoder --profile
 
-bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/benchmarks.md
+bench-search: install ## exact search beside FAISS flat and semantic_search; writes benchmarks/search.json
 	$(RUN)python benchmarks/search.py
 
 bench-load: install ## loading 300,000 pairs beside DuckDB, which reads and groups them (1 minute); writes nothing
@@ -80,7 +80,7 @@ bench-startup: install ## what starting a command costs; fills docs/benchmarks.m
 bench-sampler-quick: install ## the sampler's steps up to 741,436 pairs (1 minute); writes nothing
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py --most 741436 --rounds 0
 
-bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); fills docs/benchmarks.md
+bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); writes benchmarks/sampler.json
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py
 
 audit: install ## known vulnerabilities of the pinned packages: by PyPI, or by OSV_DATABASE=all.zip without a network

@@ -9,7 +9,7 @@ buckets: the direct way is the oracle. Then OPERA's way continues alone, first w
 other work fills between steps.
 
 Then the share of a real training step, measured in real runs on NFCorpus (if ``../shared`` exists). Writes
-benchmarks/sampler.json and the tables of docs/benchmarks.md.
+benchmarks/sampler.json, and prints the tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from opera.training_pairs.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from page import fill, table_lines  # noqa: E402
+from page import table_lines  # noqa: E402
 
 SIZES = (14_166, 140_085, 741_436, 10_000_000, 100_000_000)
 QUERIES_PER_PAIR = 109_810 / 140_085  # FEVER's
@@ -190,7 +190,7 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, write the JSON, fill the tables."""
+    """Measure, write the JSON, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs; fewer are printed alone")
@@ -232,13 +232,12 @@ def main() -> None:
         )
     else:
         print(f"{DATA} is missing, or --rounds is 0: the share of a real step is not measured")
+    print(*tables.values(), sep="\n")
     if arguments.most < SIZES[-1]:
-        print(tables["sampler"])
         return
     about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
     text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
     (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")
-    fill(ROOT / "docs" / "benchmarks.md", tables)
 
 
 if __name__ == "__main__":

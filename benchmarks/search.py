@@ -4,7 +4,7 @@
 
 1,000 queries and random unit vectors of 384 dimensions, in files. Each engine runs in a process of its own, which
 gives its peak of resident memory; they search by turns. OPERA reads the files as it searches; FAISS and semantic_search
-hold the vectors in memory, as they do. Writes benchmarks/search.json and the table of docs/benchmarks.md.
+hold the vectors in memory, as they do. Writes benchmarks/search.json and prints a table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 from opera.encoder.embeddings import SUFFIX, Embeddings, Shards  # noqa: E402
-from page import fill, table_lines  # noqa: E402
+from page import table_lines  # noqa: E402
 
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)
@@ -200,7 +200,7 @@ def main() -> None:
     record = {"rounds": options.rounds, "queries": QUERIES, "dimension": DIMENSION, "machine": platform.processor(),
               "cpus": os.cpu_count(), "python": platform.python_version(), "rows": rows}  # fmt: skip
     (ROOT / "benchmarks/search.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    fill(ROOT / "docs/benchmarks.md", {"search": table(rows)})
+    print(table(rows))
 
 
 if __name__ == "__main__":
