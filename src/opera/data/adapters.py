@@ -72,16 +72,15 @@ def add_tables(
 def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles) -> None:
     """Add a table with the roles ``id``, ``text`` and, optionally, ``title``."""
     relation.kinds.setdefault(kind, table.name)
-    source, _ = relation.source(table, columns)
+    relation.source(table, columns)
     values = {"kind": f"'{kind}'"}
     values |= {role: _text(table, columns.get(role)) or "''" for role in ("id", "title", "text")}
-    names = {role: names[0] for role, names in columns.items()}
-    relation.insert("texts", table, names, values, source)
+    relation.insert("texts", table, columns, values)
 
 
 def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | None) -> None:
     """Add a table of pairs. ``split`` is the split of all rows, unless a column says it."""
-    source, lists = relation.source(table, columns)
+    lists, rows = relation.source(table, columns), "stream"
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
             name = shown(columns.pop(role)[0])
@@ -95,9 +94,9 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
         text, negative, part = _text(table, columns["document"]), "false", "0"
     else:
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
-        source = f"(SELECT *, unnest({items}) AS item FROM {source})"
+        rows = f"(SELECT *, unnest({items}) AS item FROM stream)"
         text, negative, part = "item.text", "item.negative", "item.part"
-        source += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text cannot be a negative
+        rows += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text cannot be a negative
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     splits, known = literal(split or "train"), "true"
@@ -113,9 +112,7 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"
-    relation.insert(
-        "pairs", table, {role: names[0] for role, names in columns.items()}, values, source
-    )
+    relation.insert("pairs", table, columns, values, rows)
 
 
 def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None:
@@ -125,15 +122,14 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         DataError: with file, line, rule and value.
     """
     columns = {role: [name] for role, name in names.items()}
-    source, lists = relation.source(table, columns)
-    if lists:
+    if lists := relation.source(table, columns):
         raise DataError(
             f"{table.name}: column {shown(min(lists))} must hold one value per row, got lists"
         )
     values = {
         role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
     }
-    relation.insert("pairs", table, names, {"negative": "true", "split": "''", **values}, source)
+    relation.insert("pairs", table, columns, {"negative": "true", "split": "''", **values})
     relation.break_rules("pairs", rules(lenient=True))
     relation.problems.check()
 

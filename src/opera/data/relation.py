@@ -7,6 +7,7 @@ DuckDB holds both, and writes to disk if they exceed its memory limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -138,37 +139,35 @@ class Relation:
         if text not in self.notes:
             self.notes.append(text)
 
-    def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> tuple[str, set[str]]:
-        """Return a table as SQL that can be used once, and the names of its columns with lists.
+    def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> set[str]:
+        """Make the rows of a table the relation ``stream``, which can be read once; return the
+        names of its columns with lists.
 
-        The SQL has the line of each row, or its number if DuckDB reads the file, and the columns of
-        ``roles`` as texts. ``c0`` is the first column of the table.
+        ``stream`` has the line of each row, or its number if DuckDB reads the file, and the columns
+        of ``roles`` as texts. ``c0`` is the first column of the table.
         """
-        if isinstance(table, DelimitedTable) and self._scan(table):
-            return f"(SELECT rowid AS line, * FROM scanned OFFSET {int(table.has_header)})", set()
+        if isinstance(table, DelimitedTable) and (scan := table.scan()):
+            rows = f"SELECT row_number() OVER () - 1 AS line, * {scan} OFFSET {table.has_header:d}"
+            with suppress(self._error):
+                self.db.execute(f"CREATE OR REPLACE TEMP VIEW stream AS {rows}")
+                table.scanned = True
+                return set()
+        return self._stream_texts(table, roles)
+
+    def _stream_texts(self, table: Table, roles: Mapping[str, Sequence[str]]) -> set[str]:
+        """Make the rows that Python reads the relation ``stream``, as :meth:`source`."""
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
         first = next(batches, None)
         if first is None:
-            nulls = ", ".join(f"NULL::VARCHAR AS c{n}" for n in range(len(table.columns)))
-            return f"(SELECT 0 AS line, {nulls} WHERE false)", set()
-        lists = {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
-        return self.stream(first.schema, first, batches), lists
+            nulls = {f"c{number}": pa.string() for number in range(len(table.columns))}
+            self.stream(pa.schema({"line": pa.int64(), **nulls}))
+            return set()
+        self.stream(first.schema, first, batches)
+        return {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
 
-    def _scan(self, table: DelimitedTable) -> bool:
-        """Let DuckDB read a file into a table, if it reads the same rows; return whether it did."""
-        if scan := table.scan():
-            try:
-                create = f"CREATE OR REPLACE TEMP TABLE scanned AS {scan}"
-                ((rows,),) = self.db.execute(create).fetchall()
-            except self._error:  # the reader in Python names the bad rows, or also reads them
-                return False
-            self.problems.count(table, rows - table.has_header)
-            table.scanned = True
-        return table.scanned
-
-    def stream(self, schema: pa.Schema, *batches: Any) -> str:
-        """Return record batches, or iterators of them, as SQL that can be used once."""
+    def stream(self, schema: pa.Schema, *batches: Any) -> None:
+        """Make record batches, or iterators of them, the relation ``stream``."""
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
@@ -178,13 +177,13 @@ class Relation:
                 self._failure.append(error)
                 raise
 
+        self.db.execute("DROP VIEW IF EXISTS stream")
         self.db.register("stream", pa.RecordBatchReader.from_batches(schema, read()))
-        return "stream"
 
-    def stream_rows(self, rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> str:
-        """Return rows of Python values, line number first, as SQL that can be used once."""
+    def stream_rows(self, rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> None:
+        """Make rows of Python values, line number first, the relation ``stream``."""
         schema = pa.schema([("line", pa.int64()), *types.items()])
-        return self.stream(
+        self.stream(
             schema,
             (
                 pa.record_batch([pa.array(numbers, pa.int64()), *columns.values()], schema=schema)
@@ -211,24 +210,38 @@ class Relation:
         self,
         name: Literal["pairs", "texts"],
         table: Table,
-        roles: Mapping[str, str],
+        roles: Mapping[str, Sequence[str]],
         values: Mapping[str, object],
-        source: str,
+        rows: str = "stream",
     ) -> None:
-        """Add rows of a file to a relation.
+        """Add the rows of ``stream`` to a relation.
 
         Args:
             name: the relation.
             table: the file.
-            roles: the names of its columns by role, for messages.
+            roles: its columns by role.
             values: the SQL of each column; other columns are null.
-            source: the SQL of the rows, with their lines.
+            rows: the SQL that reads ``stream``.
+
+        Raises:
+            StorageError: as :meth:`execute`.
         """
-        values = {"file": len(self.files), "line": "line", **values}
-        self.files.append((table, roles))
+        number = len(self.files)
+        values = {"file": number, "line": "line", **values}
+        self.files.append((table, {role: names[0] for role, names in roles.items()}))
         listed = ", ".join(str(value) for value in values.values())
-        self.execute(f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source}")
-        self.execute("DROP TABLE IF EXISTS scanned")  # it takes as much memory as the file
+        insert = f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {rows}"
+        if isinstance(table, DelimitedTable) and table.scanned:
+            try:
+                self.db.execute(insert)
+            except self._error:  # the reader in Python names the bad rows, or also reads them
+                table.scanned = False
+                self._stream_texts(table, roles)
+            else:
+                read = f"SELECT count(DISTINCT line) FROM {name} WHERE file = {number}"
+                self.problems.count(table, self.rows(read)[0][0])
+                return
+        self.execute(insert)
 
     def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
         """Find and collect the rows of a relation that break rules."""

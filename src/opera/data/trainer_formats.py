@@ -237,7 +237,9 @@ def add_records(
         "query_key": f"CASE WHEN query IS NOT NULL THEN {key('query')} END",
         "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
     }  # fmt: skip
-    relation.insert("pairs", table, kind.names, values, relation.stream_rows(rows(), types))
+    relation.stream_rows(rows(), types)
+    names = {role: [name] for role, name in kind.names.items()}
+    relation.insert("pairs", table, names, values)
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
