@@ -159,7 +159,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Lines of the table."""
     head = ["documents", "k", "threads", "OPERA, queries/s", "OPERA without FAISS", "FAISS flat", "semantic_search",
             "OPERA / FAISS flat", "OPERA without FAISS / semantic_search",
-            "memory, GB, in this order"]  # fmt: skip
+            "GB of memory, engine by engine"]  # fmt: skip
     lines = [
         [
             f"{row['documents']:,}",

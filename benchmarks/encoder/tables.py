@@ -101,7 +101,7 @@ def tables(
 
 def cell_table(task: str, unit: str, cells: list[dict[str, Any]]) -> str:
     """Format a line per cell: OPERA's speed, and its ratio to each library."""
-    heads = ["", f"OPERA, {unit}", *(f"against {way}" for way in RIVALS), "memory, GB, in this order"]
+    heads = ["", f"OPERA, {unit}", *(f"against {way}" for way in RIVALS), "GB of memory: OPERA, then each rival"]
     rows = []
     for each in (each for each in cells if each["cell"]["task"] == task):
         ways = each["ways"]

@@ -50,5 +50,10 @@ def test_the_page_has_the_numbers() -> None:
     names = ("temperature", "learning_rate", "warmup_ratio", "epochs")
     expected = {name: [getattr(defaults, name) for defaults in columns] for name in names}
     assert told == expected | {"per_device_train_batch_size": [defaults.queries_per_batch for defaults in columns]}
-    limits = [f"{kind.least_steps}; {kind.most_steps['cpu']:,} / {kind.most_steps['cuda']:,}" for kind in columns]
-    assert f"| steps: minimum; maximum on a CPU / a GPU | {' | '.join(limits)} |" in page
+    limits = {
+        "at least": [kind.least_steps for kind in columns],
+        "at most, on a CPU": [kind.most_steps["cpu"] for kind in columns],
+        "at most, on a GPU": [kind.most_steps["cuda"] for kind in columns],
+    }
+    for name, steps in limits.items():
+        assert f"| steps, {name} | {' | '.join(f'{count:,}' for count in steps)} |" in page

@@ -45,7 +45,7 @@ FEW = "Too few dev queries to tell (19 of 20): "
                 "mixing_weight": 0,
                 **dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)),
             },
-            "Worse: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 dev queries",
+            "Base model kept: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 dev queries",
             False,
         ),
     ],

@@ -56,7 +56,7 @@ def verdict_words(guard: GuardRecord) -> str:
     if guard.dev_queries < LEAST_QUERIES:
         return f"too few dev queries to tell ({guard.dev_queries} of {LEAST_QUERIES})"
     if guard.dev_verdict == "kept":
-        return "worse" if guard.dev.fine_tuned < guard.dev.base else "base model kept"
+        return "base model kept"
     on_dev, test = guard.dev_verdict == "better", guard.test
     if test is None:
         return "better on dev" if on_dev else "no significant gain"
