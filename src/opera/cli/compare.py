@@ -36,6 +36,7 @@ from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
 from opera.core.intervals import few_queries, in_points
 from opera.core.paths import user_path
+from opera.core.progress import duration
 from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def compare(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print the planned runs, then exit")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print the runs and estimate their time, then exit")
+    ] = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,
     queries: QueriesOption = None,
@@ -114,6 +117,7 @@ def compare(
     from opera.experiments.grid.compare import (
         analyse_grid,
         check_baseline,
+        estimate_seconds,
         prepare_grid,
         train_grid,
     )
@@ -151,7 +155,13 @@ def compare(
     status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
-        show(as_json, status.plan, partial(print_plan, status=status))
+        with interruptible(lambda: "nothing was written"):
+            seconds = estimate_seconds(status, model)
+        show(
+            as_json,
+            partial(status.plan, seconds),
+            partial(print_plan, status=status, seconds=seconds),
+        )
         return
     if not status.waiting:
         say(f"all {counted(len(status.runs), 'run')} are already done", file=sys.stderr)
@@ -214,15 +224,16 @@ def report(
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
-def print_plan(screen: Screen, status: Status) -> None:
-    """Print a row per run."""
+def print_plan(screen: Screen, status: Status, seconds: float) -> None:
+    """Print a row per run, and how long the runs take that are not finished."""
     rows = []
     for run in status.runs:
         steps = "auto" if run.steps is None else f"{run.steps:,}"
         state = "done" if run.folder in status.done else "to train"
         rows.append((run.data_name, run.label, steps, str(run.seed), state))
     screen.table(("data", "method", "steps", "seed", "state"), rows, words=2)
-    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done")
+    time_left = f"; the rest takes about {duration(seconds)}" if status.waiting else ""
+    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done{time_left}")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:

@@ -73,7 +73,9 @@ def test_a_recipe_gives_defaults_that_options_override(
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
         assert done.returncode == 0, done.stderr
-        return [(run["method"], run["steps"], run["seed"]) for run in json.loads(done.stdout)["runs"]]
+        plan = json.loads(done.stdout)
+        assert (plan["seconds"] > 0) == any(not run["finished"] for run in plan["runs"])
+        return [(run["method"], run["steps"], run["seed"]) for run in plan["runs"]]
 
     assert cells() == [("dp", 30, 4)]
     assert cells("--methods", "FT,DP", "--seeds", "4,5") == [

@@ -21,6 +21,7 @@ from opera.experiments.grid.run import Status, run_grid
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
+from opera.run.adapt import foresee
 from opera.run_folder.folder import RUN_FILE, run_in
 from opera.run_folder.record import RunRecord
 from opera.training_pairs.prepare_data import prepare_data
@@ -159,6 +160,26 @@ def train_grid(status: Status, out: Path, model: str) -> None:
     out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
     with sole_use(out, "runs this grid"):
         run_grid(status, model)
+
+
+def estimate_seconds(status: Status, model: str) -> float:
+    """Estimate the seconds of the runs that are not finished.
+
+    One run of each data set and number of steps is timed as by :func:`opera.run.adapt.foresee`.
+    Runs at once count one after the other, because they share the cores.
+
+    Raises:
+        InputError: as :func:`opera.adapt`.
+        TrainingError: if the timed steps fail.
+    """
+    alike: dict[tuple[str, int | None], list[PlannedRun]] = {}
+    for run in status.waiting:
+        alike.setdefault((run.data, run.steps), []).append(run)
+    return sum(
+        len(runs)
+        * foresee(data, model=model, out=runs[0].folder, overwrite=True, **runs[0].values).seconds
+        for (data, _), runs in alike.items()
+    )
 
 
 def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:

@@ -49,8 +49,8 @@ class Status:
         """Find the finished runs; a run that cannot be read raises RunFolderError."""
         return cls(runs, jobs, {planned.folder for planned in runs if planned.finished})
 
-    def plan(self) -> dict[str, Any]:
-        """The plan of the grid, for JSON."""
+    def plan(self, seconds: float) -> dict[str, Any]:
+        """The plan of the grid and its estimated time, for JSON."""
         plan = [
             {
                 "data": planned.data,
@@ -62,7 +62,7 @@ class Status:
             }
             for planned in self.runs
         ]
-        return {"runs": plan, "jobs": self.jobs}
+        return {"runs": plan, "jobs": self.jobs, "seconds": seconds}
 
     @property
     def waiting(self) -> list[PlannedRun]:
