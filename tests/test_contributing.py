@@ -22,7 +22,7 @@ from opera.data.sources import SOURCES
 from opera.engine import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.methods import METHODS, method_named
 from opera.methods.testing import check_method
-from opera.retrieval.measures import MEASURES, parse_measures
+from opera.retrieval.measures import MEASURES, parse_measures, register_measure
 from opera.training_pairs import negatives  # noqa: F401 - as above
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -114,6 +114,10 @@ def test_the_data_source_is_read_by_functions_and_commands(
     run = opera.adapt(path, model=static_model, method="ft", out=tmp_path / "run", max_steps=2)
     after = opera.evaluate(path, model=run.path).measures["nDCG@10"]
     assert after == pytest.approx(run.measures["final"]["nDCG@10"])
+    with pytest.raises(DataError, match="a registered source reads it"):
+        opera.evaluate(run.path)
+    with pytest.raises(SettingError, match="--encoding: applies only to tables in files"):
+        opera.load_data(path, encoding="cp1252")
     with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.csv file with the columns question and answer"):
         opera.load_data(path.with_suffix(".xlsx"))
 
@@ -145,5 +149,8 @@ def test_evaluate_takes_the_measure(example: Example, beir: Path, static_model: 
     example("A measure")
     found = opera.evaluate(beir, model=static_model, measures=["RBP80@10", "nDCG@10"])
     assert list(found.measures) == ["RBP80@10", "nDCG@10"]
+    assert parse_measures(["rbp80@10"])[0].computed_by is MEASURES["RBP80"]
+    with pytest.raises(ValueError, match="part of ir_measures"):
+        register_measure("ndcg")
     with pytest.raises(SettingError, match=r"did you mean 'RBP80@10'\?"):
         parse_measures(["RBP8@10"])

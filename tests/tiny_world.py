@@ -85,11 +85,11 @@ def write_bert_model(folder: Path) -> Path:
     return _write_bert(folder, vocabulary(), 64, {"query": "common1 ", "document": "common2 "})
 
 
-def write_letter_model(folder: Path) -> Path:
+def write_letter_model(folder: Path, positions: int = 128) -> Path:
     """The same without prompts, for any text: its tokens are single letters, digits and signs."""
     signs = string.ascii_lowercase + string.digits + string.punctuation
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *signs, *(f"##{sign}" for sign in signs)]
-    return _write_bert(folder, words, 128, None)
+    return _write_bert(folder, words, positions, None)
 
 
 def _write_bert(folder: Path, words: list[str], positions: int, prompts: dict[str, str] | None) -> Path:

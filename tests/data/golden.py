@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
     "csv of old Macs": ({"p.csv": CSV.encode().replace(b"\n", b"\r")}, {"source": "p.csv"}),
     "csv of mixed line breaks": csv_case("query,document\r\na,b\nc,d\r\n\r\ne,f"),
     "semicolons": csv_case(CSV.replace(",", ";")),
+    "semicolons after an empty line": csv_case("\n" + CSV.replace(",", ";")),
     "vertical bars": csv_case(CSV.replace(",", "|")),
     "tabs in csv": csv_case(CSV.replace(",", "\t")),
     "quotes": csv_case('query,document\n"two, or\nthree","say ""it"""\na "b" c,\'x\'\n\n"",""\n', skip_bad_rows=True),

@@ -286,6 +286,8 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     with pruning.review(tmp_path / "review.csv", items=50).open(newline="") as file:
         items = list(csv.DictReader(file))
     assert len(items) == 50
+    with pytest.raises(opera.SettingError, match="exists"):  # it may hold decisions
+        pruning.review(tmp_path / "review.csv")
     for item in items:
         row = data[int(item["query_id"])]
         assert (item["query"], item["document"]) == (row["question"], row["answer"])

@@ -11,6 +11,7 @@ import pytest
 from backbones import write_backbone
 from opera.data import cache_folder, load_data
 from opera.encoder import embeddings
+from opera.retrieval import device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
@@ -23,7 +24,9 @@ def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("four_shards")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_embeddings_are_unit_float32_and_cached(bert_model: Path, beir: Path, precision: str) -> None:
+def test_embeddings_are_unit_float32_and_cached(
+    bert_model: Path, beir: Path, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = load_data(beir)
     encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1)  # type: ignore[arg-type]
     vectors = encoder.encode_corpus(data)
@@ -34,6 +37,9 @@ def test_embeddings_are_unit_float32_and_cached(bert_model: Path, beir: Path, pr
     again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
+    monkeypatch.setattr(device, "LAYOUT", "of another version")
+    Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
+    assert len(list((cache_folder() / "vectors").iterdir())) == count + 1
     apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)  # type: ignore[arg-type]
     assert np.array_equal(apart.encode_corpus(data), vectors), "the same batches"
     rows = np.array([3, 1])

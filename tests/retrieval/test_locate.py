@@ -29,6 +29,19 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
         assert ("dev scores are too high" in caplog.text) is (split == "dev")
 
 
+def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, tmp_path: Path) -> None:
+    """The data sets share documents, so what one of them holds out leaves train of the other."""
+    files = []
+    for name, queries_per_document in (("a", 2), ("b", 1)):
+        files.append(tmp_path / f"{name}.csv")
+        rows = [f"t{number % 12}w5 {name}{number},t1w1 {number // queries_per_document}" for number in range(120)]
+        files[-1].write_text("\n".join(["query,document", *rows]))
+    run = opera.adapt(files, model=static_model, out=tmp_path / "run", **SMALL, method="ft", seed=1)
+    dev = [with_run_splits(opera.load_data(file), run.path).split("dev") for file in files]
+    assert run.record.guard is not None
+    assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries
+
+
 def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Path) -> None:
     data = opera.load_data(beir)
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")

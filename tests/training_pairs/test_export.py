@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import opera
 from backbones import write_reranker
+from small_runs import SMALL
+from tiny_world import write_letter_model
 
 
 def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -25,6 +28,18 @@ def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: 
         opera.score(opera.load_data(beir), model=static_model, out=path)
     assert len(lines[0].read_text().splitlines()) == table.num_rows + 1
     assert json.loads(lines[1].read_text().splitlines()[0])["query_id"] == table["query_id"][0].as_py()
+
+
+def test_scores_are_those_of_a_run(tmp_path: Path) -> None:
+    """A run reads 128 tokens of a query."""
+    model = write_letter_model(tmp_path / "model", positions=200)
+    data = opera.load_data(pairs=[(f"{letter} " * 130 + "x y z", f"{letter} x") for letter in string.ascii_lowercase])
+    run = opera.adapt(data, model=model, out=tmp_path / "run", **SMALL, guard=False, method="sp", k=1.0)
+    similarities = dict(zip(*(run.pairs()[name].to_pylist() for name in ("doc_id", "similarity")), strict=True))
+    scored = opera.score(data, model=model)
+    for name, similarity in zip(scored["doc_id"].to_pylist(), scored["similarity"].to_pylist(), strict=True):
+        assert similarity == pytest.approx(similarities.get(name, similarity), abs=1e-6)  # batches differ
+    assert len(similarities) > 20
 
 
 def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:

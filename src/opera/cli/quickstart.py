@@ -30,7 +30,7 @@ def quickstart(
         bool, typer.Option("--overwrite", help="replace an earlier quickstart")
     ] = False,
 ) -> None:
-    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 3 minutes on 2 cores."""
+    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 5 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # importing torch fails if the current folder was deleted
 
     from opera.run.quickstart import quickstart as run_quickstart

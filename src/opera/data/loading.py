@@ -15,7 +15,7 @@ from opera.data.files_read import check_cache_stays_out
 from opera.data.memory import load_memory
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import find_source, kind_of_files
+from opera.data.sources import ShippedSource, find_source, kind_of_files
 from opera.data.table_files import TableSource
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -163,8 +163,8 @@ def table_source(
     used = [name for name, value in options.items() if value]
     if not used:
         return text
-    find_source(text)  # raises an error if no source reads the data
-    kind = kind_of_files(text)
+    shipped = isinstance(find_source(text), ShippedSource)
+    kind = kind_of_files(text) if shipped else None
     if kind != "tables" and not (text.startswith("hf:") and used == ["--columns"]):
         trainer = "; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table"
         raise SettingError(

@@ -314,7 +314,8 @@ class DelimitedTable(TextTable):
 
     def _delimiter(self) -> str:
         """The separator of the columns, from the first line without its quoted parts."""
-        line = re.sub(r'"[^"]*"?', "", next(self.lines(), ""))
+        first_line = next(filter(str.strip, self.lines()), "")
+        line = re.sub(r'"[^"]*"?', "", first_line)
         return max(",;\t|", key=line.count)
 
 

@@ -216,6 +216,12 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
     Raises:
         DataError: if no source reads it.
     """
+    registered = [known for known in SOURCES if not isinstance(known, ShippedSource)]
+    if sources is not None and any(known.matches(text) for known in registered):
+        raise DataError(
+            f"{shortened(text)}: a registered source reads it, which OPERA uses only for data that "
+            "you pass; pass the data yourself"
+        )
     for known in sources or SOURCES:
         if known.matches(text):
             return known

@@ -177,11 +177,12 @@ class PairPruning(Pruning):
             The path of the file.
 
         Raises:
-            SettingError: before training, for an unknown name, or for an unknown suffix.
+            SettingError: before training, for an unknown name or suffix, or if the table exists.
         """
         batches = self._trained_batches(name, "review")
         file = user_path(path, "path")
-        check_output(file, "path", SUFFIXES, overwrite=True)
+        # a table may hold decisions
+        check_output(file, "path", SUFFIXES, overwrite=file.suffix == ".html")
         part = batches.review(self._seed)
         chosen = chosen_items(part, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", part, chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Literal
 
 import torch
@@ -16,6 +17,9 @@ from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
+LAYOUT = "1"
+"""Part of every key of cached vectors, rankings and scores. Change it if encoding or search
+computes something else."""
 
 WAIT = timedelta(days=1)
 """How long processes wait for each other: one of them may encode for hours."""
@@ -90,6 +94,12 @@ def resolve_precision(
     if device == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if device == "cpu" and _cpu_has_bf16() else "fp32"
+
+
+def arithmetic(precision: str, device: str) -> str:
+    """Return what decides a model's vectors and scores beside the model and the texts."""
+    versions = (version(library) for library in ("sentence-transformers", "transformers"))
+    return " ".join([LAYOUT, precision, device, *versions, "reproducible" * is_reproducible()])
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager[object]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray, normalise
-from opera.core.environment import is_reproducible
 from opera.core.errors import ModelError
 from opera.core.processes import (
     cached_by_all,
@@ -38,7 +37,13 @@ from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, 
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import Tokens, TokenSource
-from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
+from opera.retrieval.device import (
+    Precision,
+    arithmetic,
+    autocast,
+    pick_device,
+    resolve_precision,
+)
 from opera.retrieval.models import (
     fingerprint,
     is_static,
@@ -173,8 +178,8 @@ class Encoder:
         return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
-        arithmetic = self.precision + " reproducible" * is_reproducible()
-        return self._digest([self._model_digest, arithmetic, *key], roles)[:32]
+        computed = arithmetic(self.precision, self.device)
+        return self._digest([self._model_digest, computed, *key], roles)[:32]
 
     def _digest(self, parts: Iterable[str], roles: Iterable[Role]) -> str:
         reading = [f"{self.prompts[role]}\0{self._length(role)}" for role in roles]

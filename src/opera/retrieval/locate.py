@@ -10,6 +10,7 @@ from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
+from opera.data.combined import each_set
 from opera.data.files_read import load_stored
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
@@ -130,12 +131,20 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     identity = run.record.identity
     values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
     settings = TrainSettings.parse(values)
-    return draw_missing_splits(
-        data.with_relevant_grade(settings.relevant_grade),
+    sets = () if data.sets else run.record.sets or ()
+    missing = {"dev", "test"} - data.splits.keys()
+    # the splits of a data set depend on the other data sets
+    together = run_data(model, "pass data with dev and test splits") if sets and missing else data
+    drawn = draw_missing_splits(
+        together.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
         needs_dev=settings.needs_dev,
         expected_documents=settings.expected_documents,
     )
+    if together is data:
+        return drawn
+    number = [part.fingerprint for part in sets].index(data.fingerprint)
+    return each_set(drawn)[number]
 
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:

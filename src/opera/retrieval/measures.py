@@ -89,6 +89,7 @@ class Measure:
             SettingError: if no installed package computes it; with the nearest known name.
         """
         family, _, cutoff = name.partition("@")
+        family = MEASURES.spelling(family) or family
         if family not in MEASURES:
             measure = _parse(name)
             return cls(name, measure, measure.params.get("cutoff", NO_CUTOFF_DEPTH))
@@ -187,8 +188,10 @@ def register_measure(name: str) -> Callable[[GainsMeasure], GainsMeasure]:
     """Return a function decorator that makes ``name@CUTOFF`` a measure.
 
     Raises:
-        ValueError: if the name is taken; case does not matter.
+        ValueError: if the name is taken, also by ir_measures; case does not matter.
     """
+    if name.casefold() in map(str.casefold, ir_measures.measures.registry):
+        raise ValueError(f"a measure named '{name}' is part of ir_measures")
     return MEASURES.registers(name)
 
 

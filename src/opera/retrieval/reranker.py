@@ -13,7 +13,6 @@ from sentence_transformers import CrossEncoder
 
 from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
-from opera.core.environment import is_reproducible
 from opera.core.errors import ModelError, TrainingError, is_out_of_memory
 from opera.core.paths import expand_user
 from opera.core.processes import cached_by_all, process_index
@@ -21,7 +20,13 @@ from opera.core.progress import progress
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
+from opera.retrieval.device import (
+    Precision,
+    arithmetic,
+    autocast,
+    pick_device,
+    resolve_precision,
+)
 from opera.retrieval.encoder import gather_rows
 from opera.retrieval.models import fingerprint, load_safely
 from opera.retrieval.prompts import checked_prompts
@@ -59,7 +64,7 @@ class Reranker:
     @property
     def fingerprint(self) -> str:
         """SHA-256, in hex, of everything that decides a score, except the texts."""
-        rest = [self.prompts, self.model.prompts, self.precision, is_reproducible()]
+        rest = [self.prompts, self.model.prompts, arithmetic(self.precision, self.device)]
         return hashlib.sha256(f"{fingerprint(self.model)} {rest!r}".encode()).hexdigest()
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:

@@ -21,9 +21,9 @@ from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import open_encoder, pair_similarities
+from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
-from opera.retrieval.models import model_kind
+from opera.retrieval.models import LENGTH_ATTRIBUTES, model_kind, set_lengths
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
 from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
@@ -110,6 +110,14 @@ def score(
     return table
 
 
+def _open_as_in_a_run(model: str | Path, prompts: dict[str, Any]) -> Encoder:
+    """Open a model with cosine similarity and the lengths of a run with default settings."""
+    encoder = open_encoder(model, **prompts, similarity="cosine")
+    defaults = {name: TrainSettings.model_fields[name].default for name in LENGTH_ATTRIBUTES}
+    set_lengths(encoder.model, defaults)
+    return encoder
+
+
 def _write(path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None) -> None:
     """Write a table in the main process; a JSON Lines file gets ``records`` instead, if given."""
     if path is None or process_index() != 0:
@@ -137,7 +145,7 @@ def _score_pairs(
     """Score the training pairs as a run does: similarity, estimated loss, CBS."""
     model, pairs = str(inputs.model), qrels.pairs()
     prompts = with_data_prompt(prompts, loaded, model)
-    encoder = open_encoder(model, **prompts, similarity="cosine")
+    encoder = _open_as_in_a_run(model, prompts)
     corpus_text = run_corpus_text(model)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
@@ -213,7 +221,7 @@ def mine(
     check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
     prompts = with_data_prompt(prompts, loaded, model)
-    encoder, pairs = open_encoder(model, **prompts, similarity="cosine"), qrels.pairs()
+    encoder, pairs = _open_as_in_a_run(model, prompts), qrels.pairs()
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
@@ -280,7 +288,7 @@ def _score_by_teacher(
     text: CorpusText = "title_text"
     if inputs.model is not None:
         prompts = with_data_prompt(prompts, data, inputs.model)
-        encoder = open_encoder(inputs.model, **prompts, similarity="cosine")
+        encoder = _open_as_in_a_run(inputs.model, prompts)
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     if isinstance(inputs.negatives, int) and encoder is not None:
