@@ -17,8 +17,7 @@ import numpy as np
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.run_pruning import RunPruning
-from opera.engine.train import train
+from opera.engine.train import RunPruning, train
 from opera.run_folder.folder import Run, RunWriter
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
-from opera.experiments.analysis import RECALL, Group, find_groups
+from opera.core.measure_names import DEFAULT_MEASURES, RECALL
+from opera.experiments.analysis import Group, find_groups
 from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.run_folder.record import (
     CurvePoint,

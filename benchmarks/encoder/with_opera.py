@@ -22,9 +22,8 @@ from turns import Turns, job
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.run_pruning import RunPruning
 from opera.engine.session import Session, new_record
-from opera.engine.train import fit
+from opera.engine.train import RunPruning, fit
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter

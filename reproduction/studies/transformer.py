@@ -34,8 +34,7 @@ from opera.core.locks import sole_use
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
-from opera.engine.run_pruning import RunPruning
-from opera.engine.train import train
+from opera.engine.train import RunPruning, train
 from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder

@@ -13,7 +13,7 @@ import pytest
 
 from commands import QUICK, Opera
 from opera.data import load_data
-from opera.data.files_read import load_stored
+from opera.data.loading import load_stored
 from opera.run_folder.folder import Run
 
 COLUMNS = ("--columns", "query=q,document=shown,weight=n", "--columns", "split=part")

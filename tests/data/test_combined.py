@@ -10,7 +10,7 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores, load_all, load_data
-from opera.data.combined import combine, each_set, first_rows
+from opera.data.combined import combine, data_sets, first_rows
 from opera.data.splits import copy_splits, draw_missing_splits
 from tiny_world import write_beir
 
@@ -72,8 +72,8 @@ def test_the_whole_holds_what_each_set_holds() -> None:
     assert data.queries.ids(teacher.query_rows) == ["a/q0", "a/q1", "c/q0", "c/q1"]
     assert data.corpus.ids(teacher.doc_rows) == ["a/d2", "a/d1", "c/d2", "c/d1"]
     assert teacher.scores.tolist() == [2, 0.5, 2, 0.5]
-    assert [part.name for part in each_set(data, "test")] == ["a", "c"]
-    assert each_set(sets[0]) == [sets[0]]
+    assert [part.name for part in data_sets(data, "test")] == ["a", "c"]
+    assert data_sets(sets[0]) == [sets[0]]
 
 
 def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from opera.core.errors import DataError, SettingError
 from opera.data import check_stays_out, load_data
-from opera.data.files_read import load_stored
+from opera.data.loading import load_stored
 
 FLAG = '{"query": "a", "pos": ["b"], "neg": ["c"]}\n'
 

@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.data.splits import draw_missing_splits
 from opera.guard import choice, dev_corpus
-from opera.run import refit
+from opera.run import steps
 from opera.run_folder.folder import Run
 from opera.training_pairs.prepare import load_and_check
 from small_runs import assert_same_run
@@ -164,7 +164,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
 ) -> None:
     """Neither the trial nor the choice is made again."""
     settings = {**REFIT, "metric_for_best_model": "P@7"}
-    fit, fits = refit.fit, []
+    fit, fits = steps.fit, []
 
     def cut(*arguments: Any) -> Any:
         fits.append(fit(*arguments))
@@ -173,7 +173,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
         return fits[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(refit, "fit", cut)
+        patch.setattr(steps, "fit", cut)
         with pytest.raises(KeyboardInterrupt):
             opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     chosen = Run.open(tmp_path / "cut").record.guard
@@ -227,7 +227,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
     with_weight(1.0)
     settings = {**REFIT, "max_steps": 60, "learning_rate": 0.1}
     first = opera.adapt(beir, model=static_model, out=tmp_path / "first", **settings, refit=False)
-    fit = refit.fit
+    fit = steps.fit
 
     def spoilt(session: Any, data: Any, run: Any, phase: str, *more: Any) -> Any:
         done = fit(session, data, run, phase, *more)
@@ -236,7 +236,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
                 next(session.prepared.model.trained.parameters()).fill_(1)
         return done
 
-    monkeypatch.setattr(refit, "fit", spoilt)
+    monkeypatch.setattr(steps, "fit", spoilt)
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
     guard = run.record.guard
     assert guard is not None

@@ -163,7 +163,7 @@ def test_denoise_draws_no_query_twice_while_others_look_true(n_queries: int, mos
     pairs, true = make_pairs([1] * n_queries, 10_000), np.arange(n_queries) % 2 == 0
     method = METHODS["denoise"](pairs, Plan(0, 1000, 64), METHODS["denoise"].settings_class())
     method.draw(0)
-    method.load_state_dict({**method.state_dict(), "true": np.where(true, 1, 0.01).astype(np.float32)})
+    method.load_state_dict({**method.state_dict(), "correct": np.where(true, 1, 0.01).astype(np.float32)})
     for step in range(1, 20):
         drawn = method.draw(step).pair_ids
         assert np.bincount(drawn).max() <= most

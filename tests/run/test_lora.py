@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.config.training import LoraOptions
-from opera.guard.choice import Weights, mix
+from opera.guard.choice import Weights, mixed_weights
 from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import fingerprint, load_model
 from small_runs import SMALL
@@ -69,7 +69,7 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, ber
     add_lora(base, LoraOptions(r=4), 3, "base")
     with merged(tuned), merged(base):
         mixture = {name: 0.75 * base.state_dict()[name] + 0.25 * part for name, part in tuned.state_dict().items()}
-    mix(Weights.of(base), Weights.of(tuned), 0.25).put_into(tuned)
+    mixed_weights(Weights.of(base), Weights.of(tuned), 0.25).put_into(tuned)
     with merged(tuned):
         for name, part in tuned.state_dict().items():
             torch.testing.assert_close(part, mixture[name], rtol=0, atol=1e-6, msg=name)

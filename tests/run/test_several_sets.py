@@ -17,7 +17,7 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.pair_files import with_teacher
 from opera.deployment import export as export_module
-from opera.engine.run_pruning import RunPruning
+from opera.engine.train import RunPruning
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
 from small_runs import FAST, SMALL

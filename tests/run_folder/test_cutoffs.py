@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.core.errors import SettingError
-from opera.core.intervals import share_interval
+from opera.core.intervals import fraction_interval
 from opera.run_folder.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
 from opera.run_folder.folder import Run, RunWriter
 
@@ -45,9 +45,9 @@ def test_the_promised_precision_holds_on_new_queries() -> None:
 
 
 def test_an_interval_of_a_share_is_wilsons() -> None:
-    assert share_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert share_interval(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
-    assert share_interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
+    assert fraction_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert fraction_interval(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
+    assert fraction_interval(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
 
 
 def test_a_run_records_what_its_best_documents_are(trained: Run, tmp_path: Path) -> None:

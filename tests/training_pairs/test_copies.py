@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import opera
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, TeacherScores
-from opera.data.combined import combine, each_set
+from opera.data.combined import combine, data_sets
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_fraction
@@ -151,15 +151,15 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
     drawn = draw_missing_splits(
         before, seed=0, test_fraction=0.2, needs_dev=True, expected_documents=expected_documents
     )
-    trained = [texts(part, "train") for part in each_set(drawn)]
-    for part in each_set(drawn):
+    trained = [texts(part, "train") for part in data_sets(drawn)]
+    for part in data_sets(drawn):
         for split in ("test", "dev"):
             queries_of_split, documents = texts(part, split)
             assert all(not queries_of_split & other for other, _ in trained)
             assert all(not documents & other for _, other in trained)
     assert not texts(drawn, "test")[0] & texts(drawn, "dev")[0], "λ is chosen on other queries than test's"
     assert any("another data set holds out" in note for note in drawn.notes)
-    held_out = sum(len(part.held_out.doc_rows) for part in each_set(drawn) if part.held_out is not None)
+    held_out = sum(len(part.held_out.doc_rows) for part in data_sets(drawn) if part.held_out is not None)
     assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
 
 

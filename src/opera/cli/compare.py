@@ -238,7 +238,8 @@ def print_plan(screen: Screen, status: Status, seconds: float) -> None:
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     """Print tables by data set and number of steps, convergence, ranks and the verdict."""
-    from opera.experiments.analysis import BASE, PRIMARY, format_settings
+    from opera.core.measure_names import PRIMARY
+    from opera.experiments.analysis import BASE, format_settings
     from opera.experiments.analysis.verdict import conclusion, title
     from opera.experiments.report.tables import ranks_table, tables_of
 
@@ -265,7 +266,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
 
 def _convergence(comparison: Comparison) -> list[str]:
     """Say when each method first reaches the baseline's best measure."""
-    from opera.experiments.analysis import PRIMARY
+    from opera.core.measure_names import PRIMARY
     from opera.experiments.analysis.convergence import compute_convergence
 
     lines, baseline = [], comparison.baseline

@@ -35,7 +35,7 @@ from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
-    from opera.retrieval.search import FoundDocument
+    from opera.retrieval.search import RankedDocument
 
 RUN_FORMATS = (".trec", ".run", ".txt")
 
@@ -79,10 +79,10 @@ def evaluate(
 ) -> None:
     """Measure a model on a split of a data set."""
     from opera.core.intervals import few_queries, mean_intervals
+    from opera.core.measure_names import DEFAULT_MEASURES
     from opera.data import load_data
     from opera.retrieval.locate import data_and_model, inputs_of
     from opera.retrieval.measures import (
-        DEFAULT_MEASURES,
         FULL_MEASURES,
         check_trec_ids,
         parse_measures,
@@ -187,7 +187,9 @@ def search(
     argument = [] if query is None else [checked_query(query)]
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     source, model = data_and_model(tables, model)
-    loaded = with_notes_logged(load_data(source))
+    loaded = load_data(source)
+    if loaded is not source:  # the training of a run has shown the notes on its data
+        with_notes_logged(loaded)
     prompts = (query_prompt, document_prompt)
     corpus = CorpusSearch(loaded, model, *prompts, cutoff, precision)
     for text in _queries_from_input() if interactive else argument:
@@ -201,7 +203,7 @@ def search(
 
 
 def _print_documents(
-    screen: Screen, title: str, documents: list[FoundDocument], cutoff: float | None
+    screen: Screen, title: str, documents: list[RankedDocument], cutoff: float | None
 ) -> None:
     screen.heading(title)
     if not documents[0].good_enough:

@@ -11,9 +11,9 @@ import typer
 from opera.cli.options import SeedOption, interruptible, path_option
 from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
-from opera.config.trainer import PRIMARY
 from opera.core.files import check_folder
 from opera.core.intervals import in_points
+from opera.core.measure_names import PRIMARY
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opera.cli.screen import Screen, flat
-from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, in_points, points
+from opera.core.measure_names import PRIMARY
 from opera.core.terminal import place
 
 if TYPE_CHECKING:

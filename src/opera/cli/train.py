@@ -42,8 +42,8 @@ from opera.cli.results import (
     print_parts,
 )
 from opera.cli.screen import Screen
-from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
+from opera.core.measure_names import PRIMARY
 from opera.core.terminal import say
 
 if TYPE_CHECKING:

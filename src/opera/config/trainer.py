@@ -12,11 +12,9 @@ from pydantic import BeforeValidator, create_model
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError, nearest
+from opera.core.measure_names import PRIMARY
 from opera.core.settings import Settings, setting
 from opera.core.terminal import shortened, shown
-
-PRIMARY = "nDCG@10"
-"""The measure that chooses and compares models, unless ``metric_for_best_model`` is set."""
 
 READ: Mapping[str, Any] = {
     "eval_steps": None,

@@ -72,7 +72,7 @@ def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple
     }
 
 
-def share_interval(count: int, total: int) -> tuple[float, float]:
+def fraction_interval(count: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95% interval of the fraction ``count / total``, within 0 and 1."""
     fraction, square = count / total, Z**2 / total
     centre, half = fraction + square / 2, (square * (fraction * (1 - fraction) + square / 4)) ** 0.5

@@ -64,7 +64,7 @@ def everywhere(work: Callable[[], T]) -> list[T]:
     return [value for value, _ in results]
 
 
-def shares(count: int, unit: int) -> list[slice]:
+def process_ranges(count: int, unit: int) -> list[slice]:
     """Split rows evenly into a contiguous range for each process. All but the last range consist of
     whole units.
     """
@@ -73,9 +73,9 @@ def shares(count: int, unit: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-def own_share(count: int, unit: int) -> slice:
-    """Return this process's range of :func:`shares`."""
-    return shares(count, unit)[process_index()]
+def process_range(count: int, unit: int) -> slice:
+    """Return this process's range of :func:`process_ranges`."""
+    return process_ranges(count, unit)[process_index()]
 
 
 def cached_by_all(

@@ -52,7 +52,7 @@ def progress(
     )
 
 
-def counted(
+def with_progress(
     items: Iterable[Item], doing: str, total: int | None, unit: str, *, hidden: bool = False
 ) -> Iterator[Item]:
     """Yield the items and show the progress. Arguments are those of :func:`progress`."""

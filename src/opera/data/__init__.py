@@ -1,9 +1,8 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources that OPERA reads."""
 
 from opera.core.cache import cache_folder
-from opera.data.files_read import check_stays_out, files_read
 from opera.data.irds_source import load_irds_splits
-from opera.data.loading import load_all, load_data
+from opera.data.loading import check_stays_out, files_read, load_all, load_data
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData

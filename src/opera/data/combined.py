@@ -1,7 +1,7 @@
 """Combine several data sets into one. Tables are concatenated; ids get the prefix SET/.
 
 A document is ranked, or sampled as a negative, only for queries of the same data set. So code that
-ranks, samples or splits loops over :func:`each_set`. Code that looks up texts or trains uses the
+ranks, samples or splits loops over :func:`data_sets`. Code that looks up texts or trains uses the
 combined data.
 """
 
@@ -51,7 +51,7 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
     return _joined(named, corpus, _joined_tables(named, [data.queries for data in named]))
 
 
-def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
+def data_sets(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
     """Return the sets that ``data`` combines, or ``[data]``; only those with relevant pairs in
     ``split``, if given.
     """
@@ -80,7 +80,7 @@ def for_each(change: Callable[..., RetrievalData], *data: RetrievalData) -> Retr
 
     A change may read several versions of the data. It changes the first version.
     """
-    sets = zip(*(each_set(several) for several in data), strict=True)
+    sets = zip(*(data_sets(several) for several in data), strict=True)
     return with_sets(data[0], [change(*parts) for parts in sets])
 
 
@@ -91,7 +91,7 @@ def with_sets(data: RetrievalData, sets: Sequence[RetrievalData]) -> RetrievalDa
 
 def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first row of each set in the query table, and in the corpus: int64 ``[sets + 1]``."""
-    return _first_rows(each_set(data))
+    return _first_rows(data_sets(data))
 
 
 def _first_rows(sets: Sequence[RetrievalData]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

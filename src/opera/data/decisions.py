@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
-from opera.data.combined import each_set, first_rows, moved, with_sets
+from opera.data.combined import data_sets, first_rows, moved, with_sets
 from opera.data.identity import text_keys
 from opera.data.pair_files import read_list, read_pairs
 from opera.data.pairs import pair_keys
@@ -186,7 +186,7 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
     sets = [
         _applied(data, part, first, about_training, counts)
-        for part, *first in zip(each_set(data), *first_rows(data), strict=False)
+        for part, *first in zip(data_sets(data), *first_rows(data), strict=False)
     ]
     if len(about_training.relevant) and not counts.total():
         raise DataError(

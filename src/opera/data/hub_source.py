@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.adapters import add_tables
+from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.index import Index, parse_relation
 from opera.data.memory import table_of_dataset

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, nearest
 from opera.core.extras import missing
-from opera.core.progress import counted
+from opera.core.progress import with_progress
 from opera.core.terminal import shortened, shown
-from opera.data.adapters import add_tables
+from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
 from opera.data.index import Index, parse_relation
@@ -116,7 +116,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
 
     def documents() -> Iterator[Sequence[Any]]:
         total = corpus.docs_metadata().get("count")
-        for doc in counted(corpus.docs_iter(), f"reading {source}", total, "documents"):
+        for doc in with_progress(corpus.docs_iter(), f"reading {source}", total, "documents"):
             yield 0, doc.doc_id, *_title_and_text(doc)
 
     queries: dict[str, str] = {}

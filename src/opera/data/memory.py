@@ -14,7 +14,7 @@ import pyarrow as pa
 from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.adapters import add_tables
+from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
 from opera.data.index import Index, parse_relation

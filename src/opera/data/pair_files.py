@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, printable, shortened, shown
-from opera.data.adapters import add_list
+from opera.data.add_tables import add_list
 from opera.data.columns import Columns
-from opera.data.combined import each_set, first_rows, with_sets
+from opera.data.combined import data_sets, first_rows, with_sets
 from opera.data.qrels import TeacherScores
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
@@ -62,7 +62,7 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
     scored = read_pairs(path, data, "are they scores of other data?", needed=["score"])
     scores = np.array(scored.values["score"], dtype=np.float64)
     sets = []
-    for number, (part, *first) in enumerate(zip(each_set(data), *first_rows(data), strict=False)):
+    for number, (part, *first) in enumerate(zip(data_sets(data), *first_rows(data), strict=False)):
         here = scored.sets == number
         rows = scored.query_rows[here] - first[0], scored.doc_rows[here] - first[1]
         teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.data.pairs import TrainingPairs, pair_keys
 
+ROUNDING = 1e-3
+"""The largest rounding error of a cosine."""
+
 
 @dataclass(frozen=True)
 class Qrels:
@@ -180,6 +183,11 @@ class TeacherScores:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @property
+    def are_cosines(self) -> bool:
+        """Whether all scores are from -1 to 1, except for rounding."""
+        return bool(np.abs(self.scores).max(initial=0) <= 1 + ROUNDING)
 
     @property
     def fingerprint(self) -> str:

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
-from opera.data.adapters import add_tables
+from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
 from opera.data.index import Index, parse_relation

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.core.terminal import counted
-from opera.data.combined import each_set, first_rows, for_each, with_sets
+from opera.data.combined import data_sets, first_rows, for_each, with_sets
 from opera.data.identity import by_text, text_keys
 from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels
@@ -139,7 +139,7 @@ def draw_missing_splits(
         test_fraction: the fraction of the train queries that go to test.
         needs_dev: whether a dev split is needed.
         dev_fraction: the fraction of the remaining train queries that go to dev; ``None``:
-            :func:`dev_count` decides.
+            :func:`held_out_count` decides.
         expected_documents: the documents that future queries ask about; ``None``:
             :func:`assumed_documents`.
 
@@ -147,7 +147,9 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like test, but test is missing
             or has no relevant document.
     """
-    expected = {part.name: expected_documents or assumed_documents(part) for part in each_set(data)}
+    expected = {
+        part.name: expected_documents or assumed_documents(part) for part in data_sets(data)
+    }
 
     def add_test(part: RetrievalData) -> RetrievalData:
         if "test" in part.splits:
@@ -224,8 +226,8 @@ def assumed_documents(data: RetrievalData) -> ExpectedDocuments:
     return "known" if recurring_fraction(data, data.training_split()) >= MOSTLY_RECURRING else "new"
 
 
-def dev_count(n_queries: int, fraction: float | None = None) -> int:
-    """The number of dev queries to split off ``n_queries``; see :data:`DEV_FRACTION`."""
+def held_out_count(n_queries: int, fraction: float | None = None) -> int:
+    """The number of queries to split off ``n_queries``; see :data:`DEV_FRACTION`."""
     wanted = DEV_FRACTION * n_queries
     if fraction is None:
         fraction = min(max(wanted, LEAST_DEV), MOST_DEV, MOST_DEV_FRACTION * n_queries) / n_queries
@@ -258,7 +260,7 @@ def hold_out(
             f"{data.title}: has no split '{split}', and {queries} with a relevant document cannot "
             f"be split{advice}"
         )
-    count = dev_count(relevant.n_queries, fraction)
+    count = held_out_count(relevant.n_queries, fraction)
     rng = generator(seed, f"data.{split}")
     new, documents, known = _choose_queries(data, relevant, count, expected_documents, rng)
     query_group, document_group = data.query_group, data.document_group

@@ -15,7 +15,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-from opera.config.trainer import PRIMARY
 from opera.core.arguments import flag, texts
 from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
@@ -26,6 +25,7 @@ from opera.core.files import (
     replace_folder,
 )
 from opera.core.intervals import DIFFERENCE, mean_interval
+from opera.core.measure_names import PRIMARY
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data

@@ -18,13 +18,13 @@ from transformers.integrations import get_reporting_integration_callbacks
 from opera.core.arguments import several
 from opera.core.errors import SettingError
 from opera.core.intervals import in_points
+from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
 from opera.engine.checkpoint import mark_complete
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import PairSampler
 from opera.run_folder.folder import RunWriter
-from opera.run_folder.names import trainer_key
 
 log = logging.getLogger("opera")
 

@@ -18,7 +18,6 @@ from opera.data.identity import teacher_by_text
 from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import Batch
 from opera.training_pairs.build import TrainingSet
-from opera.training_pairs.prepare import is_cosines
 
 log = logging.getLogger("opera")
 
@@ -83,7 +82,7 @@ class DistillationLoss(InfoNCELoss):
         self.query_group = data.query_group[training_set.train.query_rows]
         self.document_group = data.document_group
         self.weight = settings.distill_weight
-        cosines = is_cosines(self.teacher)
+        cosines = self.teacher.are_cosines
         self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0
         self._log_coverage(training_set)
 

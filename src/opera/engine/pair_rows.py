@@ -36,7 +36,7 @@ from opera.encoder.embeddings import Vectors
 from opera.engine.sampler import PairSampler
 from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.ranks import not_comparable
-from opera.labels.review import Item, Labelled, training_pairs
+from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.training_pairs.documents import KnownPositives
@@ -216,7 +216,7 @@ class PairRows:
         query_rows = np.arange(self.pairs.n_queries, dtype=np.int32)
         labelled = LabelledRows(self.data, query_rows, self.pairs, self.row_of_pair)
         visits, kept = self.sampler.all_visits(), self.sampler.kept
-        return training_pairs(labelled, estimate(self.pairs, visits, kept), visits, kept, seed)
+        return training_items(labelled, estimate(self.pairs, visits, kept), visits, kept, seed)
 
     def noisy_labels(self) -> NoisyLabels | None:
         """Return the estimate by row of the data set; NaN for a row without a pair."""

@@ -25,7 +25,7 @@ from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
-from opera.training_pairs.prepare import Prepared, is_cosines
+from opera.training_pairs.prepare import Prepared
 
 log = logging.getLogger("opera")
 
@@ -150,7 +150,7 @@ def announce(prepared: Prepared) -> None:
         )
     teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
-        cosines = is_cosines(teacher)
+        cosines = teacher.are_cosines
         log.info(
             "note: the teacher's temperature is %g: its scores range from %.3g to %.3g, so OPERA "
             "takes them for %s; if they are probabilities, pass logits instead",

@@ -17,34 +17,95 @@ from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback
 
 from opera.config.optimisation import LOSSES
+from opera.config.recipe import Recipe
 from opera.core.arrays import BoolArray
-from opera.core.processes import from_main
+from opera.core.measure_names import trainer_key
+from opera.core.processes import from_main, process_count
 from opera.core.settings import resolved
 from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.encoder.packing import packing
 from opera.engine.callbacks import Progress, Stopper, Trace
 from opera.engine.checkpoint import newest_checkpoint, read_state
+from opera.engine.dataset import make_dataset
 from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
-from opera.engine.run_pruning import RunPruning
+from opera.engine.pruning import Pruning
+from opera.engine.sampler import PairSampler, SetSampler
 from opera.engine.session import Session
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
-from opera.labels.suspicious import visit_columns
+from opera.labels.review import visit_columns
 from opera.labels.visits import FirstVisits
 from opera.methods import Method
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
-from opera.run_folder.names import trainer_key
 from opera.run_folder.record import NegativesRecord, TrainingRecord
 from opera.training_pairs.build import TrainingSet, build_training_set
 from opera.training_pairs.prepare_model import encoder_of
-from opera.training_pairs.quotas import summary_of
+from opera.training_pairs.quotas import plan_of, summary_of
 
 log = logging.getLogger("opera")
+
+
+LAG = 1
+"""Steps between an observation and its first use. The loader reads no batch ahead."""
+
+
+class RunPruning(Pruning):
+    """Samples the pairs of a training set by the method of a recipe.
+
+    Args:
+        model: the model that trains.
+        training_set: the pairs to train on.
+        recipe: all settings, automatic ones resolved.
+        methods: one per data set; by default as in the recipe.
+
+    Attributes:
+        dataset: looks up the texts of a batch.
+        collator: collates token ids; ``None`` for sentence-transformers' collator of texts.
+        sampler: samples the pairs of each step.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        training_set: TrainingSet,
+        recipe: Recipe,
+        methods: Sequence[Method[Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.training_set, self.settings = model, training_set, recipe.train
+        processes = process_count()
+        self.methods = training_set.methods(recipe, processes) if methods is None else methods
+        visits = FirstVisits.none(
+            training_set.pairs.n_pairs,
+            training_set.first_pairs,
+            np.concatenate([part.confirmed for part in training_set.sets]),
+            [part.data.removed_excess for part in training_set.sets],
+        )
+        weighs = self.settings.pair_weights == "loss"
+        parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
+        self.sampler = PairSampler(
+            [
+                SetSampler(method, negatives, part.first_document)
+                for method, negatives, part in parts
+            ],
+            training_set.pairs,
+            plan_of(recipe, processes),
+            resolved(self.settings.per_device_train_batch_size),
+            quotas=training_set.quotas,
+            n_negatives=self.settings.n_negatives,
+            lag=LAG,
+            rank=PartialState().process_index,
+            world_size=processes,
+            pair_weights=training_set.loss_weights if weighs else None,
+            visits=visits,
+        )
+        self.samplers = [self.sampler]
+        self.dataset, self.collator = make_dataset(model, training_set, self.settings)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from transformers.trainer_utils import speed_metrics
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
+from opera.core.measure_names import trainer_key
 from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
 from opera.engine.sampler import ADVICE_NOT_FINITE, not_finite
@@ -30,7 +31,6 @@ from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
-from opera.run_folder.names import trainer_key
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from torch import Tensor
 from opera.core.errors import TrainingError
 from opera.core.processes import from_main
 from opera.data import RetrievalData
-from opera.data.combined import each_set
+from opera.data.combined import data_sets
 from opera.data.splits import asks_about_known, known_fraction
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
@@ -72,7 +72,7 @@ class Weights:
                 state[name].copy_(tensor)
 
 
-def mix(base: Weights, fine_tuned: Weights, mixing_weight: float) -> Weights:
+def mixed_weights(base: Weights, fine_tuned: Weights, mixing_weight: float) -> Weights:
     """Interpolate between two sets of weights; λ = 0 and λ = 1 return one of them unchanged.
 
     Integer buffers, such as a count of batches, come from the fine-tuned model unless λ is 0. For
@@ -180,7 +180,7 @@ class Guard:
         """Put a mixture into the model, and measure it on dev."""
         assert self._dev is not None
         prepared, model = self.session.prepared, self.session.prepared.model.trained
-        mix(self.base, fine_tuned, mixing_weight).put_into(model)
+        mixed_weights(self.base, fine_tuned, mixing_weight).put_into(model)
         encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
         return dev_values(encoder, self._dev, prepared.settings)
 
@@ -255,7 +255,7 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
     """Mark the dev queries of each data set, by its name; empty for a single data set."""
-    sets = each_set(data, "dev") if data.sets else []
+    sets = data_sets(data, "dev") if data.sets else []
     counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
     set_of_query = np.repeat(np.arange(len(sets)), counts)
     return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}

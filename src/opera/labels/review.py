@@ -1,5 +1,8 @@
-"""Select and describe the items of a review: suspicious pairs, a random sample of the other pairs,
-and documents that look relevant but have no label. Texts are cut to a readable length."""
+"""Describe the items of a review, and the columns about noisy labels in a run's files.
+
+A review has suspicious pairs, a random sample of the other pairs, and documents that look relevant
+but have no label. Texts are cut to a readable length.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.decisions import NOT_KNOWN
@@ -21,7 +25,8 @@ from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits
 
 LONG, SHORT = 2000, 300
-"""Characters of the text to judge, and of other documents of the query."""
+"""Characters of the text to judge (also in ``suspicious_pairs.csv``), and of other documents of the
+query."""
 OTHER_DOCUMENTS = 2
 """Other labelled documents of the query in an item."""
 BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
@@ -124,7 +129,7 @@ def in_order(
     return ordered[:MOST_PAIRS]
 
 
-def training_pairs(
+def training_items(
     labelled: Labelled, estimate: NoisyLabels | None, visits: FirstVisits, kept: Any, seed: int
 ) -> dict[str, Any]:
     """Describe the training pairs to review, and count the pairs of each stratum.
@@ -162,7 +167,7 @@ def training_pairs(
     }
 
 
-def test_pairs(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed: int) -> Any:
+def test_items(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed: int) -> Any:
     """Describe the test pairs to review: pairs that neither model ranks well, and random ones.
 
     Args:
@@ -183,4 +188,53 @@ def test_pairs(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed
             labelled.pair(pair, stratum, why[pair])
             for pair, stratum in in_order(seed, worst, {"unlisted": all_pairs})
         ],
+    }
+
+
+def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> dict[str, Any]:
+    """Return the fields of :class:`opera.run_folder.record.NoisyLabelsRecord`."""
+    return {
+        "noise_rate": estimate.noise_rate,
+        "low": estimate.low,
+        "high": estimate.high,
+        "visited": int(visits.visited.sum()),
+        "pruned": int((~kept).sum()),
+        "unvisited": int((kept & ~visits.visited).sum()),
+        "suspicious": len(estimate.suspicious),
+    }
+
+
+def visit_columns(estimate: NoisyLabels | None, visits: FirstVisits) -> dict[str, Any]:
+    """Return columns of ``pairs.parquet`` about first visits; null for pairs without a visit."""
+    columns = {"first_rank": visits.p, "first_step": visits.step}
+    if estimate is not None:
+        columns["probability_wrong"] = estimate.probability_wrong
+    return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
+
+
+def suspicious_columns(
+    data: RetrievalData,
+    query_rows: IntArray,
+    pairs: TrainingPairs,
+    estimate: NoisyLabels,
+    visits: FirstVisits,
+) -> dict[str, list[Any]]:
+    """Return the columns of ``suspicious_pairs.csv``, worst pair first.
+
+    Args:
+        data: the texts.
+        query_rows: int ``[n]``, the query table's row of each training query.
+        pairs: the training pairs.
+        estimate: the estimate for these pairs.
+        visits: their first visits.
+    """
+    listed = estimate.suspicious
+    queries, documents = query_rows[pairs.pair_query[listed]], pairs.pair_doc[listed]
+    return {
+        "probability_wrong": np.round(estimate.probability_wrong[listed].astype(float), 3).tolist(),
+        "first_rank": np.round(visits.p[listed].astype(float), 3).tolist(),
+        "query_id": data.queries.ids(queries),
+        "doc_id": data.corpus.ids(documents),
+        "query": data.queries.texts(queries),
+        "document": [cut(text, LONG) for text in data.corpus.texts(documents)],
     }

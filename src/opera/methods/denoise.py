@@ -49,13 +49,13 @@ class Denoise(FineTuning):
 
     name = "denoise"
     title = "Denoising"
-    state = ("_true", "_updated", "_position")
+    state = ("_correct", "_updated", "_position")
 
     def start(self) -> None:
         """Assume that all pairs are correct."""
         super().start()
         self._others = ShuffledPasses(self.plan.seed, "denoise.queries", self.pairs.n_queries)
-        self._true: NDArray[Any] = np.ones(self.pairs.n_pairs, dtype=np.float32)
+        self._correct: NDArray[Any] = np.ones(self.pairs.n_pairs, dtype=np.float32)
         self._updated, self._position = -1, 0
 
     def draw(self, step: int) -> Draw:
@@ -65,22 +65,22 @@ class Denoise(FineTuning):
         queries = self.pairs.pair_query[pair_ids].astype(np.int64)
         largest = self._largest(queries)
         query_accepted = rng.random(len(pair_ids)) < largest
-        accepted = query_accepted & (rng.random(len(pair_ids)) < self._true[pair_ids] / largest)
+        accepted = query_accepted & (rng.random(len(pair_ids)) < self._correct[pair_ids] / largest)
         count = int((~query_accepted).sum())
         queries[~query_accepted] = self._replacements(rng, queries[query_accepted], count)
         rejected = np.flatnonzero(~accepted)
         pair_ids[rejected] = draw_weighted_documents(
-            rng, self.pairs, queries[rejected], lambda ids: self._true[ids]
+            rng, self.pairs, queries[rejected], lambda ids: self._correct[ids]
         )
         return Draw.unweighted(pair_ids)
 
     def probabilities(self, step: int) -> Probabilities:
         """Return the probabilities of the last update."""
-        return denoising_probabilities(self.pairs, self._true)
+        return denoising_probabilities(self.pairs, self._correct)
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return the mean probability of a pair to be wrong."""
-        return {"probability_wrong": float(1 - self._true.mean(dtype=np.float64))}
+        return {"probability_wrong": float(1 - self._correct.mean(dtype=np.float64))}
 
     def _replacements(
         self, rng: np.random.Generator, batch: IntArray, count: int
@@ -103,7 +103,7 @@ class Denoise(FineTuning):
     def _largest(self, queries: IntArray) -> NDArray[np.float32]:
         """Return the largest probability of each query's pairs to be correct: ``[m]``."""
         pair_ids, offsets = self.pairs.of_queries(queries)
-        return np.maximum.reduceat(self._true[pair_ids], offsets[:-1])
+        return np.maximum.reduceat(self._correct[pair_ids], offsets[:-1])
 
     def _update(self, step: int) -> None:
         """Update the probabilities at the start, and after each tenth of the run."""
@@ -111,4 +111,4 @@ class Denoise(FineTuning):
         if number != self._updated:
             self._updated = number
             wrong = probability_wrong(self.pairs, self.visits)
-            self._true = np.maximum(LEAST, 1 - wrong).astype(np.float32)
+            self._correct = np.maximum(LEAST, 1 - wrong).astype(np.float32)

@@ -18,8 +18,8 @@ from opera.core.errors import ModelError
 from opera.core.processes import (
     cached_by_all,
     everywhere,
-    own_share,
     process_index,
+    process_range,
 )
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
@@ -153,7 +153,7 @@ class Encoder:
         Each item is the number of a part's first row and its embeddings.
         """
         source, shards = self._source(data, "document", corpus_text), Shards.of(len(data.corpus))
-        share = own_share(shards.count, shards.size)
+        share = process_range(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
         first_rows = [int(part[0]) for part in rows]
         if self.memory is None:
@@ -349,7 +349,7 @@ def gather_rows(
     parts: Callable[[slice], Iterator[NDArray[np.float32]]], count: int, unit: int
 ) -> NDArray[np.float32]:
     """Let each process compute a range of complete units; return all rows in every process."""
-    shares = everywhere(lambda: list(parts(own_share(count, unit))))
+    shares = everywhere(lambda: list(parts(process_range(count, unit))))
     return np.concatenate([part for share in shares for part in share])
 
 

@@ -16,8 +16,9 @@ from opera.config.encoding import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError
 from opera.core.intervals import in_points
+from opera.core.measure_names import DEFAULT_MEASURES
 from opera.data import RetrievalData, load_data
-from opera.data.combined import each_set, first_rows
+from opera.data.combined import data_sets, first_rows
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
@@ -25,7 +26,6 @@ from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import data_and_model, run_corpus_text, trained_on_dev, with_run_splits
 from opera.retrieval.measures import (
-    DEFAULT_MEASURES,
     Measure,
     Ranking,
     means,
@@ -167,7 +167,7 @@ def evaluate_encoder(
     if data.sets:
         sets = {
             part.name: evaluate_encoder(encoder, part, split, parsed, corpus_text, sizes)
-            for part in each_set(data, split)
+            for part in data_sets(data, split)
         }
         return _joined(data, split, sets)
     query_documents = documents_that_are_queries(data, qrels)
@@ -251,7 +251,7 @@ def query_difficulty(
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
     if data.sets:
-        parts = each_set(data, split)
+        parts = data_sets(data, split)
         return np.concatenate(
             [query_difficulty(encoder, part, split, corpus_text) for part in parts]
         )

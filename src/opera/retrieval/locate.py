@@ -10,8 +10,8 @@ from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
-from opera.data.combined import each_set
-from opera.data.files_read import load_stored
+from opera.data.combined import data_sets
+from opera.data.loading import load_stored
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.run_folder.folder import ADAPTER_FILE, Run, holds_run, run_in
@@ -92,7 +92,7 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
         advice: the end of an error message: what to pass instead of the run's data.
 
     Raises:
-        InputError: as :func:`opera.data.files_read.load_stored`, with ``advice``.
+        InputError: as :func:`opera.data.loading.load_stored`, with ``advice``.
     """
     record = Run.open(run).record
     sources = [part.source for part in record.sets or (record.data,)]
@@ -144,7 +144,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     if together is data:
         return drawn
     number = [part.fingerprint for part in sets].index(data.fingerprint)
-    return each_set(drawn)[number]
+    return data_sets(drawn)[number]
 
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:

@@ -21,7 +21,6 @@ import ir_measures
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.trainer import PRIMARY
 from opera.core.arguments import several, text
 from opera.core.errors import DataError, SettingError
 from opera.core.files import replace_file
@@ -40,7 +39,6 @@ NO_CUTOFF_DEPTH = 1000
 """Number of documents that a measure without a cutoff considers, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
 
-DEFAULT_MEASURES = (PRIMARY, "R@20", "RR@10", "Success@10")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 FULL_MEASURES = tuple(
     f"{family}@{cutoff}"

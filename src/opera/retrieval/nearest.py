@@ -19,7 +19,7 @@ from opera.core.arrays import IntArray, normalise
 from opera.core.errors import ModelError
 from opera.core.extras import is_installed
 from opera.core.processes import everywhere, process_index
-from opera.core.progress import counted
+from opera.core.progress import with_progress
 from opera.data import TextTable
 from opera.encoder.embeddings import Vectors
 from opera.encoder.kernels import cached_njit
@@ -265,7 +265,7 @@ def tiles(
     size = max(1, TILE_BYTES // (4 * documents.shape[1]))
     starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
-    for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
+    for first in with_progress(starts, "searching", len(starts), "parts", hidden=hidden):
         yield first, documents[first : min(first + size, share.stop)]
 
 

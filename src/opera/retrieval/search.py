@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
-from opera.core.processes import everywhere, own_share, process_index
+from opera.core.processes import everywhere, process_index, process_range
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
@@ -52,7 +52,10 @@ def rank_by_size(
     if not encoder.use_cache:
         parts = encoder.document_parts(data, corpus_text)
         return rank(queries[:], parts, device=encoder.device)
-    documents, share = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), UNIT)
+    documents, share = (
+        encoder.encode_corpus(data, corpus_text),
+        process_range(len(data.corpus), UNIT),
+    )
     at_once = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
     starts = range(0, max(1, len(queries)), at_once)
     batches = (queries[start : start + at_once] for start in starts)
@@ -139,7 +142,7 @@ def without_query_documents(ranking: Ranking, query_documents: IntArray, depth: 
 
 
 @dataclass(frozen=True)
-class FoundDocument:
+class RankedDocument:
     """One document that a search returned.
 
     Attributes:
@@ -200,7 +203,7 @@ class CorpusSearch:
         self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
         self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(self.model))
 
-    def find(self, query: str, top: int = 5) -> list[FoundDocument]:
+    def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""
         encoder, corpus = self._encoder, self.data.corpus
         vectors = encoder.encode([query], "query")
@@ -210,7 +213,7 @@ class CorpusSearch:
         rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
         good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
         columns = zip(corpus.ids(rows), scores, corpus.texts(rows), good_enough, strict=True)
-        return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
+        return [RankedDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
 
 
 def search(
@@ -223,7 +226,7 @@ def search(
     document_prompt: str | None = None,
     cutoff: float | None = None,
     precision: float | None = None,
-) -> list[FoundDocument]:
+) -> list[RankedDocument]:
     """Search a corpus for one query.
 
     Args:

@@ -18,8 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.engine.run_pruning import RunPruning
-from opera.engine.train import train
+from opera.engine.train import RunPruning, train
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.guard.rule import mixing_weights_to_try

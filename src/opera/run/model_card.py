@@ -18,14 +18,13 @@ from ruamel.yaml import YAML
 from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
 from opera.core.intervals import few_queries, in_points
+from opera.core.measure_names import DEFAULT_MEASURES, hub_key
 from opera.core.terminal import counted
 from opera.data.names import MEMORY, TABLES
 from opera.data.table_files import TableSource
 from opera.retrieval.locate import MINILM
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.run_folder.changes import Change
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
-from opera.run_folder.names import hub_key
 from opera.run_folder.record import RunRecord
 from opera.run_folder.verdict import verdict_sentence, weight_sentence
 

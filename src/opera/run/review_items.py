@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.trainer import PRIMARY
 from opera.core.arrays import IntArray
+from opera.core.measure_names import PRIMARY
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.pairs import pair_keys
 from opera.engine.train import Fit
-from opera.labels.review import SHORT, Labelled, test_pairs, training_pairs
+from opera.labels.review import SHORT, Labelled, test_items, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.search import search_corpus
@@ -72,7 +72,7 @@ def review_items(
     training_set = fit.training_set
     query_rows = training_set.train.query_rows
     labelled = Labelled(training_set.data, query_rows, training_set.pairs)
-    train = training_pairs(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
+    train = training_items(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]
     return {
@@ -97,7 +97,7 @@ def _test_items(
         for base_rank, final_rank in zip(ranks["base"], ranks["final"], strict=True)
     ]
     best = np.minimum(ranks["base"], ranks["final"])
-    items: dict[str, Any] = test_pairs(labelled, best, why, seed)
+    items: dict[str, Any] = test_items(labelled, best, why, seed)
     known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
     queries = np.arange(len(qrels.query_rows))
     missing: dict[tuple[int, int], str] = {}
@@ -128,7 +128,7 @@ def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
 
 
 def _rank_text(rank: int) -> str:
-    return f"rank {rank}" if rank <= FIRST_RANKS else f"rank above {FIRST_RANKS}"
+    return f"rank {rank}" if rank <= FIRST_RANKS else f"rank {FIRST_RANKS + 1} or worse"
 
 
 def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[str, Any]:

@@ -14,18 +14,20 @@ import pyarrow as pa
 from accelerate import PartialState
 from transformers import TrainerCallback
 
-from opera.config.trainer import PRIMARY
 from opera.core.errors import OperaError, StorageError, TrainingError
+from opera.core.files import remove
 from opera.core.locks import sole_use
+from opera.core.measure_names import PRIMARY, column
 from opera.core.processes import everywhere
-from opera.data.combined import each_set
+from opera.core.terminal import counted
+from opera.data.combined import data_sets
 from opera.engine.callbacks import checked_callbacks, logging_services
 from opera.engine.session import Session, announce, log_mean, new_record
-from opera.engine.train import Fit
+from opera.engine.train import Fit, fit
 from opera.engine.trainer import training_arguments
-from opera.guard.choice import Guard, Weights, mix
+from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
-from opera.labels.suspicious import counts_of, suspicious_columns
+from opera.labels.review import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import (
@@ -39,7 +41,6 @@ from opera.retrieval.models import load_model, reads_vectors
 from opera.run.adapt import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
-from opera.run.refit import choose_training, first_training
 from opera.run.review_items import Candidate, missing_candidates, review_items
 from opera.run_folder.changes import changes_on_test
 from opera.run_folder.cutoffs import fit_cutoffs
@@ -51,6 +52,7 @@ from opera.run_folder.folder import (
     PER_QUERY_FILE,
     REVIEW_ITEMS_FILE,
     SUSPICIOUS_FILE,
+    TRIAL_FOLDER,
     Run,
     RunWriter,
 )
@@ -58,10 +60,10 @@ from opera.run_folder.housekeeping import (
     check_free,
     clear_leftovers,
     clear_run,
+    drop_checkpoints,
     refuse_other_settings,
 )
 from opera.run_folder.log import logged_to
-from opera.run_folder.names import column
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.verdict import dev_sentence, headlines
 from opera.training_pairs.prepare import Prepared, load_and_check
@@ -116,7 +118,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
                 stack.enter_context(logged_to(folder / LOG_FILE))
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
-            session.run.write_skipped([part.skipped for part in each_set(checked.data)])
+            session.run.write_skipped([part.skipped for part in data_sets(checked.data)])
             yield
         except KeyboardInterrupt:  # record the seconds of this session
             with suppress(OSError, OperaError):
@@ -131,6 +133,64 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             raise
 
 
+def first_training(session: Session) -> Fit | None:
+    """Train without the dev queries; ``None`` if a resumed run has already chosen the second
+    training.
+    """
+    prepared, run, record = session.prepared, session.run, session.record.guard
+    if record is not None and record.refit and record.second is not None:
+        return None
+    data, title = prepared.data.drawn, "training"
+    if prepared.settings.guard:
+        title = f"training without the {counted(data.split('dev').n_queries, 'dev query')}"
+    if prepared.refits:
+        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)
+    return fit(session, data, run, "train", title)
+
+
+def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[Fit, GuardRecord]:
+    """Choose λ, and train a second time if dev was split off train and the run does so.
+
+    The first training excludes the dev queries and writes to ``trial/``; λ is chosen on dev. The
+    second trains on all pairs with this λ, and is compared with the first on dev. The choice and
+    the comparison are saved at once, so that a resumed run continues from there.
+
+    Args:
+        session: the run.
+        guard: the guard, with the base weights.
+        first: the first training; the model has its weights.
+
+    Returns:
+        The training of the final model, whose weights the model then has, and the guard's record.
+    """
+    model, run = session.prepared.model.trained, session.run
+    fine_tuned, record = Weights.of(model), session.record.guard
+    if record is None:
+        record = guard.choose(fine_tuned)
+        session.update(guard=record)
+    if record.refit:
+        guard.base.put_into(model)
+        title = "training again, with the dev split in train"
+        second = fit(session, session.prepared.data.again, run, "train", title, first)
+        if record.second is None:
+            comparison = guard.compare(fine_tuned, Weights.of(model), record.mixing_weight)
+            record = record.model_copy(update={"second": comparison, "refit": comparison.kept})
+            session.update(guard=record)
+        if record.refit:
+            if run.writes:
+                drop_checkpoints(run.path / TRIAL_FOLDER)
+            return second, record
+        log.info("the second training is worse on dev, so the final model comes from the first")
+        fine_tuned.put_into(model)
+        if run.writes:
+            remove(run.checkpoints)
+    assert first is not None, "a run skips the first training only if it keeps the second"
+    if session.prepared.refits:
+        run.adopt(TRIAL_FOLDER)
+    session.update(**first.facts)
+    return first, record
+
+
 def train_and_write(session: Session) -> None:
     """Measure the base model, train, choose λ, and write the final model and all results."""
     prepared = session.prepared
@@ -143,17 +203,17 @@ def train_and_write(session: Session) -> None:
             prepared.encode()
     guard = Guard(session) if prepared.settings.guard else None
     base, columns = _measure_base(session)
-    fit, choice = first_training(session), None
+    training, choice = first_training(session), None
     if guard is not None:
-        fit, choice = choose_training(session, guard, fit)
-    assert fit is not None
+        training, choice = choose_training(session, guard, training)
+    assert training is not None
     mixing_weight = 1.0 if choice is None else choice.mixing_weight
     fine_tuned, final, encoder = _save_and_measure(session, base, guard, mixing_weight)
     with session.phase("review", "searching for missing labels"):
-        missing = missing_candidates(encoder, fit.training_set, prepared.settings)
+        missing = missing_candidates(encoder, training.training_set, prepared.settings)
     if session.run.writes:
         results = {"base": base, "fine_tuned": fine_tuned, "final": final}
-        _write(session, fit, choice, results, columns, missing)
+        _write(session, training, choice, results, columns, missing)
     PartialState().wait_for_everyone()
 
 
@@ -219,9 +279,8 @@ def _write(
     record = session.record.model_copy(update=finished)
     write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
     session.update(**finished)
-    if run.writes:
-        for line in headlines(Run(run.path)):
-            log.debug("%s", line)
+    for line in headlines(Run(run.path)):
+        log.debug("%s", line)
 
 
 def _save_and_measure(
@@ -244,7 +303,7 @@ def _save_and_measure(
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             fine_tuned = _on_test(encoder, prepared)
-        mix(guard.base, Weights.of(model), mixing_weight).put_into(model)
+        mixed_weights(guard.base, Weights.of(model), mixing_weight).put_into(model)
     # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))

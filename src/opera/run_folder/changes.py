@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from opera.core.intervals import DIFFERENCE, OF_ONE_QUERY, mean_interval, points
-from opera.run_folder.names import column
+from opera.core.measure_names import column
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import share_interval
+from opera.core.intervals import fraction_interval
 from opera.run_folder.reading import Part
 
 PRECISIONS = (0.7, 0.8, 0.9)
@@ -83,9 +83,9 @@ class CutoffRecord(Part):
     def cutoff(self, target: float) -> Cutoff | None:
         """Return the lowest cut-off that reaches a precision, 0 to 1; ``None`` if none does."""
         for point in self.curve:
-            low, high = share_interval(point.relevant, point.answered)
+            low, high = fraction_interval(point.relevant, point.answered)
             if low >= target:
-                answered_low, answered_high = share_interval(point.answered, self.queries)
+                answered_low, answered_high = fraction_interval(point.answered, self.queries)
                 return Cutoff(
                     target=target,
                     score=point.score,

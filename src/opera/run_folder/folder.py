@@ -38,10 +38,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from opera.config.trainer import PRIMARY
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.intervals import in_points
+from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.core.terminal import counted

@@ -6,13 +6,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from opera.core.intervals import in_points, points
+from opera.core.measure_names import DEFAULT_MEASURES
 from opera.run_folder.changes import changes_on_test
 from opera.run_folder.verdict import headlines
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run
-
-SHOWN = ("nDCG@10", "R@20", "RR@10", "Success@10")
 
 
 def run_html(run: Run) -> str:
@@ -21,9 +20,9 @@ def run_html(run: Run) -> str:
     if (estimate := run.record.noisy_labels) is not None:
         sentence = estimate.sentence
         lines.append(f"{sentence[0].upper()}{sentence[1:]}. opera.review(run) shows them.")
-    changes = changes_on_test(run.per_query(), SHOWN)
+    changes = changes_on_test(run.per_query(), DEFAULT_MEASURES)
     rows = [("measure", "base", "final", "points", "95% interval")]
-    for name in SHOWN:
+    for name in DEFAULT_MEASURES:
         base, final = (measures[when][name] for when in ("base", "final"))
         values = (in_points(base), in_points(final), points(final - base))
         rows.append((name, *values, changes[name].interval_in_points()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opera.config.trainer import PRIMARY
 from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, in_points, points
+from opera.core.measure_names import PRIMARY
 from opera.core.terminal import counted
 from opera.run_folder.record import GuardRecord
 

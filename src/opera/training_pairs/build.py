@@ -14,7 +14,7 @@ from opera.config.recipe import Recipe
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
-from opera.data.combined import each_set, first_rows
+from opera.data.combined import data_sets, first_rows
 from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
@@ -181,7 +181,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
     """Return the parts of combined data; for a single data set, a list with this one."""
     sets, first_query = [], 0
-    for part, first_document in zip(each_set(data), first_rows(data)[1].tolist(), strict=False):
+    for part, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
         train = part.training_split()
         sets.append(OneSet(part, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries

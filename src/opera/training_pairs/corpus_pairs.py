@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.data.adapters import read_documents
+from opera.data.add_tables import read_documents
 from opera.data.columns import Columns, parse_columns
 from opera.data.python_source import python_sections
 from opera.data.table_files import holds_tables

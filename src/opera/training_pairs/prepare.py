@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from opera.adapter.model import encode_all, save_adapted, set_vectors
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.data import RetrievalData, TeacherScores
+from opera.data import RetrievalData
 from opera.retrieval.lora import merged
 from opera.retrieval.models import model_kind, reads_vectors
 from opera.training_pairs.prepare_data import RunData, prepare_data
@@ -25,8 +23,6 @@ LITTLE_LOST = 0.05
 """The fraction of the training queries, or of the pairs, that dev may take without a second
 training.
 """
-ROUNDING = 1e-3
-"""The largest rounding error of a cosine."""
 MOST_CHEAP_STEPS = 200
 """A transformer does not train a second time if training has more steps."""
 
@@ -172,8 +168,3 @@ def load_and_check(
     resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(recipe, used, situation, run_data, model)
-
-
-def is_cosines(teacher: TeacherScores) -> bool:
-    """Whether all scores are from -1 to 1, like cosines."""
-    return bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)

@@ -15,7 +15,7 @@ from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
-from opera.data.combined import each_set, for_each
+from opera.data.combined import data_sets, for_each
 from opera.data.decisions import with_decisions
 from opera.data.identity import (
     copy_notes,
@@ -101,7 +101,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     merged = replace(merged, notes=(*merged.notes, *leaks))
     before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
     drawn = merged
-    for data_set in each_set(drawn):
+    for data_set in data_sets(drawn):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or "random"
@@ -124,7 +124,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
 def _fingerprint(data: RetrievalData) -> int:
     """A checksum of the training pairs and of the decisions about them."""
     number = data.training_split().pairs().fingerprint
-    for part in each_set(data):
+    for part in data_sets(data):
         if part.confirmed is not None:
             number = zlib.crc32(part.confirmed.tobytes(), number)
     return number
@@ -210,11 +210,11 @@ def _with_splits(
     if not settings.needs_dev:
         return drawn, drawn, None
     expected = {
-        settings.expected_documents or assumed_documents(data_set) for data_set in each_set(graded)
+        settings.expected_documents or assumed_documents(data_set) for data_set in data_sets(graded)
     }
     mixed: ExpectedDocuments = "like-test" if "like-test" in expected else "both"
     expected_documents = expected.pop() if len(expected) == 1 else mixed
-    all_have_dev = all("dev" in data_set.splits for data_set in each_set(graded))
+    all_have_dev = all("dev" in data_set.splits for data_set in data_sets(graded))
     if settings.refit and all_have_dev:
         raise SettingError(
             f"refit=true: {graded.title} has a dev split, so none was split off train; remove the "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.processes import everywhere, own_share
+from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
@@ -79,7 +79,7 @@ def rank_among_random(
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
-    queries = own_share(pairs.n_queries, chunk)
+    queries = process_range(pairs.n_queries, chunk)
 
     def rank_pairs() -> list[NDArray[np.int32]]:
         for start in range(queries.start, queries.stop, chunk):

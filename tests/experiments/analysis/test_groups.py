@@ -10,7 +10,8 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.analysis import PRIMARY, RECALL, analyse_runs
+from opera.core.measure_names import PRIMARY, RECALL
+from opera.experiments.analysis import analyse_runs
 from opera.run_folder.verdict import dev_sentence
 
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.experiments.analysis import PRIMARY, analyse_runs, average_ranks, holm, paired_test
+from opera.core.measure_names import PRIMARY
+from opera.experiments.analysis import (
+    analyse_runs,
+    average_ranks,
+    holm,
+    paired_test,
+)
 from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
 
 

@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.experiments.analysis import PRIMARY, Comparison, PairedTest, analyse_runs
+from opera.core.measure_names import PRIMARY
+from opera.experiments.analysis import (
+    Comparison,
+    PairedTest,
+    analyse_runs,
+)
 from opera.experiments.analysis.verdict import conclusion
 
 TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)

@@ -1,8 +1,6 @@
 """Compare the methods of finished runs; reads only run folders."""
 
-from opera.config.trainer import PRIMARY
 from opera.experiments.analysis.groups import (
-    RECALL,
     Group,
     MeanStd,
     find_groups,
@@ -31,8 +29,6 @@ from opera.experiments.analysis.significance import (
 
 __all__ = [
     "BASE",
-    "PRIMARY",
-    "RECALL",
     "TESTED",
     "Comparison",
     "Group",

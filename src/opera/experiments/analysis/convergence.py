@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opera.config.trainer import PRIMARY
+from opera.core.measure_names import PRIMARY
 from opera.experiments.analysis.groups import Group
 
 

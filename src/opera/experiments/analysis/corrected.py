@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.config.trainer import PRIMARY
 from opera.core.errors import DataError
+from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted, shown
 from opera.data.decisions import DecidedLabel, read_test_decisions
 from opera.data.pair_files import begins
@@ -21,7 +21,6 @@ from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.run_folder.changes import Change, changes_on_test
 from opera.run_folder.folder import Run
-from opera.run_folder.names import column
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""

@@ -22,7 +22,6 @@ from opera.data.names import source_name
 from opera.methods import METHODS
 from opera.run_folder.folder import RUN_FILE, Run, run_in
 
-RECALL = "R@20"
 WARM_UP = 5
 """Steps left out of timings: the first steps load data and compile kernels."""
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
+from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
-    RECALL,
     Group,
     MeanStd,
     display_names,
@@ -24,7 +23,6 @@ from opera.experiments.analysis.groups import (
     shared_settings,
 )
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.run_folder.folder import Run
 from opera.run_folder.record import GuardRecord
 from opera.run_folder.verdict import warnings_of
@@ -94,7 +92,7 @@ class ResultsTable:
         name: its short name.
         steps: optimizer steps.
         queries: number of test queries, over all seeds.
-        own_tests: whether the seeds have different test queries.
+        different_splits: whether the seeds have different test queries.
         base: the measures of the first method's base model.
         other_bases: the methods whose base model has another name or another nDCG@10.
         rows: one result per method.
@@ -104,7 +102,7 @@ class ResultsTable:
     name: str
     steps: int
     queries: int
-    own_tests: bool
+    different_splits: bool
     base: dict[str, float]
     other_bases: tuple[str, ...]
     rows: tuple[MethodResult, ...]
@@ -112,7 +110,11 @@ class ResultsTable:
     @property
     def tested(self) -> str:
         """The test queries, as a caption states them."""
-        note = ", a new split for each seed (± includes its variation)" if self.own_tests else ""
+        note = (
+            ", a new split for each seed (± includes its variation)"
+            if self.different_splits
+            else ""
+        )
         return counted(self.queries, "test query") + note
 
     @property
@@ -267,7 +269,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         name=name,
         steps=first.steps,
         queries=len(all_queries),
-        own_tests=any(queries != all_queries for queries in queries_by_seed),
+        different_splits=any(queries != all_queries for queries in queries_by_seed),
         base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
         other_bases=tuple(group.method for group in groups if _has_other_base(group, first)),
         rows=tuple(rows),

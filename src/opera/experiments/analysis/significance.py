@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
 from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval
+from opera.core.measure_names import column
 from opera.experiments.analysis.groups import Group
-from opera.run_folder.names import column
 
 LEVEL = 0.05
 """Significance level of the corrected t-test."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opera.config.trainer import PRIMARY
 from opera.core.intervals import in_points, points
+from opera.core.measure_names import PRIMARY
 from opera.core.terminal import counted
 from opera.experiments.analysis.results import ResultsTable
 from opera.experiments.analysis.significance import PairedTest

@@ -23,10 +23,10 @@ from typing import Any
 
 from opera.core.environment import threads_are_given, usable_cores
 from opera.core.intervals import in_points
+from opera.core.measure_names import PRIMARY
 from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
 from opera.core.terminal import counted, say
-from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import PlannedRun
 from opera.run_folder.folder import Run
 

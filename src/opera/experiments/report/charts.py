@@ -12,17 +12,15 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from opera.core.intervals import EQUAL, points
+from opera.core.measure_names import PRIMARY, RECALL, column
 from opera.core.terminal import counted, shortened
 from opera.experiments.analysis import (
     BASE,
-    PRIMARY,
-    RECALL,
     Group,
     PairedTest,
     ResultsTable,
 )
 from opera.run_folder.folder import Run
-from opera.run_folder.names import column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

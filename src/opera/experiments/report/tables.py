@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opera.core.intervals import in_points, points, signed
+from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted
-from opera.experiments.analysis import BASE, PRIMARY, RECALL, Comparison, PairedTest
+from opera.experiments.analysis import (
+    BASE,
+    Comparison,
+    PairedTest,
+)
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
-from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.run_folder.changes import changes_on_test
 from opera.run_folder.folder import Run
 

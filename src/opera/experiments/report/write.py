@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from opera.core.arguments import flag, several, text
 from opera.core.files import check_output, replace_file
+from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.experiments.analysis import (
-    PRIMARY,
     Comparison,
     ResultsTable,
     analyse_runs,

@@ -1,6 +1,11 @@
-"""The names of a measure such as ``nDCG@10`` in files, in the trainer and on the hub."""
+"""The measures that OPERA reports, and their names in files, in the trainer and on the hub."""
 
 from __future__ import annotations
+
+PRIMARY = "nDCG@10"
+"""The measure that chooses and compares models, unless ``metric_for_best_model`` is set."""
+RECALL = "R@20"
+DEFAULT_MEASURES = (PRIMARY, RECALL, "RR@10", "Success@10")
 
 
 def column(moment: str, measure: str) -> str:
