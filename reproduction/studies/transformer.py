@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 nice -n 15 python reproduction/studies/transformer.py             # trains what is missing; days
     OMP_NUM_THREADS=1 nice -n 15 python reproduction/studies/transformer.py --parts a,f # only some parts, in this order
     python reproduction/studies/transformer.py --plan                                   # what is missing, with hours
-    python reproduction/studies/transformer.py --tables                                 # prints every table
+    python reproduction/studies/transformer.py --tables                                 # prints tables, draws the plot
 
 all-MiniLM-L6-v2 with 64 tokens of a document and 32 of a query, batch 64. Every finished run adds its rows to
 results, so the study can be stopped at any time; a run that was stopped goes on from its last checkpoint. A
@@ -45,12 +45,11 @@ from opera.training_pairs.prepare import load_and_check
 from opera.training_pairs.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, need, words
-from transformer_tables import MEASURES, SETS, TransformerResults, print_tables
+from transformer_tables import LONG, MEASURES, SETS, TransformerResults, draw_lengths, print_tables
 
+FIGURE = ROOT / "docs" / "dp-by-step.svg"
 RESULTS, RUNS = STORED / "transformer.csv", ROOT / "runs" / "transformer"
 LENGTHS = {"max_query_length": 32, "max_passage_length": 64}
-LONG = 600
-"""Runs of so many steps are also measured at every tenth of training."""
 HARD = {"negatives": "hard", "range": "10:100"}
 NEGATIVES = {"scifact": HARD, "entailmentbank": HARD}
 """The paper's ranges where the corpus is large enough (464 documents of ToolLens are not), else random ones."""
@@ -288,6 +287,7 @@ def main() -> None:
     results = TransformerResults(options.results, commit)
     if options.tables:
         print_tables(results)
+        draw_lengths(results, FIGURE)
     elif options.plan:
         print_plan(results)
     else:

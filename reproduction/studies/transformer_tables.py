@@ -16,6 +16,8 @@ MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20")
 SETS = ("nfcorpus", "scifact", "entailmentbank", "toollens")
 KEY = ("set", "method", "temperature", "lr", "steps", "seed", "regime", "step")
 PAPER = {"temperature": 0.02, "lr": 2e-5, "steps": 150}
+LONG = 600
+"""Runs of so many steps are also measured at every tenth of training."""
 
 
 class TransformerResults(Results):
@@ -176,6 +178,29 @@ def lengths_table(results: TransformerResults, name: str, temperature: float) ->
     if rows:
         rows.insert(0, ["base", *[_dev_and_test(row) for row in results.finished(set=name, method="base")] * 2, ""])
     return table_lines(["step", "ft, dev / test", "dp, dev / test", "dp − ft, test"], rows) if rows else ""
+
+
+def draw_lengths(results: TransformerResults, path: Path, name: str = "nfcorpus") -> None:
+    """Draw nDCG@10 on test of ft and dp at every tenth of a long training in the paper's regime."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure((6, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    for method, colour in (("ft", "#7d8590"), ("dp", "#2f86e0")):
+        fields = {**PAPER, "steps": LONG, "regime": "plain", "seed": 0}
+        rows = sorted(results.select(set=name, method=method, **fields), key=lambda row: row["step"])
+        axes.plot(
+            [row["step"] for row in rows], [row["test nDCG@10"] for row in rows], "o-", color=colour, label=method
+        )
+    (base,) = results.finished(set=name, method="base")
+    axes.axhline(base["test nDCG@10"], color="black", linestyle=":", linewidth=0.8, label="base model")
+    axes.set(xlabel="step", ylabel="nDCG@10 on test")
+    axes.legend(frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    with mpl.rc_context({"svg.hashsalt": "opera"}):
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
 def _mean(values: QueryValues) -> float:
