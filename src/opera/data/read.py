@@ -228,8 +228,8 @@ class DelimitedTable(TextTable):
     def scan(self) -> str | None:
         """Return the SQL that reads all rows, and the header, as the columns c0, c1, ...
 
-        It raises an error of DuckDB for most files that :meth:`batches` would not read in the same
-        way; ``None``: DuckDB would read other rows.
+        For most files that :meth:`batches` would read in another way, DuckDB raises an error when
+        it runs the SQL. For the others, this returns ``None``.
         """
         path = str(self.path.absolute())
         utf8 = self.encoding in (None, ALWAYS_UTF8) and self.path.suffix.lower() in (".csv", ".tsv")

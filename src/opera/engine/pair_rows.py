@@ -179,7 +179,8 @@ class PairRows:
 
     def __iter__(self) -> Iterator[list[int]]:
         """Begin an epoch: yield the batches that a resumed trainer skips, then batches that it has
-        read but not trained, then new batches."""
+        read but not trained, then new batches. A skipped batch repeats row 0, because the trainer
+        discards it."""
         if not hasattr(self, "sampler"):
             raise SettingError(
                 "PairPruning: a training or evaluation began without its callback; pass "

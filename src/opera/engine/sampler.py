@@ -344,7 +344,8 @@ class PairSampler:
     def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
         """Return the first untrained step that holds pairs ``[m]``, and their first row in it.
 
-        The row is ``offset`` after the observed rows, or any number of strides later.
+        The pairs begin at the first row that is not observed yet, plus ``offset``, plus a multiple
+        of ``stride``.
         """
         for step in sorted(self._pending):
             ids, first = self._pending[step].pair_ids, len(self._observed.get(step, [()])[0])

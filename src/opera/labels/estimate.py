@@ -96,12 +96,15 @@ def increasing_rate(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.flo
 def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArray[np.float64]:
     """The probability of visited pairs ``[m]`` to be wrong, given the other pairs of their queries.
 
-    The prior is the noise rate of all pairs. It is replaced by the noise rate of the pairs whose
-    siblings (the other pairs of the query) look correct as often. The odds change by the ratio of
-    both priors' odds (Bayes' rule). The prior may rise with the siblings but not fall: if all pairs
-    of a query rank low, the query is hard for the model, and its pairs need not be wrong. Pairs
-    without a sibling have their own prior. A block spans about :data:`BLOCK_QUERIES` queries,
-    because within one query the pairs with the best siblings are the worst pairs.
+    ``alone`` assumes the noise rate π of all pairs as the prior. Here the prior is π(s), the noise
+    rate of the pairs whose siblings (the other pairs of the query) look correct as often, s:
+
+        odds = odds of ``alone`` · (π(s) / (1 − π(s))) / (π / (1 − π))
+
+    π(s) increases with s. If all pairs of a query rank low, the query is hard for the model, so its
+    pairs are not more likely to be wrong. Pairs without siblings have a rate of their own. π(s) is
+    constant over blocks of about :data:`BLOCK_QUERIES` queries, because within one query the pairs
+    with the best siblings are the worst pairs.
 
     Args:
         query: int ``[m]``.

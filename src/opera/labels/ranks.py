@@ -36,10 +36,10 @@ def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Ten
 def not_comparable(known: BoolArray, trained: BoolArray) -> BoolArray:
     """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``.
 
-    These are the known positives of the query, and the documents with another history: only one of
-    the two documents was a positive in an earlier step. Every use as a negative lowers a document's
-    scores, so a wrong document that was never a positive would rank above trained ones. If fewer
-    than :data:`LEAST_RANKED` of the batch remain, all are marked.
+    Two kinds are marked: the known positives of the query, and, if the pair's document was a
+    positive in an earlier step, the documents that were not (and the reverse). Training as a
+    positive changes a document's scores, so the two kinds cannot be compared. If fewer than
+    :data:`LEAST_RANKED` of the batch remain, all are marked.
 
     Args:
         known: bool ``[m, m]``, the known positives.

@@ -23,8 +23,9 @@ class FirstVisits:
         first_pairs: int ``[sets + 1]``, the first pair of each data set, and the end of the last
             one. Each data set has its own estimate.
         confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct.
-        removed_excess: for each data set, among the pairs that were removed as wrong, the number
-            with p above ½ minus the number below. With these pairs the wrong ones are uniform.
+        removed_excess: for each data set, among the pairs that decisions removed as wrong, the
+            number with p above ½ minus the number below. The p of all wrong pairs is uniform only
+            if the removed pairs count too.
     """
 
     p: NDArray[np.float32]

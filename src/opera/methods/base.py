@@ -185,7 +185,7 @@ class Method(ABC, Generic[S]):
         return {name.lstrip("_"): copy(getattr(self, name)) for name in self.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; numbers may have become 0-d arrays."""
+        """Restore what :meth:`state_dict` returned. A number may come as a 0-d array."""
         for name in self.state:
             value, kind = state[name.lstrip("_")], type(getattr(self, name))
             setattr(self, name, np.array(value) if kind is np.ndarray else kind(value))
