@@ -27,8 +27,8 @@ def pairs() -> TrainingPairs:
 def test_impossible_schedules_are_refused_with_the_numbers() -> None:
     with pytest.raises(SettingError, match=r"alpha_start=1\.0, alpha_end=5\.0.* got 1 at α"):
         DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=5), 100, 1000)
-    with pytest.raises(SettingError, match="update_interval: must be 1 or more"):
-        DynamicPruning.check(DynamicSettings(update_interval=0), 100, 1000)
+    with pytest.raises(SettingError, match="update_interval: must be greater than or equal to 1, got 0"):
+        DynamicSettings.parse({"update_interval": 0})
     DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=1), 100, 1000)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
@@ -177,7 +178,7 @@ class DynamicSettings(Settings):
         "document threshold T over all pairs, or over the pairs of each query",
         "the release; erratum 5",
     )
-    update_interval: int | Literal["epoch"] = setting(
+    update_interval: Annotated[int, Field(ge=1)] | Literal["epoch"] = setting(
         1,
         "I_u: steps between rankings of the queries (with several data sets, steps that sample "
         "from the set); epoch: once per n₀ queries",
@@ -237,13 +238,7 @@ class DynamicPruning(Method[DynamicSettings]):
 
     @classmethod
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
-        """Check that r, the fraction of high-quality queries, is in (0, 1) at every step, and that
-        the update interval is at least 1.
-        """
-        if settings.update_interval != "epoch" and settings.update_interval < 1:
-            raise SettingError(
-                f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
-            )
+        """Check that r, the fraction of high-quality queries, is in (0, 1) at every step."""
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return
