@@ -41,8 +41,8 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.data import load_data
     from opera.engine.dataset import text_dataset
     from opera.engine.loss import InfoNCELoss
-    from opera.engine.pruning import Pruning
     from opera.engine.sampler import PairSampler, SetSampler
+    from opera.engine.sampler_link import SamplerLink
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
     from opera.training_pairs.documents import KnownPositives
@@ -52,7 +52,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     training, size = data.training_split(), batch or 64
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
-    pruning = Pruning()
+    pruning = SamplerLink()
     pruning.samplers = [PairSampler([SetSampler(method)], pairs, method.plan, size)]
     items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(pruning.samplers[0])))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]

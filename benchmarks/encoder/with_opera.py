@@ -23,7 +23,7 @@ from turns import Turns, job
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.engine.session import Session, new_record
-from opera.engine.train import RunPruning, fit
+from opera.engine.train import RunSampling, fit
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
@@ -108,7 +108,7 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
     ready = prepared({**work, "method": "ft"})
     built = build_training_set(ready)
-    sampler = RunPruning(ready.model.trained, built, ready.recipe).sampler
+    sampler = RunSampling(ready.model.trained, built, ready.recipe).sampler
     sampler.lag = work["steps"]  # nothing is observed
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):

@@ -34,7 +34,7 @@ from opera.core.locks import sole_use
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
-from opera.engine.train import RunPruning, train
+from opera.engine.train import RunSampling, train
 from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
@@ -196,7 +196,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     prepared = load_and_check(data, "minilm", make_recipe(settings))
     model, base = prepared.model.trained, Weights.of(prepared.model.trained)
     training_set = build_training_set(prepared)
-    pruning = RunPruning(model, training_set, prepared.recipe)
+    pruning = RunSampling(model, training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
         values = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)

@@ -20,8 +20,8 @@ from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
 from opera.engine.distillation import DistillationLoss, divergences
 from opera.engine.loss import info_nce_losses
-from opera.engine.pruning import Pruning
 from opera.engine.sampler import Batch
+from opera.engine.sampler_link import SamplerLink
 from small_runs import SMALL
 
 ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])
@@ -38,7 +38,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
     model: Any = None
-    loss, pruning = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), Pruning()
+    loss, pruning = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), SamplerLink()
     pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
     pruning.observe = lambda *values: seen.append(values)  # type: ignore[method-assign]
     pruning.watch(loss)

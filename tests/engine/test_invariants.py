@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
 import opera
-from opera.engine.pruned_loss import chain_of, weighable, weighing
+from opera.engine.observed_loss import chain_of, weighable, weighing
 from opera.engine.sampler import PairSampler
 from opera.methods import METHODS
 from opera.run_folder.folder import Run

@@ -16,8 +16,8 @@ from distinct import known_of, pool_of
 from opera.data import load_data
 from opera.engine.dataset import text_dataset
 from opera.engine.loss import InfoNCELoss
-from opera.engine.pruning import Pruning
 from opera.engine.sampler import PairSampler, SetSampler
+from opera.engine.sampler_link import SamplerLink
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training_pairs.negatives import RandomNegatives
@@ -38,7 +38,7 @@ class Step:
         negatives = RandomNegatives(pool_of(len(data.corpus)))
         sets = [SetSampler(method, negatives)]
         self.sampler = PairSampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
-        self.pruning = Pruning()
+        self.pruning = SamplerLink()
         self.pruning.samplers = [self.sampler]
         self.pruning.observe = self.observe  # type: ignore[method-assign]
         dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")

@@ -17,7 +17,7 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.pair_files import with_teacher
 from opera.deployment import export as export_module
-from opera.engine.train import RunPruning
+from opera.engine.train import RunSampling
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
 from small_runs import FAST, SMALL
@@ -47,7 +47,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
     owner = np.searchsorted([0, built.sets[1].first_query], queries, side="right") - 1
-    for number, sampler in enumerate(RunPruning(run.model.trained, built, run.recipe).sampler.sets):
+    for number, sampler in enumerate(RunSampling(run.model.trained, built, run.recipe).sampler.sets):
         drawn = sampler.documents(np.arange(30), 5, 0, 1)
         assert (in_set(run.data.drawn, drawn) == number).all()
     assert set(owner.tolist()) == {0, 1}

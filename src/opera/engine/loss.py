@@ -28,7 +28,7 @@ from opera.training_pairs.build import TrainingSet
 from opera.training_pairs.documents import KnownPositives
 
 if TYPE_CHECKING:
-    from opera.engine.pruning import Pruning
+    from opera.engine.sampler_link import SamplerLink
 
 
 def info_nce_losses(
@@ -73,11 +73,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     Attributes:
         pruning: holds the documents and weights of each batch, and receives the observations;
-            :meth:`opera.engine.pruning.Pruning.watch` sets it.
+            :meth:`opera.engine.sampler_link.SamplerLink.watch` sets it.
     """
 
     model: SentenceTransformer
-    pruning: Pruning
+    pruning: SamplerLink
     packs = True
     """Whether texts may be packed; a compiled model does not allow it."""
 

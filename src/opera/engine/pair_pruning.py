@@ -29,15 +29,15 @@ from opera.core.processes import process_count
 from opera.core.terminal import counted, shown
 from opera.engine.checkpoint import read_state
 from opera.engine.distributed import refuse_differences
-from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
-from opera.engine.pruned_loss import (
-    PrunedLoss,
+from opera.engine.observed_loss import (
+    ObservedLoss,
     compares_processes,
     temperature_of,
     weighable,
 )
-from opera.engine.pruning import Pruning
+from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.engine.sampler import PairSampler, SetSampler
+from opera.engine.sampler_link import SamplerLink
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
@@ -49,7 +49,7 @@ DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
 
 
-class PairPruning(Pruning):
+class PairPruning(SamplerLink):
     """Lets one of OPERA's methods sample the batches of a ``SentenceTransformerTrainer``.
 
         pruning = opera.PairPruning(model, dataset, args=args)
@@ -364,7 +364,7 @@ class PairPruning(Pruning):
         if not callable(loss):
             raise SettingError(f"loss: must be a loss or its class, got {shown(loss)}")
         module = loss if isinstance(loss, nn.Module) else loss(self.model)
-        module = module.loss if isinstance(module, PrunedLoss) else module
+        module = module.loss if isinstance(module, ObservedLoss) else module
         if all(part is not self.model for part in module.modules()):
             raise SettingError(
                 f"loss: {type(module).__name__} has another model than PairPruning; use the same "
@@ -378,7 +378,7 @@ class PairPruning(Pruning):
                 "MultipleNegativesRankingLoss over cosines in one direction, or another method"
             )
         self._losses[name] = temperature, compares_processes(module)
-        return PrunedLoss(self, self.model, module, temperature)
+        return ObservedLoss(self, self.model, module, temperature)
 
 
 def check_arguments(args: Any) -> None:

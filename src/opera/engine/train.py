@@ -31,8 +31,8 @@ from opera.engine.dataset import make_dataset
 from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
-from opera.engine.pruning import Pruning
 from opera.engine.sampler import PairSampler, SetSampler
+from opera.engine.sampler_link import SamplerLink
 from opera.engine.session import Session
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
@@ -54,7 +54,7 @@ LAG = 1
 """Steps between an observation and its first use. The loader reads no batch ahead."""
 
 
-class RunPruning(Pruning):
+class RunSampling(SamplerLink):
     """Samples the pairs of a training set by the method of a recipe.
 
     Args:
@@ -193,7 +193,7 @@ def fit(
     )  # fmt: skip
     session.update(**_facts_of(training_set, methods))
     with session.phase(phase, description):
-        pruning = RunPruning(prepared.model.trained, training_set, prepared.recipe, methods)
+        pruning = RunSampling(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
             keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
             pruning.sampler.visits.take_over(keys, first.visits, earlier_keys)
@@ -214,7 +214,7 @@ def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict
 
 
 def train(
-    pruning: RunPruning,
+    pruning: RunSampling,
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
@@ -288,7 +288,7 @@ def train(
     return Fit(training_set, pruning.methods, record, times_drawn, sampler.kept, visits)
 
 
-def _resume(pruning: RunPruning, trace: Trace) -> Path | None:
+def _resume(pruning: RunSampling, trace: Trace) -> Path | None:
     """Restore the sampler and the trace from the newest checkpoint, if there is one."""
     sampler = pruning.sampler
     main = PartialState().is_main_process

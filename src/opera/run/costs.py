@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.engine.train import RunPruning, train
+from opera.engine.train import RunSampling, train
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.guard.rule import mixing_weights_to_try
@@ -128,7 +128,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
     )
     data = replace(prepared.data, negatives="random")
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
-    timer, pruning = _Timer(), RunPruning(prepared.model.trained, training_set, recipe)
+    timer, pruning = _Timer(), RunSampling(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder), writes=False)
         train(pruning, writer, callbacks=[timer], show_progress=False)

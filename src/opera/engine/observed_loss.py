@@ -30,7 +30,7 @@ Gather = Callable[[Tensor], Tensor]
 """Concatenates the tensors of all processes."""
 
 
-class PrunedLoss(nn.Module):
+class ObservedLoss(nn.Module):
     """Computes the user's loss, and reports the cosine, InfoNCE loss and p-value of each pair.
 
     The label column holds pair ids; the user's loss gets the user's labels. After training, and in

@@ -1,7 +1,7 @@
 """The link between samplers and losses, for ``opera train`` and for other scripts.
 
-The label column of a row holds the pair id. :meth:`Pruning.batch` gives the loss the sampled batch,
-and :meth:`Pruning.observe` takes the loss's observations.
+The label column of a row holds the pair id. :meth:`SamplerLink.batch` gives the loss the sampled
+batch, and :meth:`SamplerLink.observe` takes the loss's observations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREFIX = "opera/"
 """Of the names of OPERA's curves."""
 
 
-class Pruning:
+class SamplerLink:
     """The samplers of a training, and the loss's access to them.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pruning:
         self.samplers: list[PairSampler] = []
         self.first_pairs: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.names: Sequence[str] = ("",)
-        self.callback, self.ended = PruningCallback(self), False
+        self.callback, self.ended = SamplerCallback(self), False
 
     def batch(self, pair_ids: Tensor) -> Batch:
         """Return the batch that holds pairs ``[m]`` of this process.
@@ -134,13 +134,13 @@ class Pruning:
         return number, pair_ids - self.first_pairs[number]
 
 
-class PruningCallback(TrainerCallback):  # type: ignore[misc]
+class SamplerCallback(TrainerCallback):  # type: ignore[misc]
     """Saves the samplers' state with the trainer's checkpoints, and logs curves.
 
     Pass it as ``callbacks=[pruning.callback]``.
     """
 
-    def __init__(self, pruning: Pruning) -> None:
+    def __init__(self, pruning: SamplerLink) -> None:
         self.pruning = pruning
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
