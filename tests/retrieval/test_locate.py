@@ -59,3 +59,6 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
     assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["final"])
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
+    other = opera.evaluate(run.path, model=static_model)  # on the run's test queries
+    assert len(other.query_ids) == run.per_query().num_rows
+    assert not set(other.query_ids) & set(run.pairs()["query_id"].to_pylist())

@@ -77,7 +77,7 @@ def evaluate(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a model on a split of a data set."""
+    """Measure a model on a split of a data set, or of the data of a run."""
     from opera.core.intervals import few_queries, mean_intervals
     from opera.core.measure_names import DEFAULT_MEASURES
     from opera.data import load_data

@@ -97,9 +97,10 @@ def evaluate(
     """Measure a model on a split of a data set.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, which needs
-            no ``model``.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, for its
+            data and splits.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. If ``data`` is
+            a run, the default is its model.
         split: the split to evaluate on.
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
             ir_measures and of OPERA.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from opera.config.training import TrainSettings
@@ -108,19 +109,23 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 def data_and_model(
     data: str | Path | RetrievalData, model: str | Path | None
 ) -> tuple[str | Path | RetrievalData, str]:
-    """Return data and the name of a model. Without a model, ``data`` must be a run's folder.
+    """Return data and the name of a model. Either may be a run, which has both; without a model,
+    ``data`` must be a run's folder. Data of a run get its splits.
 
     Raises:
         InputError: if there is neither a model nor a run; and as :func:`run_data`.
     """
-    if model is not None:
-        return data, expand_user(model, "model")
-    name = "" if isinstance(data, RetrievalData) else expand_user(data, "data")
+    name = expand_user(data, "data") if isinstance(data, str | os.PathLike) else ""
     if not name or run_in(Path(name)) is None:
-        raise SettingError(
-            "--model is missing; add --model MODEL, or pass a run folder in place of the data"
-        )
-    return run_data(name, f"pass DATA --model {name}"), name
+        if model is None:
+            raise SettingError(
+                "--model is missing; add --model MODEL, or pass a run folder in place of the data"
+            )
+        return data, expand_user(model, "model")
+    loaded = run_data(name, f"pass DATA --model {name}")
+    if model is None:
+        return loaded, name
+    return with_run_splits(loaded, name), expand_user(model, "model")
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
