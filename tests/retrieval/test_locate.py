@@ -29,6 +29,30 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
         assert ("dev scores are too high" in caplog.text) is (split == "dev")
 
 
+def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
+    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = [(f"t{number % 12}w5 q{number}", f"t{number % 12}w1 {number // 3}", 1 + number % 3) for number in range(90)]
+    data = opera.load_data(pairs=pairs)
+    data.write_beir(tmp_path / "data")
+    one, other = (
+        opera.adapt(
+            tmp_path / "data", model=static_model, out=tmp_path / f"{seed}", **SMALL,
+            seed=seed, relevant_grade=1 + seed, expected_documents="new", method="ft",
+        )
+        for seed in (0, 1)
+    )  # fmt: skip
+    names = [measure for measure in one.measures["final"] if measure.startswith("nDCG")]
+    own = opera.evaluate(one.path, measures=names).measures
+    assert own == pytest.approx({name: one.measures["final"][name] for name in names})
+    assert opera.evaluate(one.path, measures=names, relevant_grade=1).measures == pytest.approx(own)
+    base = opera.evaluate(one.path, model=static_model, measures=names).measures
+    assert base == pytest.approx({name: one.measures["base"][name] for name in names})
+    with caplog.at_level("INFO", logger="opera"):
+        assert opera.evaluate(one.path, model=other.path).query_ids == one.per_query()["query_id"].to_pylist()
+    assert "so its scores are too high" in caplog.text
+
+
 def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, tmp_path: Path) -> None:
     """The data sets share documents, so what one of them holds out leaves train of the other."""
     files = []

@@ -238,15 +238,14 @@ def print_plan(screen: Screen, status: Status, seconds: float) -> None:
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     """Print tables by data set and number of steps, convergence, ranks and the verdict."""
-    from opera.core.measure_names import PRIMARY
     from opera.experiments.analysis import BASE, format_settings
-    from opera.experiments.analysis.verdict import conclusion, title
+    from opera.experiments.analysis.verdict import conclusion, recommended, title
     from opera.experiments.report.tables import ranks_table, tables_of
 
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")
     for results in comparison.tables:
-        screen.heading(f"\n{results.name}, {results.steps:,} steps, {results.tested}")
+        screen.heading(f"\n{results.name}, {results.trained}, {results.tested}")
         for table in tables_of(comparison, results):
             screen.report_table(table)
         screen.lines(few_queries(results.queries))
@@ -256,9 +255,9 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     for results in comparison.final_tables():
         screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
         screen.lines(*results.warnings)
-        best = results.best(PRIMARY)
-        run = comparison.first_run(results, results.rows[0].method if best == BASE else best)
-        screen.lines(f"Model: {run.model_path}" if best != BASE else None)
+        method = recommended(results, comparison.baseline)
+        run = comparison.first_run(results, results.rows[0].method if method == BASE else method)
+        screen.lines(f"Model: {run.model_path}" if method != BASE else None)
         print_labels(screen, run)
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)

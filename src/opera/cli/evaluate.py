@@ -93,7 +93,7 @@ def evaluate(
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, model = data_and_model(tables, model)
+    source, model, run = data_and_model(tables, model)
     names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     parsed = parse_measures(names)
     if run_file:
@@ -106,7 +106,7 @@ def evaluate(
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
     result = evaluate_model(
-        loaded,
+        loaded if run == model else tables,
         model=model,
         split=split,
         measures=parsed,
@@ -186,7 +186,7 @@ def search(
         raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
     argument = [] if query is None else [checked_query(query)]
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, model = data_and_model(tables, model)
+    source, model, _ = data_and_model(tables, model)
     loaded = load_data(source)
     if loaded is not source:  # the training of a run has shown the notes on its data
         with_notes_logged(loaded)

@@ -297,7 +297,10 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
         for name, qrels in source_part.splits.items():
             same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
             if name == "train" or not same:
-                splits[name] = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
+                moved = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
+                if name != "train":  # a split lacks judgements of documents that are not held out
+                    moved = moved.select_judgements(qrels.contains(moved))
+                splits[name] = moved
         if source_part.held_out is not None:
             leaves = source_part.held_out.contains(splits["train"])
             splits["train"] = splits["train"].select_judgements(~leaves)

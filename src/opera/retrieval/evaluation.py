@@ -17,6 +17,7 @@ from opera.core.arguments import text
 from opera.core.errors import DataError
 from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES
+from opera.core.terminal import counted
 from opera.data import RetrievalData, load_data
 from opera.data.combined import data_sets, first_rows
 from opera.data.identity import documents_that_are_queries
@@ -24,7 +25,13 @@ from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
-from opera.retrieval.locate import data_and_model, run_corpus_text, trained_on_dev, with_run_splits
+from opera.retrieval.locate import (
+    data_and_model,
+    run_corpus_text,
+    trained_on_dev,
+    trained_queries,
+    with_run_splits,
+)
 from opera.retrieval.measures import (
     Measure,
     Ranking,
@@ -130,9 +137,9 @@ def evaluate(
     }
     chosen = {name: value for name, value in reading.items() if value is not None}
     encoding = EncodingSettings.parse(chosen).model_dump(exclude_unset=True)
-    source, model = data_and_model(data, model)
+    source, model, run = data_and_model(data, model)
     original = load_data(source)
-    prepared = with_run_splits(original, model)
+    prepared = with_run_splits(original, run)
     if relevant_grade is not None:  # keep the run's splits, but use the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
     if split not in prepared.splits and prepared.splits:
@@ -144,7 +151,11 @@ def evaluate(
             "note: %s was also trained on its dev split, so its dev scores are too high", model
         )
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
-    return evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(model))
+    result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(model))
+    if model != run and (known := trained_queries(original, model, result.query_ids)):
+        queries = f"{known:,} of these {counted(len(result.query_ids), 'query')}"
+        log.info("note: %s was trained on %s, so its scores are too high", model, queries)
+    return result
 
 
 def evaluate_encoder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from opera.config.training import TrainSettings
@@ -108,9 +109,11 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 
 def data_and_model(
     data: str | Path | RetrievalData, model: str | Path | None
-) -> tuple[str | Path | RetrievalData, str]:
-    """Return data and the name of a model. Either may be a run, which has both; without a model,
-    ``data`` must be a run's folder. Data of a run get its splits.
+) -> tuple[str | Path | RetrievalData, str, str]:
+    """Return data, the name of a model, and the run whose splits and grades apply.
+
+    Data and model may be runs; without a model, ``data`` must be one. Splits and grades are those
+    of the run that gives the data, else of the model, if that is a run on these data.
 
     Raises:
         InputError: if there is neither a model nor a run; and as :func:`run_data`.
@@ -121,11 +124,10 @@ def data_and_model(
             raise SettingError(
                 "--model is missing; add --model MODEL, or pass a run folder in place of the data"
             )
-        return data, expand_user(model, "model")
+        name = expand_user(model, "model")
+        return data, name, name
     loaded = run_data(name, f"pass DATA --model {name}")
-    if model is None:
-        return loaded, name
-    return with_run_splits(loaded, name), expand_user(model, "model")
+    return loaded, name if model is None else expand_user(model, "model"), name
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
@@ -150,6 +152,13 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         return drawn
     number = [part.fingerprint for part in sets].index(data.fingerprint)
     return data_sets(drawn)[number]
+
+
+def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
+    """How many of some queries a model was trained on, if it is a run on these data."""
+    run = _run_on(data, model)
+    trained = set() if run is None else set(run.pairs()["query_id"].to_pylist())
+    return len(trained.intersection(query_ids))
 
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:

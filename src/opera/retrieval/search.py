@@ -195,7 +195,7 @@ class CorpusSearch:
         if cutoff is not None and precision is not None:
             raise SettingError("--cutoff --precision: pass only one of the two options")
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
-        source, self.model = data_and_model(data, model)
+        source, self.model, _ = data_and_model(data, model)
         if precision is not None:
             self.cutoff = run_cutoff(self.model, number(precision, "precision", 0, 1))
         self.data = one_set(load_data(source), "search")

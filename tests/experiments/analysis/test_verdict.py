@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from grids import N_QUERIES, RunsFolder, around
+from opera.cli.compare import print_results
+from opera.cli.screen import Screen
 from opera.core.measure_names import PRIMARY
 from opera.experiments.analysis import (
     Comparison,
     PairedTest,
     analyse_runs,
 )
-from opera.experiments.analysis.verdict import conclusion
+from opera.experiments.analysis.verdict import conclusion, recommended
 
 TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)
 BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)
@@ -60,3 +65,42 @@ def test_a_method_that_beats_the_base_model_alone_is_used(comparison: Comparison
         conclusion(replace(table, rows=rows), "ft")
         == "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
     )
+
+
+def test_automatic_steps_that_differ_are_compared_in_one_table(folder: RunsFolder) -> None:
+    base = [0.3] * N_QUERIES
+    for epochs, mean in ((3, 0.8), (10, 0.5)):
+        folder.add(method="ft", epochs=epochs, max_steps=None, final=around(mean, epochs), base=base)
+    comparison = analyse_runs(folder.home)
+    (table,) = comparison.tables
+    assert len({row.steps for row in table.rows}) == 2
+    assert table.trained == f"{min(row.steps for row in table.rows)} to {table.steps} steps"
+    assert recommended(table, comparison.baseline) == "ft:epochs=3"
+    assert conclusion(table, comparison.baseline).startswith("Keep ft:epochs=3")
+
+
+def test_automatic_steps_stay_apart_from_an_equal_number(folder: RunsFolder) -> None:
+    base = [0.3] * N_QUERIES
+    folder.add(method="ft", max_steps=None, final=around(0.5), base=base)
+    steps = analyse_runs(folder.home).tables[0].steps
+    for method, mean in (("ft", 0.4), ("dp", 0.6)):
+        folder.add(method=method, max_steps=steps, final=around(mean), base=base)
+    means = {table.requested_steps: [row.gain for row in table.rows] for table in analyse_runs(folder.home).tables}
+    for gains, expected in ((means[None], [0.2]), (means[steps], [0.1, 0.3])):
+        assert [gain and gain.difference for gain in gains] == pytest.approx(expected)
+
+
+def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder: RunsFolder) -> None:
+    for method, steps, mean in (("ft", 100, 0.8), ("dp", 100, 0.7), ("dp", 200, 0.5)):
+        folder.add(method=method, max_steps=steps, final=around(mean), base=[0.3] * N_QUERIES)
+    (table,) = analyse_runs(folder.home).final_tables()
+    assert (table.steps, recommended(table, "ft")) == (200, "base")
+    assert conclusion(table, "ft") == "No conclusion: ft has no run with 200 steps"
+
+
+def test_the_model_on_the_screen_is_the_recommended_one(comparison: Comparison, tmp_path: Path) -> None:
+    (table,) = comparison.tables
+    screen = StringIO()
+    print_results(Screen(screen), comparison, tmp_path)
+    run = comparison.first_run(table, recommended(table, "ft"))
+    assert re.findall("Model: (.*)", screen.getvalue()) == [str(run.model_path)]

@@ -41,13 +41,15 @@ class Group:
     Attributes:
         data: the data set, as the user named it.
         method: label of the method with its distinctive settings: ``sp`` or ``sp:k=0.5``.
-        steps: requested optimizer steps; if they were automatic, those of the first seed.
+        steps: optimizer steps; if they were automatic, those of the first seed.
+        requested_steps: the steps that the user set; ``None`` if they were automatic.
         runs: the runs, one per seed.
     """
 
     data: str
     method: str
     steps: int
+    requested_steps: int | None
     runs: tuple[Run, ...]
 
     @property
@@ -144,8 +146,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
                 rule = "are the same run twice; remove one of them"
                 raise RunFolderError(f"{other.path} and {one.path} {rule}")
     groups = [
-        Group(data, method, int(members[0].settings["max_steps"]), tuple(members))
-        for (data, method, _), members in by_key.items()
+        Group(data, method, int(members[0].settings["max_steps"]), requested, tuple(members))
+        for (data, method, requested), members in by_key.items()
     ]
 
     def order(group: Group) -> tuple[str, int, int, str]:

@@ -60,6 +60,7 @@ class MethodResult:
 
     Attributes:
         method: its label.
+        steps: optimizer steps.
         seeds: the seeds.
         measures: the measures of the final models.
         tests: tests against the baseline by measure; empty for the baseline, and if no test is
@@ -73,6 +74,7 @@ class MethodResult:
     """
 
     method: str
+    steps: int
     seeds: tuple[int, ...]
     measures: dict[str, MeanStd]
     tests: dict[str, PairedTest]
@@ -85,12 +87,13 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """All methods on one data set with one number of steps.
+    """All methods on one data set with one number of steps, or with automatic steps.
 
     Attributes:
         data: the data set, as the user named it.
         name: its short name.
-        steps: optimizer steps.
+        steps: optimizer steps; the largest number, if they were automatic.
+        requested_steps: the steps that the user set; ``None`` if they were automatic.
         queries: number of test queries, over all seeds.
         different_splits: whether the seeds have different test queries.
         base: the measures of the first method's base model.
@@ -101,11 +104,18 @@ class ResultsTable:
     data: str
     name: str
     steps: int
+    requested_steps: int | None
     queries: int
     different_splits: bool
     base: dict[str, float]
     other_bases: tuple[str, ...]
     rows: tuple[MethodResult, ...]
+
+    @property
+    def trained(self) -> str:
+        """The steps as text: ``300 steps``; ``50 to 200 steps`` if they differ by method."""
+        fewest = min(row.steps for row in self.rows)
+        return ("" if fewest == self.steps else f"{fewest:,} to ") + counted(self.steps, "step")
 
     @property
     def tested(self) -> str:
@@ -188,8 +198,12 @@ class Comparison:
 
     def first_run(self, table: ResultsTable, method: str) -> Run:
         """The run of a method in a table with its first seed."""
-        key = (table.data, method, table.steps)
-        return next(g for g in self.groups if (g.data, g.method, g.steps) == key).runs[0]
+        return next(group for group in self.groups_of(table) if group.method == method).runs[0]
+
+    def groups_of(self, table: ResultsTable) -> list[Group]:
+        """The runs of a table."""
+        key = table.data, table.requested_steps
+        return [group for group in self.groups if (group.data, group.requested_steps) == key]
 
 
 def analyse_runs(
@@ -215,12 +229,15 @@ def analyse_runs(
         baseline = None
     elif baseline is None:
         baseline = DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0]
-    by_key: dict[tuple[str, int], list[Group]] = {}
+    by_key: dict[tuple[str, int | None], list[Group]] = {}
     for group in groups:
-        by_key.setdefault((group.data, group.steps), []).append(group)
-    most_steps = dict(sorted(by_key))  # by data set; the largest number comes last and wins
-    names = display_names(list(most_steps))
-    final = [group for key in most_steps.items() for group in by_key[key]]
+        by_key.setdefault((group.data, group.requested_steps), []).append(group)
+    of_data: dict[str, list[list[Group]]] = {}
+    for (data, _), members in by_key.items():
+        of_data.setdefault(data, []).append(members)
+    names = display_names(list(of_data))
+    most_steps = [max(tables, key=_most_steps) for tables in of_data.values()]
+    final = [group for members in most_steps for group in members]
     ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(names) > 1}
     return Comparison(
         folder=folder,
@@ -233,8 +250,12 @@ def analyse_runs(
         ),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
-        corrected=correct_test(groups, decisions) if decisions else None,
+        corrected=correct_test(final, decisions) if decisions else None,
     )
+
+
+def _most_steps(groups: Sequence[Group]) -> int:
+    return max(group.steps for group in groups)
 
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
@@ -247,6 +268,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     rows = [
         MethodResult(
             method=group.method,
+            steps=group.steps,
             seeds=group.seeds,
             measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
             tests={
@@ -267,7 +289,8 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     return ResultsTable(
         data=first.data,
         name=name,
-        steps=first.steps,
+        steps=_most_steps(groups),
+        requested_steps=first.requested_steps,
         queries=len(all_queries),
         different_splits=any(queries != all_queries for queries in queries_by_seed),
         base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},

@@ -1,11 +1,11 @@
-"""Which model to use on a data set, in one sentence with its interval."""
+"""Which model to use on a data set, and the sentence that says so, with its interval."""
 
 from __future__ import annotations
 
 from opera.core.intervals import in_points, points
 from opera.core.measure_names import PRIMARY
 from opera.core.terminal import counted
-from opera.experiments.analysis.results import ResultsTable
+from opera.experiments.analysis.results import BASE, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 
 
@@ -13,48 +13,73 @@ def title(table: ResultsTable) -> str:
     """Data set, steps and seeds of a table."""
     counts = sorted(len(row.seeds) for row in table.rows)
     fewest = "" if counts[0] == counts[-1] else f"{counts[0]} to "
-    return f"{table.name}: {counted(table.steps, 'step')}, {fewest}{counted(counts[-1], 'seed')}"
+    return f"{table.name}: {table.trained}, {fewest}{counted(counts[-1], 'seed')}"
+
+
+def recommended(table: ResultsTable, baseline: str | None) -> str:
+    """Return the method to use, or ``base``.
+
+    It is a method that is significantly better than the base model and the baseline. If there is
+    none, it is the baseline, provided that it is better than the base model; else any method that
+    is. It is ``base`` if there is no such method, or if the baseline is not in the table.
+    """
+    better = _better_than_base(table)
+    if baseline is not None and all(row.method != baseline for row in table.rows):
+        return BASE
+    winners = _better_than_baseline(table) or ({} if baseline in better else better)
+    if winners:
+        return max(winners, key=lambda method: winners[method].difference)
+    return str(baseline) if baseline in better else BASE
 
 
 def conclusion(table: ResultsTable, baseline: str | None) -> str:
-    """The sentence that says which model to use, without the full stop.
-
-    It recommends a method that is significantly better than the base model and the baseline. If
-    there is none, it recommends the baseline, provided that it is better than the base model.
-    """
+    """The sentence that says which model to use, without the full stop; see :func:`recommended`."""
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
     if not gains:
         return "No conclusion: there are too few test queries"
-    better = [method for method, test in gains.items() if _is_better(test)]
     if baseline is None:
-        (method,) = gains
-        outcome = "Better" if better else "Worse"
-        if not gains[method].significant:
+        (gain,) = gains.values()
+        outcome = "Better" if gain.difference > 0 else "Worse"
+        if not gain.significant:
             outcome = "No measurable difference"
         base, final = table.base[PRIMARY], table.rows[0].measures[PRIMARY].mean
         return (
             f"{outcome}: {PRIMARY} {in_points(base)} -> {in_points(final)} "
-            f"({points(gains[method].difference)}, {_interval(gains[method])}) on "
+            f"({points(gain.difference)}, {_interval(gain)}) on "
             f"{counted(table.queries, 'test query')}"
         )
-    if not better:
+    if all(row.method != baseline for row in table.rows):
+        return f"No conclusion: {baseline} has no run with {table.trained}"
+    method = recommended(table, baseline)
+    if method == BASE:
         return "Keep the base model: no method is measurably better"
+    if method == baseline:
+        tests = (row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests)
+        differ = any(test.significant for test in tests)
+        why = "no other method is measurably better" if differ else "no measurable difference"
+        return f"Keep {baseline}: {why}"
+    winners, against = _better_than_baseline(table), baseline
+    if method not in winners:
+        winners, against = _better_than_base(table), "the base model"
+    difference = f"{points(winners[method].difference)} points of {PRIMARY} over {against}"
+    return f"Use {method}: {difference} ({_interval(winners[method])})"
+
+
+def _better_than_base(table: ResultsTable) -> dict[str, PairedTest]:
+    """The methods that are significantly better than the base model."""
+    tests = {row.method: row.gain for row in table.rows if row.gain is not None}
+    return {method: test for method, test in tests.items() if _is_better(test)}
+
+
+def _better_than_baseline(table: ResultsTable) -> dict[str, PairedTest]:
+    """The methods that are significantly better than the base model and the baseline."""
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    winners = {method: tests[method] for method in better if _is_better(tests.get(method))}
-    against = baseline
-    if not winners and baseline in better:
-        if any(test.significant for test in tests.values()):
-            return f"Keep {baseline}: no other method is measurably better"
-        return f"Keep {baseline}: no measurable difference"
-    if not winners:
-        winners, against = {method: gains[method] for method in better}, "the base model"
-    best = max(winners, key=lambda method: winners[method].difference)
-    difference = f"{points(winners[best].difference)} points of {PRIMARY} over {against}"
-    return f"Use {best}: {difference} ({_interval(winners[best])})"
+    better = _better_than_base(table)
+    return {method: test for method, test in tests.items() if method in better and _is_better(test)}
 
 
-def _is_better(test: PairedTest | None) -> bool:
-    return test is not None and test.significant and test.difference > 0
+def _is_better(test: PairedTest) -> bool:
+    return test.significant and test.difference > 0
 
 
 def _interval(test: PairedTest) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opera.core.intervals import EQUAL, points
 from opera.core.measure_names import PRIMARY, RECALL, column
-from opera.core.terminal import counted, shortened
+from opera.core.terminal import shortened
 from opera.experiments.analysis import (
     BASE,
     Group,
@@ -177,7 +177,7 @@ def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
         mean = 100 * row.measures[PRIMARY].mean
         rows.append(Estimate(row.method, mean, _ends(row.gain, mean), f"{mean:.1f}"))
     corrected = " (Holm-corrected)" if len(table.rows) > 1 else ""
-    steps = f"after {counted(table.steps, 'step')}"
+    steps = f"after {table.trained}"
     caption = f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training"
     plots = [forest(caption, PRIMARY, rows, base)]
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}

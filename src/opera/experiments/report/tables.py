@@ -118,7 +118,7 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
     columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _in_points)}
-    caption = f"quality after {counted(table.steps, 'step')}, {table.tested}"
+    caption = f"quality after {table.trained}, {table.tested}"
     if against is not None:
         caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
         columns |= {"points": signed, INTERVAL: str, "p": _p_value}
@@ -143,7 +143,7 @@ def _points(test: PairedTest) -> dict[str, Value]:
 
 
 def _cost(table: ResultsTable) -> ReportTable:
-    caption = f"training time, {counted(table.steps, 'step')}"
+    caption = f"training time, {table.trained}"
     columns: Columns = {"method": str}
     columns |= dict.fromkeys(("ms per step", "seconds of training"), "{:,.0f}".format)
     if len(table.rows) > 1:
@@ -178,10 +178,7 @@ def _guard(table: ResultsTable) -> ReportTable:
         if (test := guard.against_fine_tuned) is not None:
             values |= _points(test)
         rows.append(values)
-    caption = (
-        f"the guard's choices, {counted(table.steps, 'step')}; points: final model against "
-        "fine-tuned model"
-    )
+    caption = f"the guard's choices, {table.trained}; points: final model against fine-tuned model"
     return ReportTable(caption, columns, rows)
 
 

@@ -22,7 +22,7 @@ from opera.experiments.analysis import (
     format_settings,
     short_name,
 )
-from opera.experiments.analysis.verdict import conclusion
+from opera.experiments.analysis.verdict import conclusion, recommended
 from opera.experiments.analysis.verdict import title as table_title
 from opera.experiments.report.charts import (
     colour,
@@ -139,7 +139,8 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     guards = [row.guard for row in final.rows if row.guard is not None]
     if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
         return _run_section(comparison, final)
-    final_groups = [group for group in groups if group.steps == final.steps]
+    final_groups, method = comparison.groups_of(final), recommended(final, comparison.baseline)
+    best = next((group for group in final_groups if group.method == method), final_groups[0])
     return {
         "name": final.name,
         "conclusion": conclusion(final, comparison.baseline),
@@ -148,13 +149,14 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "pictures": steps_charts(groups, final.base) or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
         "examples": {},
-        "labels": labels_chart(groups),
-        "cutoffs": _cutoffs(final_groups[0].runs[0]),
+        "labels": labels_chart([best]),
+        "cutoffs": _cutoffs(best.runs[0]),
+        "shown_run": f"{best.method}, seed {best.seeds[0]}",
         "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
         "warnings": final.warnings,
         "other_steps": {
-            table.steps: tables_of(comparison, table)
+            table.trained: tables_of(comparison, table)
             for table in comparison.tables
             if table.data == final.data and table is not final
         },
@@ -182,6 +184,7 @@ def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
         },
         "labels": [],
         "cutoffs": _cutoffs(run),
+        "shown_run": "",
         "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
