@@ -50,6 +50,16 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
 
 
+def test_a_decision_may_lack_its_first_rank(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    first, second, *_ = sorted(judged(data, "train"))
+    rows = [(*first, "wrong", "0.9"), (*second, "wrong", "")]
+    path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,first_rank")
+    changed = with_decisions(data, [path])
+    assert judged(changed, "train") == judged(data, "train") - {first, second}
+    assert changed.removed_excess == 1  # one above ½, one unknown
+
+
 def test_a_list_without_decisions_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
     data = load_data(make_beir())
     pairs = sorted(judged(data, "train"))

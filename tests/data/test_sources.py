@@ -14,6 +14,7 @@ import pytest
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
+from opera.run_folder.folder import Run
 
 MakeBeir = Callable[..., Path]
 
@@ -34,6 +35,11 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
 
     assert load_data(beir).name == "renamed"
     assert load_data(f"{beir}/").fingerprint == known.fingerprint
+
+
+def test_a_run_is_not_data(trained: Run) -> None:
+    with pytest.raises(DataError, match="is a run, not data; pass the data that it trained on"):
+        load_data(trained.path)
 
 
 TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})

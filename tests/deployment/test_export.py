@@ -16,10 +16,12 @@ import opera
 from backbones import write_backbone
 from commands import Opera
 from opera.core.errors import RunFolderError
+from opera.core.files import foreign_files
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export
 from opera.retrieval.models import load_model
+from opera.run_folder.folder import MODEL_FILES
 from small_runs import SMALL
 
 TEXTS = ["t1w1 t2w2", "common1 common2 t3w3 t4w1 common5 t6w6 t7w7", "t5w5", " ".join(["t8w1"] * 60)]
@@ -117,6 +119,19 @@ def test_a_run_is_measured_on_its_own_data(
     assert "| onnx | " in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_the_matrices_of_lora_are_merged(
+    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.deployment.export.write_onnx", lambda model, file: file.touch())
+    monkeypatch.setattr("opera.deployment.export.load_onnx", lambda folder, file: load_model(folder, "cpu"))
+    settings = {**SMALL, "lora": "r=4,merge=false", "learning_rate": 0.05, "guard": False, "precision": "fp32"}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings)
+    opera.export(run.path, out=tmp_path / "out", forms=["onnx"])
+    assert not (tmp_path / "out" / "adapter_config.json").exists()
+    trained, plain = (load_model(folder, "cpu").encode(TEXTS) for folder in (run.model_path, tmp_path / "out"))
+    assert np.abs(trained - plain).max() < SAME
+
+
 @pytest.mark.slow
 def test_weights_of_more_than_two_gigabytes_stand_beside_the_graph(
     tmp_path: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +141,7 @@ def test_weights_of_more_than_two_gigabytes_stand_beside_the_graph(
     save_portable(model, tmp_path)
     write_onnx(model, tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx_data").stat().st_size > (tmp_path / "model.onnx").stat().st_size
+    assert foreign_files(tmp_path, MODEL_FILES) == []
     assert b".py" not in (tmp_path / "model.onnx").read_bytes(), "torch notes lines of files of this machine"
     after = load_onnx(tmp_path, tmp_path / "model.onnx").encode(TEXTS)
     assert np.abs(model.encode(TEXTS) - after).max() < SAME

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import opera
+from commands import Opera
 from opera.labels.review import in_order
 from opera.run_folder.folder import Run
 from tiny_world import write_noisy_beir
@@ -161,3 +162,12 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(
     listed = {(row["query_id"], row["doc_id"]) for row in rows}
     with (again.path / "suspicious_pairs.csv").open(newline="") as file:
         assert listed.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
+
+
+def test_decisions_of_earlier_rounds_are_in_the_printed_command(trained: Run, tmp_path: Path, run_opera: Opera) -> None:
+    shutil.copytree(trained.path, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["settings"]["decisions"] = ["decisions.csv"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    printed = run_opera("review", tmp_path / "run").stdout
+    assert printed.endswith("as decisions2.csv; then train with --decisions decisions.csv --decisions decisions2.csv\n")

@@ -211,8 +211,7 @@ class Reproduction:
             data_settings.pop("range", None)
         small = SMALL if self.small and self.model == "minilm" else {}
         recipes = (self.preset, data_settings, self._model_settings(), small, user)
-        merged = opera.recipe(*recipes, methods=methods)
-        return {key: value for key, value in merged.items() if value is not None}
+        return dict(opera.recipe(*recipes, methods=methods))
 
     def _model_settings(self) -> dict[str, Any]:
         """The recipe of the model; a model without a recipe gets an automatic learning rate."""
@@ -256,7 +255,7 @@ class Reproduction:
 def _written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ":".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def has_cuda() -> bool:

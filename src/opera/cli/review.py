@@ -37,6 +37,7 @@ def review(
     """Write a page to review labels that look wrong, missing labels, and test queries that changed.
     The page opens from disk and saves your decisions.
     """
+    from opera.run_folder.folder import Run
     from opera.run_folder.review import review as write_review
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
@@ -45,5 +46,10 @@ def review(
     else:
         name = "test_decisions.csv" if split == "test" else "decisions.csv"
         advice = "open it in a browser, decide, and save the decisions"
+    earlier = [] if split == "test" else Run.open(run).settings["decisions"] or []
+    if name in [Path(path).name for path in earlier]:
+        name = f"decisions{len(earlier) + 1}.csv"
+        advice += f" as {name}"
     command = f"opera report {place(run)}" if split == "test" else "train with"
-    say(f"{place(file)}: {advice}; then {command} --decisions {name}")
+    options = " ".join(f"--decisions {place(path)}" for path in (*earlier, name))
+    say(f"{place(file)}: {advice}; then {command} {options}")

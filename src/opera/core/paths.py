@@ -9,6 +9,8 @@ from pathlib import Path
 from opera.core.errors import SettingError
 from opera.core.terminal import place, shown
 
+RUN_FILE = "run.json"
+"""The record of a run, in its folder."""
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",

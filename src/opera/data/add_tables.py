@@ -129,6 +129,8 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
     values = {
         role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
     }
+    if "weight" in values:  # an optional number
+        values["weight"] = f"nullif({values['weight']}, '')"
     relation.insert("pairs", table, columns, {"negative": "true", "split": "''", **values})
     relation.break_rules("pairs", rules(lenient=True))
     relation.problems.check()

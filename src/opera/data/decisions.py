@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,9 +165,9 @@ def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_
     return np.array(texts, dtype=np.str_), np.array(of_test, dtype=bool)
 
 
-def _first_ranks(values: Mapping[str, list[str]]) -> NDArray[np.float32]:
-    none = [NOT_KNOWN] * len(values["query_id"])
-    return np.array(values.get("first_rank", none), dtype=np.float32)
+def _first_ranks(values: Mapping[str, list[Any]]) -> NDArray[np.float32]:
+    ranks = values.get("first_rank", [None] * len(values["query_id"]))
+    return np.array([NOT_KNOWN if rank is None else rank for rank in ranks], dtype=np.float32)
 
 
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:

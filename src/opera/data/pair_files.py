@@ -82,7 +82,8 @@ class ListedPairs:
         query_rows: int64 ``[m]``, rows of the query table.
         doc_rows: int64 ``[m]``, rows of the corpus.
         sets: int64 ``[m]``, the number of each pair's data set, from 0.
-        values: the texts ``[m]`` of both ids and of the requested columns that the file has.
+        values: the texts ``[m]`` of both ids and of the requested columns that the file has; an
+            empty number is ``None``.
         count: the number of rows in the file.
     """
 

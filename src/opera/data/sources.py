@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from opera.core.errors import DataError, SettingError
-from opera.core.paths import kind_of_place
+from opera.core.paths import RUN_FILE, kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
@@ -222,6 +222,8 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
             f"{shortened(text)}: a registered source reads it, which OPERA uses only for data that "
             "you pass; pass the data yourself"
         )
+    if Path(text, RUN_FILE).is_file():
+        raise DataError(f"{shortened(text)}: is a run, not data; pass the data that it trained on")
     for known in sources or SOURCES:
         if known.matches(text):
             return known

@@ -6,6 +6,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -52,6 +53,7 @@ from opera.deployment.record import (
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
+from opera.retrieval.lora import has_lora, merged
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, holds_run
@@ -113,9 +115,12 @@ def export(
     trained = load_model(name, "cpu")
     _check_forms(trained, requested, name, model_folder)
     reference = None if test_data is None else Reference.of(name, test_data)
-    exported = replace_folder(
-        folder, lambda new: _write(trained, model_folder, reference, name, requested, new)
-    )
+    if has_lora(trained):  # otherwise transformers would save the names of peft
+        trained[0].auto_model.__dict__.pop("_weight_conversions", None)
+    with merged(trained) if has_lora(trained) else nullcontext():
+        exported = replace_folder(
+            folder, lambda new: _write(trained, model_folder, reference, name, requested, new)
+        )
     return replace(exported, folder=folder)
 
 

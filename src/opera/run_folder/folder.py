@@ -42,7 +42,7 @@ from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
-from opera.core.paths import user_path
+from opera.core.paths import RUN_FILE, user_path
 from opera.core.storage import writing
 from opera.core.terminal import counted
 from opera.run_folder.reading import read_model, read_object, read_table
@@ -51,7 +51,6 @@ from opera.run_folder.verdict import verdict_words
 
 log = logging.getLogger("opera")
 
-RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
@@ -95,7 +94,7 @@ MODEL_FILES = (
     *("*.safetensors", "*.safetensors.index.json", "*modules.json", "*config*.json"),
     *("*tokenizer.json", "*_map.json", "*tokens.json", "*vocab*", "*merges.txt", "*.model"),
     *("*.jinja", f"*{CARD_FILE}", RECIPE_FILE, ADAPTER_FILE, "adapter.py"),
-    *("*.onnx", "*.onnx.data", "*export.json"),
+    *("*.onnx", "*.onnx.data", "*.onnx_data", "*export.json"),
 )
 """Files in a model's folder, which ``--overwrite`` replaces and ``opera push`` uploads."""
 

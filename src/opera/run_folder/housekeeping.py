@@ -16,13 +16,13 @@ from opera.core.files import (
     remove,
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
+from opera.core.paths import RUN_FILE
 from opera.core.terminal import place, shortened, shown
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
     MODEL_FILES,
     MODEL_FOLDER,
     REPORT_FILE,
-    RUN_FILE,
     RUN_NAMES,
     TRIAL_FOLDER,
     Run,

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
+from opera.core.paths import RUN_FILE
 from opera.data.names import source_name
 from opera.methods import METHODS
-from opera.run_folder.folder import RUN_FILE, Run, run_in
+from opera.run_folder.folder import Run, run_in
 
 WARM_UP = 5
 """Steps left out of timings: the first steps load data and compile kernels."""

@@ -12,7 +12,7 @@ from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
-from opera.core.paths import expand_user, user_path
+from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, load_data
 from opera.data.loading import Given, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
@@ -22,7 +22,7 @@ from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
 from opera.run.adapt import foresee
-from opera.run_folder.folder import RUN_FILE, run_in
+from opera.run_folder.folder import run_in
 from opera.run_folder.record import RunRecord
 from opera.training_pairs.prepare_data import prepare_data
 
