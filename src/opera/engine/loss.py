@@ -80,6 +80,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     pruning: SamplerLink
     packs = True
     """Whether texts may be packed; a compiled model does not allow it."""
+    negatives_are_random = True
+    """Whether the query's own negatives are random documents, so that p-values can use them."""
 
     def __init__(
         self,
@@ -226,7 +228,12 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         # p-values compare a document with random documents of the same data set only.
         document_sets = np.tile(batch.sets, batch.doc_rows.shape[1])
         foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
-        p = p_values(similarity, known | foreign.to(known.device), batch.local.start)
+        excluded = known | foreign.to(known.device)
+        if not self.negatives_are_random:  # a random document ranks below mined ones
+            rows = torch.arange(len(known), device=known.device)
+            for first in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
+                excluded[rows, first + batch.local.start + rows] = True
+        p = p_values(similarity, excluded, batch.local.start)
         self.pruning.observe(pair_ids, cosines, losses, p)
 
 

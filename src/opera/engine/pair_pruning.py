@@ -40,6 +40,7 @@ from opera.engine.sampler import PairSampler, SetSampler
 from opera.engine.sampler_link import SamplerLink
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
+from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.training_pairs.documents import DocumentPool
@@ -331,7 +332,7 @@ class PairPruning(SamplerLink):
         self, number: int, pair_ids: IntArray, similarity: Any, losses: Any, p: Any
     ) -> None:
         # Only the first visit gives a p-value: later the model has trained on the pair.
-        first_p = np.where(self.samplers[number].trained[pair_ids], np.float32(np.nan), p)
+        first_p = np.where(self.batches[number].was_trained(pair_ids), np.float32(np.nan), p)
         super()._observe(number, pair_ids, similarity, losses, first_p)
         self.batches[number].mark_trained(pair_ids)
 
@@ -342,7 +343,11 @@ class PairPruning(SamplerLink):
         refuse_differences("training pairs or scores", arrays)
         plan = Plan(self._seed, draws, part.batch_size)
         method = self.method(part.pairs, plan, self.method_settings, scores)
-        return PairSampler([SetSampler(method)], part.pairs, plan, part.batch_size, lag=lag)
+        repeated = len(np.unique(part.copies)) < part.pairs.n_pairs
+        visits = FirstVisits.none(part.pairs.n_pairs, copies=part.copies if repeated else None)
+        return PairSampler(
+            [SetSampler(method)], part.pairs, plan, part.batch_size, lag=lag, visits=visits
+        )
 
     def _scores(self, part: PairRows) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""

@@ -30,7 +30,7 @@ from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.terminal import counted, shown
 from opera.data import RetrievalData, TextTable
-from opera.data.pairs import TrainingPairs
+from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.texts import without_extra_space
 from opera.encoder.embeddings import Vectors
 from opera.engine.sampler import PairSampler
@@ -84,6 +84,7 @@ class PairRows:
         lists: the columns that each column with lists of negatives has become.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
+        copies: int64 ``[N]``, equal for repeated rows.
         row_of_pair: int64 ``[N]``.
         vectors: the base model's embeddings of queries and documents, if the method needs scores.
         sampler: samples the pairs; exists once training begins.
@@ -137,6 +138,9 @@ class PairRows:
         self.dataset = self._with_ids(first)
         self._known = KnownPositives.of(self.data, np.arange(pairs.n_queries), pairs)
         self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
+        keys = pair_keys(pairs.pair_query, pairs.pair_doc)
+        self.copies: NDArray[np.int64] = np.unique(keys, return_inverse=True)[1]
+        self._trained_copies: NDArray[np.bool_] = np.zeros(pairs.n_pairs, dtype=bool)
 
     def _with_ids(self, first: int) -> Dataset:
         """Return the data set with pair ids from ``first`` on as its label column."""
@@ -202,8 +206,13 @@ class PairRows:
         return self._to_skip
 
     def mark_trained(self, pair_ids: IntArray) -> None:
-        """Record that the model trained on the documents of these pairs as positives."""
+        """Record that the model trained on these pairs."""
+        self._trained_copies[self.copies[pair_ids]] = True
         self._trained_documents[self.pairs.pair_doc[pair_ids]] = True
+
+    def was_trained(self, pair_ids: IntArray) -> BoolArray:
+        """Whether the model trained on each pair, or on a copy of it."""
+        return self._trained_copies[self.copies[pair_ids]]
 
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:
         """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""

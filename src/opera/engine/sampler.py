@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import TrainingError
+from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 from opera.methods import Draw, Method, Plan
@@ -222,6 +223,9 @@ class PairSampler:
             weights.append(draw.weights)
             rows.append(one_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step))
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
+        if len(ids) > 1 and size > self._global_batch_size:  # mix the sets in every part
+            order = generator(self.plan.seed, "sampler.sets", step).permutation(size)
+            pair_ids, doc_rows, factors = pair_ids[order], doc_rows[order], factors[order]
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
         queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)

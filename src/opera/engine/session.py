@@ -23,6 +23,7 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted, shown
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
+from opera.retrieval.locate import trained_queries
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training_pairs.prepare import Prepared
@@ -121,6 +122,15 @@ def announce(prepared: Prepared) -> None:
     log.info("%s: %s", prepared.data.drawn.name, listed)
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
+    drawn = prepared.data.drawn
+    held_out = [qrels.query_rows for name, qrels in drawn.splits.items() if name != "train"]
+    ids = drawn.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
+    if known := trained_queries(drawn, prepared.model.source, ids):
+        log.warning(
+            "warning: %s was trained on %d of the %d dev and test queries, so their scores are too "
+            "high; train a model that has not seen them",
+            *(prepared.model.source, known, len(ids)),
+        )
     if changes := prepared.model.overridden:
         log.info(
             "note: the run uses %s, and saves it with the fine-tuned model; OPERA measures the "

@@ -242,6 +242,7 @@ def train(
         sizes=settings.matryoshka or (),
     )
     loss.use(training_set, settings)
+    loss.negatives_are_random = training_set.negatives.kind == "random"
     loss.packs = not (settings.trainer or {}).get("torch_compile")
 
     def on_dev(model: SentenceTransformer) -> dict[str, float]:

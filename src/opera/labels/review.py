@@ -206,7 +206,7 @@ def counts_of(estimate: NoisyLabels, visits: FirstVisits, kept: BoolArray) -> di
 
 def visit_columns(estimate: NoisyLabels | None, visits: FirstVisits) -> dict[str, Any]:
     """Return columns of ``pairs.parquet`` about first visits; null for pairs without a visit."""
-    columns = {"first_rank": visits.p, "first_step": visits.step}
+    columns = {"first_rank": visits.p, "first_step": visits.step + 1}
     if estimate is not None:
         columns["probability_wrong"] = estimate.probability_wrong
     return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}

@@ -26,6 +26,8 @@ class FirstVisits:
         removed_excess: for each data set, among the pairs that decisions removed as wrong, the
             number with p above ½ minus the number below. The p of all wrong pairs is uniform only
             if the removed pairs count too.
+        copies: int ``[N]``, equal for pairs with the same texts, which share their first visit;
+            ``None`` if no pair is repeated.
     """
 
     p: NDArray[np.float32]
@@ -33,6 +35,7 @@ class FirstVisits:
     first_pairs: IntArray
     confirmed: BoolArray
     removed_excess: list[int]
+    copies: IntArray | None = None
 
     @classmethod
     def none(
@@ -41,6 +44,7 @@ class FirstVisits:
         first_pairs: IntArray | None = None,
         confirmed: BoolArray | None = None,
         removed_excess: list[int] | None = None,
+        copies: IntArray | None = None,
     ) -> FirstVisits:
         """No pair visited yet. By default there is one data set without decisions."""
         firsts = np.array([0, n_pairs]) if first_pairs is None else first_pairs
@@ -50,6 +54,7 @@ class FirstVisits:
             firsts,
             np.zeros(n_pairs, dtype=bool) if confirmed is None else confirmed,
             removed_excess or [0] * (len(firsts) - 1),
+            copies,
         )
 
     @property
@@ -71,6 +76,11 @@ class FirstVisits:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
         new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
         self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
+        if self.copies is not None and len(new):
+            groups, first = np.unique(self.copies[pair_ids[new]], return_index=True)
+            members = np.flatnonzero(np.isin(self.copies, groups))
+            source = pair_ids[new][first][np.searchsorted(groups, self.copies[members])]
+            self.p[members], self.step[members] = self.p[source], step
 
     def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
         """Copy the visits of the same pairs from an earlier training.

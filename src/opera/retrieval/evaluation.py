@@ -151,7 +151,7 @@ def evaluate(
             "note: %s was also trained on its dev split, so its dev scores are too high", model
         )
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
-    result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(model))
+    result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(run))
     if model != run and (known := trained_queries(original, model, result.query_ids)):
         queries = f"{known:,} of these {counted(len(result.query_ids), 'query')}"
         log.info("note: %s was trained on %s, so its scores are too high", model, queries)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, ModelError, SettingError
@@ -155,10 +156,25 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
 
 
 def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
-    """How many of some queries a model was trained on, if it is a run on these data."""
-    run = _run_on(data, model)
-    trained = set() if run is None else set(run.pairs()["query_id"].to_pylist())
-    return len(trained.intersection(query_ids))
+    """How many queries of the data a model was trained on, if it is a run."""
+    run = _run(model)
+    if run is None:
+        return 0
+    trained = _by_data_set(
+        run.pairs()["query_id"].to_pylist(), run.record.sets or [run.record.data]
+    )
+    return len(trained & _by_data_set(query_ids, data_sets(data)))
+
+
+def _by_data_set(query_ids: Iterable[str], parts: Sequence[Any]) -> set[tuple[str, str]]:
+    """The fingerprint of each query's data set, and its id there. Ids of several data sets are
+    SET/ID.
+    """
+    if len(parts) == 1:
+        return {(parts[0].fingerprint, query) for query in query_ids}
+    fingerprints = {part.name: part.fingerprint for part in parts}
+    split_ids = (query.partition("/") for query in query_ids)
+    return {(fingerprints[name], query) for name, _, query in split_ids}
 
 
 def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:

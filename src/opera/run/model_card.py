@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 from ruamel.yaml import YAML
@@ -206,10 +207,16 @@ def write_recipe(folder: Path, record: RunRecord) -> None:
     for name, default in make_recipe({"method": method}).flat().items():
         value = record.identity.get(name, default)
         if value != default:
-            values[name] = _short(value) if isinstance(value, str) and os.sep in value else value
+            values[name] = _without_folders(value)
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False
     replace_file(folder / RECIPE_FILE, lambda temporary: yaml.dump(values, temporary))
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_folders(part) for part in value]
+    return _short(value) if isinstance(value, str) and os.sep in value else value
 
 
 def _short(source: str) -> str:

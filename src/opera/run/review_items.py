@@ -47,6 +47,7 @@ def missing_candidates(
         known = KnownPositives.of(part.data, rows, part.pairs)
         best = ranking.doc_rows[:, 0]
         is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
+        is_missing &= ~_judged(part.data, "train", rows[queries], best)
         if part.data.rejected is not None:
             groups = part.data.query_group[rows[queries]], part.data.document_group[best]
             is_missing &= ~np.isin(pair_keys(*groups), part.data.rejected)
@@ -55,6 +56,13 @@ def missing_candidates(
             score = float(ranking.scores[position, 0])
             candidates.append((query, part.first_document + int(best[position]), score))
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
+
+
+def _judged(
+    data: RetrievalData, split: str, query_rows: IntArray, doc_rows: IntArray
+) -> NDArray[np.bool_]:
+    """Whether a split judges each pair, with any grade."""
+    return np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
 
 
 def review_items(
@@ -104,6 +112,7 @@ def _test_items(
     for name, evaluation in (("final", final), ("base", base)):
         rows = evaluation.ranking.doc_rows[:, 0]
         unlabelled = (rows >= 0) & ~known.contains(queries, np.maximum(rows, 0))
+        unlabelled &= ~_judged(data, "test", qrels.query_rows, rows)
         for query in np.flatnonzero(unlabelled):
             missing.setdefault((int(query), int(rows[query])), name)
     order = generator(seed, "review.test.missing").permutation(len(missing))

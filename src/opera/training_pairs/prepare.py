@@ -105,7 +105,8 @@ class Prepared:
         if keeps_base and not reads_vectors(self.model.encoder.model):
             model, base = self.model.served.model, None
         lora, sizes = settings.lora_options, settings.matryoshka
-        if sizes is not None and hasattr(model[0], "auto_model"):  # servers such as vLLM read it
+        has_config = hasattr(model[0], "auto_model")
+        if sizes is not None and has_config and not keeps_base:  # servers such as vLLM read it
             config = model[0].auto_model.config
             config.matryoshka_dimensions = [self.model.encoder.dimension, *sizes]
         with merged(model) if lora is not None and lora.merge else nullcontext():

@@ -12,12 +12,12 @@ from opera.adapter.model import adapter_model, encode_all
 from opera.adapter.vectors import service_model
 from opera.config.encoding import EncodingSettings
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
+from opera.core.errors import ModelError, SettingError
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder
 from opera.retrieval.locate import locate_model
-from opera.retrieval.lora import add_lora, lora_parameters
+from opera.retrieval.lora import add_lora, has_lora, lora_parameters
 from opera.retrieval.models import (
     checkpoint_gradients,
     is_static,
@@ -105,14 +105,13 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         as_loaded.prompts.update(served.prompts)
         if served.settings == encoder.settings:
             served = encoder
+    if model.truncate_dim is not None:
+        raise ModelError(
+            f"{source}: cuts its embeddings to {model.truncate_dim} dimensions (truncate_dim), but "
+            "training uses all; save the model without truncate_dim, and train it with --matryoshka"
+        )
     trained, base = model, None
     if settings.adapter_kind is not None:
-        if model.truncate_dim is not None:
-            raise SettingError(
-                f"adapter={settings.adapter_kind}: {source} cuts its embeddings to "
-                f"{model.truncate_dim} dimensions (truncate_dim), which an adapter cannot follow; "
-                "save the model without truncate_dim"
-            )
         trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
         base = model
     if settings.gradient_cache is not None and is_static(trained):
@@ -135,6 +134,11 @@ def _loaded(
 ) -> tuple[SentenceTransformer, SentenceTransformer]:
     """Return the model with the run's settings, and with its folder's settings."""
     model = load_model(source, pick_device())
+    if has_lora(model):
+        raise ModelError(
+            f"{source}: has LoRA matrices that are not merged, which OPERA cannot train further; "
+            "train it with merge=true, or merge them with peft"
+        )
     as_loaded = with_separate_settings(model)
     lengths = {name: getattr(settings, name) for name in lengths_of(model)}
     set_lengths(model, lengths, settings.model_fields_set)
