@@ -14,10 +14,12 @@ from torch import Tensor
 
 from distinct import known_of, pool_of
 from opera.data import load_data
+from opera.engine import loss as module
 from opera.engine.dataset import text_dataset
 from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.engine.sampler_link import SamplerLink
+from opera.labels.ranks import p_values
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training_pairs.negatives import RandomNegatives
@@ -120,6 +122,20 @@ def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
     losses = step.seen[0][2].astype(np.float64)
     assert plain.item() == pytest.approx(losses.mean(), rel=ROUNDED)
     assert mixed.item() == pytest.approx((losses * weights).mean(), rel=ROUNDED)
+
+
+@pytest.mark.parametrize("random", [True, False])
+def test_mined_negatives_of_the_query_do_not_count_in_the_rank(
+    random: bool, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[Tensor] = []
+    monkeypatch.setattr(module, "p_values", lambda *values: marked.append(values[1]) or p_values(*values))
+    loss = step.loss()
+    loss.negatives_are_random = random
+    step.value(loss)
+    rows, columns = torch.arange(BATCH), range(BATCH, marked[0].shape[1], BATCH)
+    assert len(columns) > 0
+    assert all(marked[0][rows, first + rows].all() for first in columns) is not random
 
 
 @pytest.mark.parametrize(("texts", "sizes"), [(5, ()), (1, (8, 4)), (BATCH, ())])

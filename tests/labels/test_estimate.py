@@ -133,6 +133,14 @@ def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
     assert visits.step.tolist() == [-1, -1, -1, 3, 4, -1]
 
 
+def test_repeated_rows_share_their_first_visit() -> None:
+    visits = FirstVisits.none(5, copies=np.array([0, 1, 0, 2, 1]))
+    visits.see(3, np.array([2, 3]), np.array([0.7, 0.2], np.float32))
+    visits.see(4, np.array([0, 4]), np.array([0.1, 0.4], np.float32))
+    np.testing.assert_array_equal(visits.p, np.array([0.7, 0.4, 0.7, 0.2, 0.4], np.float32))
+    assert visits.step.tolist() == [3, 4, 3, 3, 4]
+
+
 def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:
     pairs, visits, _ = simulated(200, 0.5)
     visits.p[:] = 0.001

@@ -142,3 +142,14 @@ def test_a_frame_with_columns_of_its_own(static_model: Path, tmp_path: Path) -> 
     assert run.finished
     assert run.record.data.counts["documents"] == 60
     assert "pairs,60," in (run.path / "skipped_rows.csv").read_text().replace('"', "")
+
+
+def test_a_base_model_that_has_seen_the_test_queries_is_named(
+    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("query,document\n" + "".join(f"t{n % 12}w5 q{n},t{n % 12}w1 d{n}\n" for n in range(60)))
+    first = opera.adapt(pairs, model=static_model, out=tmp_path / "first", **SMALL, seed=0)
+    with caplog.at_level("INFO", logger="opera"):
+        opera.adapt(pairs, model=first.path, out=tmp_path / "second", **SMALL, seed=1)
+    assert "dev and test queries, so their scores are too high" in caplog.text

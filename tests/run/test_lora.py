@@ -89,3 +89,12 @@ def test_a_run_hands_over_a_model_that_loads_by_itself(
     assert np.abs(handed_over - base).max() > 1e-4
     assert run.record.model.parameters == sum(p.numel() for p in load_model(bert_model, "cpu").parameters())
     assert opera.evaluate(beir, model=tmp_path / "run").measures["nDCG@10"] == run.measures["final"]["nDCG@10"]
+
+
+def test_models_that_training_cannot_follow_are_refused(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    lora = opera.adapt(beir, model=bert_model, out=tmp_path / "lora", **{**FAST, "lora": "r=2,merge=false"})
+    cut = SentenceTransformer(str(bert_model), device="cpu", truncate_dim=16)
+    cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
+    for model, problem in ((lora.path, "LoRA matrices that are not merged"), (tmp_path / "cut", "truncate_dim")):
+        with pytest.raises(opera.ModelError, match=problem):
+            opera.adapt(beir, model=model, out=tmp_path / "run", max_steps=1)

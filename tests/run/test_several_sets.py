@@ -54,6 +54,15 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     assert (in_set(run.data.drawn, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
 
 
+def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], static_model: Path) -> None:
+    settings = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "mix": "equal"}
+    run = prepared(sets, static_model, method="ft", **settings)
+    sampler = RunSampling(run.model.trained, build_training_set(run), run.recipe).sampler
+    batch = sampler.sample_step(0)
+    assert [np.unique(part).tolist() for part in np.split(batch.sets, 2)] == [[0, 1], [0, 1]]
+    assert np.bincount(batch.sets).tolist() == [16, 16]
+
+
 def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: Path) -> None:
     path, data = tmp_path / "scores.tsv", load_all(sets)
     path.write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
