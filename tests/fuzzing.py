@@ -4,9 +4,9 @@ A fuzzer starts from valid files, spoils some, and runs what reads them inside `
 are read with every row accounted for, or an ``InputError`` says in printable lines what is wrong. Never another
 exception, a wait, or a half-written entry in the cache. An example:
 
-    @given(one_spoilt({"recipe.yaml": b"method: dp"}))
-    def test_recipes(files: Files) -> None:
-        with workplace(files) as folder, only_refusals() as refusals:
+    @given(spoilt(b"method: dp"))
+    def test_recipes(content: bytes) -> None:
+        with workplace({"recipe.yaml": content}) as folder, only_refusals() as refusals:
             read_recipe(folder / "recipe.yaml")
 
 Leave ``max_examples`` to the profile, or to ``few`` where an example takes long: 100 by default, 10,000 with
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -67,28 +66,6 @@ def spoilt(draw: st.DrawFn, content: bytes) -> bytes:
     return content
 
 
-@st.composite
-def spoilt_values(draw: st.DrawFn, value: Any) -> Any:
-    """Change a JSON value in 1 to 3 places: replace, wrap, remove, add or rename a value."""
-    for _ in range(draw(st.integers(1, 3))):
-        value = json.loads(to_json(value))
-        places = list(_places(value))
-        new = draw(st.sampled_from(VALUES))
-        if not places:
-            return new
-        holder, key = draw(st.sampled_from(places))
-        change = draw(st.sampled_from(["replace", "wrap", "remove", "add", "rename"]))
-        if change in ("replace", "wrap"):
-            holder[key] = new if change == "replace" else [holder[key]]
-        elif change == "remove":
-            del holder[key]
-        elif isinstance(holder, dict):
-            holder[str(new)] = holder.pop(key) if change == "rename" else holder[key]
-        else:
-            holder.insert(key, new)
-    return value
-
-
 Files = Mapping[str, bytes]
 """Contents by name."""
 
@@ -96,20 +73,6 @@ Files = Mapping[str, bytes]
 def few(examples: int) -> settings:
     """Settings of a slow fuzzer: fewer examples than the default 100, and as many as any other profile says."""
     return settings(max_examples=examples) if settings.default.max_examples == 100 else settings()
-
-
-def one_spoilt(files: Files) -> st.SearchStrategy[Files]:
-    """Spoil one of some files: its bytes, or the values of JSON and of JSON Lines."""
-    kinds = []
-    for name, content in files.items():
-        changed = spoilt(content)
-        if name.endswith(".json"):
-            changed |= spoilt_values(json.loads(content)).map(to_json)
-        elif name.endswith(".jsonl"):
-            lines = spoilt_values([json.loads(line) for line in lines_of(content)])
-            changed |= lines.filter(lambda values: isinstance(values, list)).map(json_lines)
-        kinds.append(changed.map(lambda new, name=name: {**files, name: new}))
-    return st.one_of(kinds)
 
 
 def json_lines(values: list[Any]) -> bytes:
@@ -120,11 +83,6 @@ def json_lines(values: list[Any]) -> bytes:
 def to_json(value: Any) -> bytes:
     """Write JSON as Python does: also half characters, NaN, and whole numbers of any length."""
     return json.dumps(value, default=str).encode()
-
-
-def lines_of(content: bytes) -> list[str]:
-    """The lines of a text file that hold more than spaces, counted without OPERA's readers."""
-    return [line for line in re.split("\r\n|\r|\n", content.decode("utf-8-sig")) if line.strip(" ")]
 
 
 @contextmanager

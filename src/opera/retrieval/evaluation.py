@@ -80,13 +80,6 @@ class Evaluation:
         """Mean of each measure over the queries."""
         return means(self.per_query)
 
-    def columns(self, prefix: str) -> dict[str, Any]:
-        """Name the per-query values for a table, such as ``base nDCG@10``."""
-        values: dict[str, Any] = {
-            f"{prefix} {name}": array for name, array in self.per_query.items()
-        }
-        return {**values, f"{prefix} documents": self.top_documents}
-
 
 def evaluate(
     data: str | Path | RetrievalData,
