@@ -60,6 +60,15 @@ def test_a_decision_may_lack_its_first_rank(make_beir: Callable[..., Path], tmp_
     assert changed.removed_excess == 1  # one above ½, one unknown
 
 
+def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path: Path) -> None:
+    pairs = [{"query": f"q{n}", "document": f"d{n}", "weight": 10 * n} for n in range(1, 6)]
+    data = load_data(pairs=pairs)
+    path = write(tmp_path / "d.csv", [("q0", "d1", "missing")])
+    train = with_decisions(data, [path]).split("train")
+    assert train.weights is not None
+    assert train.weights[train.query_index == 0].tolist() == [10, 30]
+
+
 def test_a_list_without_decisions_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
     data = load_data(make_beir())
     pairs = sorted(judged(data, "train"))

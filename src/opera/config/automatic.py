@@ -102,7 +102,7 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
     defaults = DEFAULTS[situation.model]
-    # no batch has a query twice
+    # in a training on all queries, no batch has a query twice
     queries_per_batch = min(defaults.queries_per_batch, situation.queries)
     automatic_size = math.ceil(queries_per_batch / situation.processes)
     per_device = settings.explicit_batch_size(situation.processes) or automatic_size

@@ -241,7 +241,9 @@ def _applied(
         counts["held out"] += blocked
         left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
         grades = np.full(len(missing.doc_rows), part.lowest_grade, dtype=np.int32)
-        added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades)
+        # an added pair counts as much as the mean pair
+        weights = None if left.weights is None else np.full(len(grades), left.weights.mean())
+        added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades, weights)
         splits[name] = moved(left.union(added), -first[0], -first[1])
         in_split = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
         if name == "train":
