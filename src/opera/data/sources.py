@@ -222,7 +222,7 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
             f"{shortened(text)}: a registered source reads it, which OPERA uses only for data that "
             "you pass; pass the data yourself"
         )
-    if Path(text, RUN_FILE).is_file():
+    if os.path.isfile(f"{text}/{RUN_FILE}"):  # noqa: PTH113 - pathlib raises for a long name
         raise DataError(f"{shortened(text)}: is a run, not data; pass the data that it trained on")
     for known in sources or SOURCES:
         if known.matches(text):
