@@ -43,9 +43,9 @@ def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
         for seed in (0, 1)
     )  # fmt: skip
     names = [measure for measure in one.measures["final"] if measure.startswith("nDCG")]
-    own = opera.evaluate(one.path, measures=names).measures
-    assert own == pytest.approx({name: one.measures["final"][name] for name in names})
-    assert opera.evaluate(one.path, measures=names, relevant_grade=1).measures == pytest.approx(own)
+    final = opera.evaluate(one.path, measures=names).measures
+    assert final == pytest.approx({name: one.measures["final"][name] for name in names})
+    assert opera.evaluate(one.path, measures=names, relevant_grade=1).measures == pytest.approx(final)
     base = opera.evaluate(one.path, model=static_model, measures=names).measures
     assert base == pytest.approx({name: one.measures["base"][name] for name in names})
     with caplog.at_level("INFO", logger="opera"):

@@ -106,7 +106,7 @@ def evaluate(
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
     result = evaluate_model(
-        loaded if run == model else tables,
+        loaded if run == model else tables,  # the run gives splits and grades too
         model=model,
         split=split,
         measures=parsed,

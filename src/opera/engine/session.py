@@ -114,15 +114,14 @@ def _memory_advice(phase: str, settings: TrainSettings) -> str:
 
 def announce(prepared: Prepared) -> None:
     """Log the inputs and settings of a run, with notes and warnings about them."""
-    settings, device = prepared.settings, prepared.model.encoder.device
-    for note in prepared.data.drawn.notes:
+    settings, device, drawn = prepared.settings, prepared.model.encoder.device, prepared.data.drawn
+    for note in drawn.notes:
         log.info("note: %s", note)
-    counts = prepared.data.drawn.counts().items()
+    counts = drawn.counts().items()
     listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
-    log.info("%s: %s", prepared.data.drawn.name, listed)
+    log.info("%s: %s", drawn.name, listed)
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
-    drawn = prepared.data.drawn
     held_out = [qrels.query_rows for name, qrels in drawn.splits.items() if name != "train"]
     ids = drawn.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
     if known := trained_queries(drawn, prepared.model.source, ids):
@@ -158,7 +157,7 @@ def announce(prepared: Prepared) -> None:
             "a model",
             *(rate, rate / usual, usual),
         )
-    teacher = prepared.data.drawn.teacher
+    teacher = drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
         cosines = teacher.are_cosines
         log.info(

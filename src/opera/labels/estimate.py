@@ -102,7 +102,7 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
         odds = odds of ``alone`` · (π(s) / (1 − π(s))) / (π / (1 − π))
 
     π(s) increases with s. If all pairs of a query rank low, the query is hard for the model, so its
-    pairs are not more likely to be wrong. Pairs without siblings have a rate of their own. π(s) is
+    pairs are not more likely to be wrong. Pairs without siblings have a separate rate. π(s) is
     constant over blocks of about :data:`BLOCK_QUERIES` queries, because within one query the pairs
     with the best siblings are the worst pairs.
 

@@ -97,7 +97,7 @@ def resolve_precision(
 
 
 def arithmetic(precision: str, device: str) -> str:
-    """Return what decides a model's vectors and scores beside the model and the texts."""
+    """Return the precision, device and library versions on which vectors and scores depend."""
     versions = (version(library) for library in ("sentence-transformers", "transformers"))
     return " ".join([LAYOUT, precision, device, *versions, "reproducible" * is_reproducible()])
 

@@ -13,6 +13,7 @@ from opera.core.locks import sole_use
 from opera.experiments.grid.compare import prepare_grid, train_grid
 from opera.experiments.grid.plan import GridAxes
 from opera.experiments.grid.run import Status
+from opera.run_folder.folder import Run
 
 
 def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
@@ -28,6 +29,11 @@ def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, b
             prepare_grid([str(beir)], axes, out, str(static_model), {**same, **different}, 1)
     with pytest.raises(RunFolderError, match="was started with another model"):
         prepare_grid([str(beir)], axes, out, "minilm", same, 1)
+
+
+def test_a_run_is_no_place_for_a_grid(trained: Run, beir: Path, static_model: Path) -> None:
+    with pytest.raises(RunFolderError, match="is a run; pass an empty or new folder"):
+        prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), trained.path, str(static_model), {}, 1)
 
 
 def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,11 @@ class ResultsTable:
     rows: tuple[MethodResult, ...]
 
     @property
+    def methods(self) -> list[str]:
+        """The labels of the rows."""
+        return [row.method for row in self.rows]
+
+    @property
     def trained(self) -> str:
         """The steps as text: ``300 steps``; ``50 to 200 steps`` if they differ by method."""
         fewest = min(row.steps for row in self.rows)

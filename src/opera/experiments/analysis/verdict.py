@@ -19,12 +19,12 @@ def title(table: ResultsTable) -> str:
 def recommended(table: ResultsTable, baseline: str | None) -> str:
     """Return the method to use, or ``base``.
 
-    It is a method that is significantly better than the base model and the baseline. If there is
-    none, it is the baseline, provided that it is better than the base model; else any method that
-    is. It is ``base`` if there is no such method, or if the baseline is not in the table.
+    The first choice is a method that is significantly better than the base model and the baseline.
+    The second is the baseline, if it is better than the base model. The third is any method that is
+    better than the base model. Otherwise, or if the table lacks the baseline, keep the base model.
     """
     better = _better_than_base(table)
-    if baseline is not None and all(row.method != baseline for row in table.rows):
+    if baseline is not None and baseline not in table.methods:
         return BASE
     winners = _better_than_baseline(table) or ({} if baseline in better else better)
     if winners:
@@ -48,7 +48,7 @@ def conclusion(table: ResultsTable, baseline: str | None) -> str:
             f"({points(gain.difference)}, {_interval(gain)}) on "
             f"{counted(table.queries, 'test query')}"
         )
-    if all(row.method != baseline for row in table.rows):
+    if baseline not in table.methods:
         return f"No conclusion: {baseline} has no run with {table.trained}"
     method = recommended(table, baseline)
     if method == BASE:

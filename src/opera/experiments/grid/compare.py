@@ -120,10 +120,11 @@ def prepare_grid(
     check_folder(out, "--out")
     ours = {LOCK_FILE, *(planned.folder.relative_to(out).parts[0] for planned in runs)}
     others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
-    if run_in(out) is not None or (others and not any(out.rglob(RUN_FILE))):
-        rule = "is a run" if run_in(out) is not None else "is not empty and holds no grid"
-        rule += "; pass an empty or new folder"
-        raise RunFolderError(f"--out {out}: {rule}")
+    problem = "is a run" if run_in(out) is not None else None
+    if others and not any(out.rglob(RUN_FILE)):
+        problem = "is not empty and holds no grid"
+    if problem is not None:
+        raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status = Status.scan(runs, jobs)
     for source in data:
         check_stays_out(out, "--out", source)
