@@ -45,7 +45,16 @@ from opera.training_pairs.prepare import load_and_check
 from opera.training_pairs.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, need, words
-from transformer_tables import LONG, MEASURES, SETS, TransformerResults, draw_lengths, print_tables
+from transformer_tables import (
+    LONG,
+    LONG_TEXTS,
+    MEASURES,
+    SETS,
+    TransformerResults,
+    base_regime,
+    draw_lengths,
+    print_tables,
+)
 
 FIGURE = ROOT / "docs" / "dp-by-step.svg"
 RESULTS, RUNS = STORED / "transformer.csv", ROOT / "runs" / "transformer"
@@ -57,6 +66,7 @@ REGIMES: dict[str, dict[str, Any]] = {
     "plain": {},
     "random negatives": {"negatives": "random", "range": "10:100"},
     "no mask": {"mask_known_positives": False},
+    LONG_TEXTS: {"max_query_length": 64, "max_passage_length": 512},
 }
 """What changes the settings; ``positives=4`` and ``wrong labels`` change the data, ``defaults`` are the product's."""
 RATES, TEMPERATURES = (2e-5, 1e-4, 5e-5, 1e-5, 2e-4), (0.02, 0.05)
@@ -131,9 +141,14 @@ def queue(results: TransformerResults) -> dict[str, Iterator[Run]]:
         yield from runs(("ft", "dp"), steps=LONG)
         yield from at_best_rates(("ft", "dp"), (0.05,), steps=LONG)
 
+    def long_texts() -> Iterator[Run]:
+        for seed in (0, 1):
+            yield from runs(("ft", "dp"), steps=LONG, seed=seed, regime=LONG_TEXTS)
+            yield from at_best_rates(("ft", "dp"), (0.05,), steps=LONG, seed=seed, regime=LONG_TEXTS)
+
     return {
         "first": decisive(), "a": runs(FIRST), "b": rates(), "c": at_best_rates(MAIN), "d": cuts(), "e": second_seeds(),
-        "f": defaults(), "g": wrong_labels(), "h": lengths(), "i": at_best_rates(REST),
+        "f": defaults(), "g": wrong_labels(), "h": lengths(), "i": at_best_rates(REST), "j": long_texts(),
     }  # fmt: skip
 
 
@@ -211,7 +226,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     )  # fmt: skip
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]
     drawn, pairs = fit.times_drawn, training_set.pairs
-    wrong = ~load(replace(run, regime="plain")).training_split().contains(data.training_split())
+    wrong = ~load(replace(run, regime="plain")).training_split().contains(training_set.train)
     step_seconds = RunFolder(folder).trace()["seconds"].to_numpy()
     facts = {
         "train_queries": pairs.n_queries,
@@ -227,9 +242,9 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
 
 
 def adapt_run(run: Run, folder: Path, results: TransformerResults) -> None:
-    """Train a run as the product does, but for the lengths; measure before and after λ is chosen."""
+    """Train a run as the product does; measure before and after λ is chosen."""
     resume, data = (folder / "run.json").is_file(), load(run)
-    finished = opera.adapt(data, model="minilm", out=folder, method=run.method, seed=run.seed, resume=resume, **LENGTHS)
+    finished = opera.adapt(data, model="minilm", out=folder, method=run.method, seed=run.seed, resume=resume)
     table, guard, used = finished.per_query(), finished.record.guard, finished.settings
     settings = " ".join(f"{name}={used[name]}" for name in ("max_steps", "learning_rate", "temperature"))
     facts = {"settings": settings, "mixing_weight": "" if guard is None else guard.mixing_weight}
@@ -238,11 +253,13 @@ def adapt_run(run: Run, folder: Path, results: TransformerResults) -> None:
         results.add_measured({**asdict(run), "regime": regime}, values, step=0, **facts)
 
 
-def measure_base(name: str, results: TransformerResults) -> None:
-    """Measure the base model on a data set, once."""
-    base = Run(name, "base", 0, 0, 0)
+def measure_base(run: Run, results: TransformerResults) -> None:
+    """Measure the base model on the data set of a run, once for each length of texts."""
+    base = replace(run, method="base", temperature=0, lr=0, steps=0, seed=0, regime=base_regime(run.regime))
     if not results.has_finished(asdict(base)):
-        results.add_measured(asdict(base), measured(open_encoder("minilm", **LENGTHS), load(base)), step=0)
+        lengths = {} if base.regime == "defaults" else LENGTHS | REGIMES[base.regime]
+        values = measured(open_encoder("minilm", **lengths), load(replace(run, regime="plain")))
+        results.add_measured(asdict(base), values, step=0)
 
 
 def run_all(results: TransformerResults, parts: list[str], limit: int | None) -> None:
@@ -252,7 +269,7 @@ def run_all(results: TransformerResults, parts: list[str], limit: int | None) ->
             run = run if limit is None else replace(run, steps=min(run.steps, limit))
             if results.has_finished(asdict(run)):
                 continue
-            measure_base(run.set, results)
+            measure_base(run, results)
             folder, start = RUNS / run.name.replace(":", ","), time.perf_counter()
             folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -277,7 +294,7 @@ def print_plan(results: TransformerResults) -> None:
 def main() -> None:
     """Train what is missing, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=words, default=["first", *"abcdefghi"])
+    parser.add_argument("--parts", type=words, default=["first", *"abcdefghij"])
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--limit", type=int, help="most steps of a run, to try the script")
     parser.add_argument("--plan", action="store_true")

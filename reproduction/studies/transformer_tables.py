@@ -18,6 +18,12 @@ KEY = ("set", "method", "temperature", "lr", "steps", "seed", "regime", "step")
 PAPER = {"temperature": 0.02, "lr": 2e-5, "steps": 150}
 LONG = 600
 """Runs of so many steps are also measured at every tenth of training."""
+LONG_TEXTS = "512 tokens"
+
+
+def base_regime(regime: str) -> str:
+    """The regime in which the base model of a run is measured: what it scores depends on the length of texts."""
+    return "defaults" if regime.startswith("defaults") else regime if regime == LONG_TEXTS else "plain"
 
 
 class TransformerResults(Results):
@@ -76,11 +82,12 @@ def print_tables(results: TransformerResults) -> None:
                 print(f"{title}: {measure}\n\n{table}")
     print("What training did at the paper's regime, seed 0\n")
     print(facts_table(results))
-    for name in SETS:
-        for temperature in (0.02, 0.05):
-            table = lengths_table(results, name, temperature)
-            if table:
-                print(f"600 steps, {name}, temperature {temperature}: nDCG@10 by step\n\n{table}")
+    for regime in ("plain", LONG_TEXTS):
+        for name in SETS:
+            for temperature in (0.02, 0.05):
+                table = lengths_table(results, name, temperature, regime)
+                if table:
+                    print(f"600 steps, {regime}, {name}, temperature {temperature}: nDCG@10 by step\n\n{table}")
 
 
 def all_columns(results: TransformerResults) -> dict[str, Columns]:
@@ -89,16 +96,18 @@ def all_columns(results: TransformerResults) -> dict[str, Columns]:
     def sets(regime: str, **fields: Any) -> Columns:
         return {name: {"set": name, "regime": regime, **fields} for name in SETS}
 
-    def best(regime: str, temperature: float) -> Columns:
-        columns = sets(regime, temperature=temperature, steps=150)
+    def best(regime: str, temperature: float, steps: int = 150) -> Columns:
+        columns = sets(regime, temperature=temperature, steps=steps)
         return {name: {**of, "lr": results.best_rate(name, temperature)} for name, of in columns.items()}
 
     cuts = {f"{count}": f"positives={count}" for count in (1, 2, 4, 8, 16)} | {"all": "plain"}
     cuts |= {f"{count}, others unknown": f"positives={count}, others unknown" for count in (1, 4)}
     return {
         "The paper's regime": sets("plain", **PAPER),
+        "512 tokens, 600 steps, the paper's temperature and rate": sets(LONG_TEXTS, **PAPER | {"steps": LONG}),
         "Temperature .02, ft's best rate on dev": best("plain", 0.02),
         "Temperature .05, ft's best rate on dev": best("plain", 0.05),
+        "512 tokens, 600 steps, temperature .05, ft's best rate on dev": best(LONG_TEXTS, 0.05, LONG),
         "NFCorpus cut to some positives per query": {
             head: {"set": "nfcorpus", "regime": regime, **PAPER} for head, regime in cuts.items()
         },
@@ -117,7 +126,7 @@ def methods_table(results: TransformerResults, columns: Columns, measure: str) -
     found = {head: methods for head, methods in found.items() if "ft" in methods}
     if not found:
         return ""
-    base = {head: results.by_method(measure, set=columns[head]["set"], method="base")["base"] for head in found}
+    base = {head: results.by_method(measure, **_base(columns[head]))["base"] for head in found}
     rows = [["base", *(f"{_mean(base[head]):.1f}" for head in found), ""]]
     rows.append(["ft", *(f"{_mean(methods['ft']):.1f}" for methods in found.values()), ""])
     tests = {
@@ -140,7 +149,7 @@ def rates_table(results: TransformerResults) -> str:
     rates = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)
     rows = []
     for name in SETS:
-        base = results.finished(set=name, method="base")
+        base = results.finished(**_base({"set": name, "regime": "plain"}))
         for temperature in (0.02, 0.05):
             cells = []
             for rate in rates:
@@ -163,10 +172,10 @@ def facts_table(results: TransformerResults) -> str:
     return table_lines(["set", "method", *facts], rows)
 
 
-def lengths_table(results: TransformerResults, name: str, temperature: float) -> str:
+def lengths_table(results: TransformerResults, name: str, temperature: float, regime: str) -> str:
     """ft and dp at every tenth of a long training: dev and test, and the difference on test."""
     rate = 2e-5 if temperature == 0.02 else results.best_rate(name, temperature)
-    fields = {"set": name, "temperature": temperature, "lr": rate, "steps": 600, "regime": "plain", "seed": 0}
+    fields = {"set": name, "temperature": temperature, "lr": rate, "steps": LONG, "regime": regime, "seed": 0}
     rows = []
     for step in range(60, 601, 60):
         runs = {row["method"]: row for row in results.finished(step=step, **fields)}
@@ -176,7 +185,8 @@ def lengths_table(results: TransformerResults, name: str, temperature: float) ->
             means = [_dev_and_test(runs[method]) for method in ("ft", "dp")]
             rows.append([f"{step}", *means, _interval(test.difference, test.low, test.high)])
     if rows:
-        rows.insert(0, ["base", *[_dev_and_test(row) for row in results.finished(set=name, method="base")] * 2, ""])
+        (base,) = results.finished(**_base({"set": name, "regime": regime}))
+        rows.insert(0, ["base", *[_dev_and_test(base)] * 2, ""])
     return table_lines(["step", "ft, dev / test", "dp, dev / test", "dp − ft, test"], rows) if rows else ""
 
 
@@ -193,7 +203,7 @@ def draw_lengths(results: TransformerResults, path: Path, name: str = "nfcorpus"
         axes.plot(
             [row["step"] for row in rows], [row["test nDCG@10"] for row in rows], "o-", color=colour, label=method
         )
-    (base,) = results.finished(set=name, method="base")
+    (base,) = results.finished(**_base({"set": name, "regime": "plain"}))
     axes.axhline(base["test nDCG@10"], color="black", linestyle=":", linewidth=0.8, label="base model")
     axes.set(xlabel="step", ylabel="nDCG@10 on test")
     axes.legend(frameon=False)
@@ -201,6 +211,11 @@ def draw_lengths(results: TransformerResults, path: Path, name: str = "nfcorpus"
         axes.spines[side].set_visible(False)
     with mpl.rc_context({"svg.hashsalt": "opera"}):
         figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def _base(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What selects the base model of a column."""
+    return {"set": fields["set"], "method": "base", "regime": base_regime(fields["regime"])}
 
 
 def _mean(values: QueryValues) -> float:
