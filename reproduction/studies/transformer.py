@@ -183,8 +183,12 @@ def settings_of(run: Run) -> dict[str, Any]:
     fixed = {"guard": False, "per_device_train_batch_size": 64, "save_steps": 50, "logging_steps": 1000, **LENGTHS}
     chosen = {"temperature": run.temperature, "learning_rate": run.lr, "max_steps": run.steps, "seed": run.seed}
     negatives = NEGATIVES.get(run.set, {"negatives": "random"})
-    own = dict(option.split("=") for option in options)
-    return {"method": method, **fixed, **chosen, **negatives, **REGIMES.get(run.regime, {}), **own}
+    options_of_method = {name: _parsed(value) for name, value in (option.split("=") for option in options)}
+    return {"method": method, **fixed, **chosen, **negatives, **REGIMES.get(run.regime, {}), **options_of_method}
+
+
+def _parsed(value: str) -> str | float:
+    return float(value) if value[0].isdigit() else value
 
 
 def measured(encoder: Encoder, data: RetrievalData) -> dict[str, np.ndarray]:
