@@ -36,6 +36,7 @@ from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.engine.train import RunSampling, train
 from opera.guard.choice import Weights
+from opera.retrieval.device import describe_device, pick_device, resolve_precision
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.run_folder.folder import Run as RunFolder
@@ -64,7 +65,7 @@ NEGATIVES = {"scifact": HARD, "entailmentbank": HARD}
 """The paper's ranges where the corpus is large enough (464 documents of ToolLens are not), else random ones."""
 REGIMES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "random negatives": {"negatives": "random", "range": "10:100"},
+    "random negatives": {"negatives": "random", "range": None},
     "no mask": {"mask_known_positives": False},
     LONG_TEXTS: {"max_query_length": 64, "max_passage_length": 512},
 }
@@ -305,7 +306,9 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
-    results = TransformerResults(options.results, commit)
+    device = pick_device()
+    computed_on = f"{describe_device(device)}, {resolve_precision('auto', device, is_transformer=True)}"
+    results = TransformerResults(options.results, {"commit": commit, "device": computed_on})
     if options.tables:
         print_tables(results)
         draw_lengths(results, FIGURE)

@@ -29,9 +29,9 @@ def base_regime(regime: str) -> str:
 class TransformerResults(Results):
     """Every measured model, with the values of its test queries."""
 
-    def __init__(self, path: Path, commit: str) -> None:
+    def __init__(self, path: Path, origin: Mapping[str, str]) -> None:
         super().__init__(path, KEY)
-        self.commit = commit
+        self.origin = origin
 
     def has_finished(self, run: Mapping[str, Any]) -> bool:
         """Whether a run is finished."""
@@ -46,7 +46,7 @@ class TransformerResults(Results):
         """Keep what was measured at a step of a run."""
         means = {name: round(100 * float(queries.mean()), 2) for name, queries in values.items()}
         queries = {measure: values[f"test {measure}"] for measure in MEASURES}
-        self.add({**run, "step": step}, **means, **facts, commit=self.commit, **queries)
+        self.add({**run, "step": step}, **means, **facts, **self.origin, **queries)
 
     def finished(self, **fields: Any) -> list[Row]:
         """The rows with these values at the end of training, or at the given step."""
