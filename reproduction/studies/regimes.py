@@ -1,4 +1,4 @@
-"""When does dp help a static model? Learning rates, temperatures and positives per query.
+"""When does dp help a static model? Learning rates, temperatures, positives per query and wrong labels.
 
     OMP_NUM_THREADS=1 python reproduction/studies/regimes.py  # trains what is missing (an hour)
     python reproduction/studies/regimes.py --tables           # fills docs/benchmarks.md, prints all comparisons
@@ -13,6 +13,7 @@ import argparse
 import itertools
 import logging
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,14 @@ PROBLEMS = {
     "SciFact (1.1)": ("scifact", "plain"),
 }
 """Data sets with their positives per query, and how transformer.py names them."""
-RATES, TEMPERATURES, METHODS, SEEDS = (1e-3, 1e-2), (0.02, 0.05), ("ft", "dp", "dp:levels=document"), (0, 1)
+NOISY = {
+    f"{title}, {share:.0%} wrong": (name, f"wrong labels={share}")
+    for title, (name, regime) in PROBLEMS.items()
+    for share in (0.3, 0.5)
+    if regime == "plain"
+}
+RATES, TEMPERATURES, SEEDS = (1e-3, 1e-2), (0.02, 0.05), (0, 1)
+METHODS, NOISY_METHODS = ("ft", "dp", "dp:levels=document"), ("ft", "dp", "denoise", "dp+denoise")
 MEASURES = ("nDCG@10", "R@20")
 
 
@@ -43,7 +51,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
     method, *options = run["method"].split(":")
     with tempfile.TemporaryDirectory() as folder:
         trained = opera.adapt(
-            load(Run(run["set"], "ft", regime=run["regime"])),
+            load(Run(run["set"], "ft", seed=run["seed"], regime=run["regime"])),
             model=STATIC_MODEL,
             out=Path(folder, "run"),
             method=method,
@@ -60,6 +68,14 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         final = {f"test {name}": round(100 * trained.measures["final"][name], 2) for name in MEASURES}
         queries = trained.per_query()
         return {**base, **final, **{name: queries[f"final {name}"].to_numpy() for name in MEASURES}}
+
+
+def runs() -> Iterator[dict[str, Any]]:
+    """All runs: the clean data first; wrong labels at temperature 0.05 only."""
+    clean = itertools.product(SEEDS, RATES, TEMPERATURES, PROBLEMS.values(), METHODS)
+    noisy = itertools.product(SEEDS, RATES, (0.05,), NOISY.values(), NOISY_METHODS)
+    for seed, lr, temperature, (name, regime), method in itertools.chain(clean, noisy):
+        yield dict(zip(KEY, (name, regime, temperature, lr, method, seed), strict=True))
 
 
 def difference(results: Results, method: str, name: str, **fields: Any) -> str:
@@ -89,26 +105,46 @@ def page_table(results: Results) -> str:
     return table_lines(["positives per query", "`ft`, slow", "`dp` − `ft`", "`ft`, OPERA's rate", "`dp` − `ft`"], rows)
 
 
+def noisy_table(results: Results) -> str:
+    """The table of docs/benchmarks.md for wrong labels."""
+    rows = []
+    for title, (name, regime) in NOISY.items():
+        row = [title]
+        for lr in RATES:
+            fields = {"set": name, "regime": regime, "lr": lr, "temperature": 0.05}
+            row += [difference(results, method, "nDCG@10", **fields) for method in NOISY_METHODS[1:]]
+        rows.append(row)
+    heads = [f"`{method}`, {rate}" for rate in ("slow", "OPERA's rate") for method in NOISY_METHODS[1:]]
+    return table_lines(["data", *heads], rows)
+
+
 def main() -> None:
     """Train what is missing, then make the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", action="store_true", help="train nothing")
     options = parser.parse_args()
     results = Results(STORED / "regimes.csv", KEY)
-    grid = list(itertools.product(RATES, TEMPERATURES, PROBLEMS.values()))
     if not options.tables:
         need("../shared/data", "../shared/models")
         logging.disable(logging.INFO)
-        for seed, (lr, temperature, (name, regime)), method in itertools.product(SEEDS, grid, METHODS):
-            run = dict(zip(KEY, (name, regime, temperature, lr, method, seed), strict=True))
+        for run in runs():
             if not results.has(run):
                 results.add(run, **measure(run))
                 print(*run.values(), flush=True)
-    for lr, temperature, (name, regime) in grid:
-        fields = {"set": name, "regime": regime, "temperature": temperature, "lr": lr}
-        parts = [f"{m} {method} {difference(results, method, m, **fields)}" for method in METHODS[1:] for m in MEASURES]
-        print(*fields.values(), *parts, sep="; ")
-    fill(ROOT / "docs" / "benchmarks.md", {"regimes": page_table(results)})
+    settings: dict[tuple[Any, ...], list[str]] = {}
+    for run in runs():
+        if results.has(run):
+            settings.setdefault(tuple(run[name] for name in KEY[:4]), []).append(run["method"])
+    for setting, methods in settings.items():
+        fields = dict(zip(KEY, setting, strict=False))
+        others = [method for method in dict.fromkeys(methods) if method != "ft"]
+        parts = [
+            f"{measure} {method} {difference(results, method, measure, **fields)}"
+            for method in others
+            for measure in MEASURES
+        ]
+        print(*setting, *parts, sep="; ")
+    fill(ROOT / "docs" / "benchmarks.md", {"regimes": page_table(results), "wrong": noisy_table(results)})
 
 
 if __name__ == "__main__":

@@ -162,8 +162,9 @@ def load(run: Run) -> RetrievalData:
     if run.regime == "defaults":
         return data
     data = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
-    if run.regime == "wrong labels":
-        return add_wrong_pairs(data, "random", 0.3, run.seed, splits=("train",))[0]
+    if run.regime.startswith("wrong labels"):
+        share = float(run.regime.partition("=")[2] or 0.3)
+        return add_wrong_pairs(data, "random", share, run.seed, splits=("train",))[0]
     if not run.regime.startswith("positives="):
         return data
     count, _, unknown = run.regime.removeprefix("positives=").partition(", ")
