@@ -45,15 +45,17 @@ from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
 from opera.training_pairs.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
-from study import DATA, ROOT, STORED, need, words
+from study import DATA, ROOT, STORED, fill, need, words
 from transformer_tables import (
     LONG,
     LONG_TEXTS,
+    MAIN,
     MEASURES,
     SETS,
     TransformerResults,
     base_regime,
     draw_lengths,
+    page_table,
     print_tables,
 )
 
@@ -72,7 +74,6 @@ REGIMES: dict[str, dict[str, Any]] = {
 """What changes the settings; ``positives=4`` and ``wrong labels`` change the data, ``defaults`` are the product's."""
 RATES, TEMPERATURES = (2e-5, 1e-4, 5e-5, 1e-5, 2e-4), (0.02, 0.05)
 CHEAPEST_FIRST = ("entailmentbank", "scifact", "nfcorpus", "toollens")
-MAIN = ("ft", "dp", "denoise", "infobatch")
 FIRST = (*MAIN, "dp:levels=document", "dp:levels=query", "dp:query_score=similarity")
 REST = (*FIRST[4:], "dp:query_score=loss", "sp:k=0.5", "sp:k=0.25", "sp+dp:k=0.5", "rp:k=0.5", "rp:k=0.25")
 NOISY = ("ft", "dp", "denoise", "dp+denoise")
@@ -313,6 +314,7 @@ def main() -> None:
     if options.tables:
         print_tables(results)
         draw_lengths(results, FIGURE)
+        fill(ROOT / "docs" / "benchmarks.md", {"transformer": page_table(results)})
     elif options.plan:
         print_plan(results)
     else:

@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.intervals import signed
 from opera.experiments.analysis.significance import QueryValues, corrected_tests, differences
 from study import OverSettings, Results, Row, table_lines
 
 MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20")
 SETS = ("nfcorpus", "scifact", "entailmentbank", "toollens")
+NAMES = dict(zip(SETS, ("NFCorpus", "SciFact", "EntailmentBank", "ToolLens"), strict=True))
+MAIN = ("ft", "dp", "denoise", "infobatch")
+PAGE = {
+    "the paper's settings": "The paper's regime",
+    "`ft`'s best learning rate on dev": "Temperature .05, ft's best rate on dev",
+    "OPERA's defaults": "All defaults, with the guard",
+    "30% wrong labels, `ft`'s best learning rate": "30% wrong labels, temperature .05, ft's best rate on dev",
+}
+"""What the table of docs/benchmarks.md shows, by its headings there."""
 KEY = ("set", "method", "temperature", "lr", "steps", "seed", "regime", "step")
 PAPER = {"temperature": 0.02, "lr": 2e-5, "steps": 150}
 LONG = 600
@@ -142,6 +152,27 @@ def methods_table(results: TransformerResults, columns: Columns, measure: str) -
         over = OverSettings.of([test.difference for test in tested if test is not None])
         rows.append([f"{method} − ft", *cells, _interval(over.difference, over.low, over.high)])
     return table_lines([f"{measure}, test", *found, "mean (95%)"], rows)
+
+
+def page_table(results: TransformerResults) -> str:
+    """The table of docs/benchmarks.md: base and ft in points, and methods minus ft, by settings and data set."""
+    columns, rows = all_columns(results), []
+    for heading, title in PAGE.items():
+        rows.append([f"**{heading}**", *[""] * 5])
+        for name, fields in columns[title].items():
+            values = results.by_method("nDCG@10", **fields)
+            if "ft" not in values:
+                continue
+            base = results.by_method("nDCG@10", **_base(fields))["base"]
+            tests = corrected_tests({m: 100 * differences(values[m], values["ft"]) for m in MAIN[1:] if m in values})
+            cells = [
+                f"{signed(test.difference)} ({signed(test.low)} to {signed(test.high)}){'*' * test.significant}"
+                if test
+                else ""
+                for test in map(tests.get, MAIN[1:])
+            ]
+            rows.append([NAMES[name], f"{_mean(base):.1f}", f"{_mean(values['ft']):.1f}", *cells])
+    return table_lines(["data", "base model", "`ft`", *(f"`{method}` − `ft`" for method in MAIN[1:])], rows)
 
 
 def rates_table(results: TransformerResults) -> str:
