@@ -51,7 +51,8 @@ class DynamicDenoise(DynamicPruning):
             queries, proposed = np.concatenate([queries, sampled])[:size], proposed + size
 
         def weigh(pair_ids: IntArray) -> NDArray[np.float64]:
-            return self._document_weights(pair_ids, step) * self._correct[pair_ids]
+            correct: NDArray[np.float64] = self._correct[pair_ids].astype(np.float64)
+            return self._document_weights(pair_ids, step) * correct
 
         return Draw.unweighted(draw_weighted_documents(rng, self.pairs, queries, weigh))
 

@@ -36,7 +36,7 @@ KINDS = {
     "+new+n200": "new documents, 200 queries (`+new+n200`)",
 }
 """What was done to the data sets, and the names of it in the table."""
-MODELS = {"static": STATIC_MODEL, "minilm": "minilm"}
+MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
 MEASURES = {"nDCG@10": "", "R@20": "_recall"}
 """Measures, and the endings of their columns."""
 COMPARED = ("base", "fine_tuned", "final")

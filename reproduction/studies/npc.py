@@ -101,7 +101,8 @@ def perplexities(
     """
     pair = np.asarray(positive, dtype=np.float64) / temperature
     others = logsumexp(np.asarray(negative, dtype=np.float64) / temperature, axis=1)
-    return np.logaddexp(pair, others[pair_query]) - pair
+    loss: NDArray[np.float64] = np.logaddexp(pair, others[pair_query]) - pair
+    return loss
 
 
 def probability_clean(perplexity: FloatArray, seed: int) -> NDArray[np.float64]:
@@ -206,7 +207,7 @@ class NoisyPairLoss(InBatchLoss):
         training_set, settings = self._training_set, self._settings
         data, pairs = training_set.data, training_set.pairs
         options = {"normalize_embeddings": True, "show_progress_bar": False}
-        queries = self.model.encode_query(data.queries.texts(training_set.query_rows), **options)
+        queries = self.model.encode_query(data.queries.texts(training_set.train.query_rows), **options)
         documents = self.model.encode_document(data.corpus.texts(), **options)
         self.model.train()
         random_rows = generator(settings.seed, "npc.documents", step).choice(

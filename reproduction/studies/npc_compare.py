@@ -41,7 +41,7 @@ RUN = ("set", "noise", "method", "seed")
 MEASURES = ("nDCG@10", "R@20")
 
 
-class Clock(TrainerCallback):
+class Clock(TrainerCallback):  # type: ignore[misc]
     """Adds up the processor time of trainings."""
 
     def __init__(self) -> None:

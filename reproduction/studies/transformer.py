@@ -239,7 +239,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
         "train_queries": pairs.n_queries,
         "train_pairs": len(drawn),
         "moved": float(np.sqrt(np.sum(moved) / np.sum([part.square().sum() for part in base.tensors.values()]))),
-        "queries_sampled": float((pairs.sum_by_query(drawn) > 0).mean()),
+        "queries_sampled": float((pairs.sum_by_query(drawn > 0) > 0).mean()),
         "pairs_sampled": float((drawn > 0).mean()),
         "wrong_sampled": drawn[wrong].sum() / drawn.sum() if wrong.any() else "",
         "seconds": float(np.median(step_seconds) * run.steps),

@@ -67,7 +67,7 @@ class TransformerResults(Results):
         runs = self.finished(set=name, temperature=temperature, method="ft", regime="plain", seed=0, steps=150)
         return float(max(runs, key=lambda row: row["dev nDCG@10"])["lr"]) if runs else 2e-5
 
-    def by_method(self, measure: str, **fields: Any) -> dict[str, QueryValues]:
+    def by_method(self, measure: str, **fields: Any) -> Mapping[str, QueryValues]:
         """The test queries of each method, by seed and number of the query."""
         methods: dict[str, dict[tuple[int, str], float]] = {}
         for row in self.finished(**fields):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +207,7 @@ class DynamicPruning(Method[DynamicSettings]):
     name = "dp"
     title = "Dynamic pruning"
     settings_class = DynamicSettings
-    state = ("_threshold", "_cutoff", "_queue", "_refreshes")
+    state: ClassVar[tuple[str, ...]] = ("_threshold", "_cutoff", "_queue", "_refreshes")
     scores: PairScores
 
     def start(self) -> None:
