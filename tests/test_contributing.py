@@ -28,7 +28,7 @@ from opera.training_pairs import negatives  # noqa: F401 - as above
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = {
     "A method": "softmax",
-    "A data source": "QuestionAnswerCsv",
+    "A data source": "FaqFile",
     "A kind of negatives": "narrowing",
     "A loss": "hinge",
     "A measure": "RBP80",
@@ -103,11 +103,10 @@ def test_the_data_source_is_read_by_functions_and_commands(
     example: Example, static_model: Path, tmp_path: Path
 ) -> None:
     example("A data source")
-    path = tmp_path / "faq.csv"
-    lines = [f'"t{topic}w5 t{topic}w6?","t{topic}w1, t{topic}w2"' for topic in range(10)]
-    path.write_text("\n".join(["question,answer", *lines]))
+    path = tmp_path / "help.faq"
+    path.write_text("\n".join(f"t{topic}w5 t{topic}w6?\tt{topic}w1, t{topic}w2" for topic in range(10)))
     data = opera.load_data(path)
-    assert (data.name, data.source) == ("faq", str(path))
+    assert (data.name, data.source) == ("help", str(path))
     assert (data.queries.texts()[3], data.corpus.texts()[3]) == ("t3w5 t3w6?", "t3w1, t3w2")
     done = CliRunner().invoke(app, ["inspect", str(path), "--model", str(static_model), "--json"])
     assert json.loads(done.output)["counts"]["train_pairs"] == 10
@@ -118,7 +117,7 @@ def test_the_data_source_is_read_by_functions_and_commands(
         opera.evaluate(run.path)
     with pytest.raises(SettingError, match="--encoding: applies only to tables in files"):
         opera.load_data(path, encoding="cp1252")
-    with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.csv file with the columns question and answer"):
+    with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.faq file, a question, a tab and an answer per line"):
         opera.load_data(path.with_suffix(".xlsx"))
 
 

@@ -69,6 +69,7 @@ score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
 '' => measures: name at least one, such as nDCG@10
 ndgc@10 => unknown measure 'ndgc@10'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of
     https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
+NumRet => measure 'NumRet': counts; choose a measure between 0 and 1
 nDCG@0 => unknown measure 'nDCG@0': the cutoff must be 1 or more
     """),
 ]  # fmt: skip

@@ -26,6 +26,8 @@ evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documen
     (data); pass one or the other
 evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must be train, dev or test, got 'eval'
     """),
+    Bad("evaluate --model model --split train --pairs train=p.csv", "p.csv:3: column 'split' must be train, dev or "
+        "test and agree with the file name, got 'test'", write("p.csv", "query,document,split\na,b,train\nc,d,test\n")),
     Bad("evaluate t.jsonl --model model --skip-bad-rows", "--skip-bad-rows: applies only to tables in files, not to "
         "t.jsonl; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table",
         write("t.jsonl", '{"query": "a", "pos": ["b"]}\n')),
@@ -38,7 +40,8 @@ query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the
 query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: a quotation mark has no partner (unexpected end of data); put a field
     with quotation marks in quotes and double the marks inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
     these 2 of 3 rows
-query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
+query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test and agree with
+    the file name, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
 query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got -2
 query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts,

@@ -17,10 +17,8 @@ def test_the_interval_is_that_of_the_paired_t_test(count: int) -> None:
         assert mean_interval(values, level) == pytest.approx((expected.low, expected.high))
 
 
-def test_intervals_of_measures_stay_between_0_and_1_and_those_of_counts_are_not_cut() -> None:
-    found = mean_intervals({"nDCG@10": np.array([1.0, 0.8, 1.0]), "NumRet": np.array([3.0, 10.0, 8.0])})
-    assert found["nDCG@10"][1] == 1
-    assert found["NumRet"] == mean_interval(np.array([3.0, 10.0, 8.0]))
+def test_intervals_of_measures_stay_between_0_and_1() -> None:
+    assert mean_intervals({"nDCG@10": np.array([1.0, 0.8, 1.0])})["nDCG@10"][1] == 1
 
 
 @pytest.mark.parametrize(

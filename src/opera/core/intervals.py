@@ -37,7 +37,7 @@ def mean_interval(
     The interval is cut at the bounds. The mean is within them, so the coverage does not change. The
     interval still contains 0 if and only if the test does not reject 0. An interval of the logit
     guarantees neither, and does not exist for a mean of 0 or 1. If a value is outside the bounds,
-    such as a count of documents, nothing is cut.
+    nothing is cut.
 
     Args:
         values: a measure of each query, or the difference of two models on it.
@@ -91,8 +91,8 @@ def few_queries(queries: int, split: str = "test") -> str | None:
 
 
 def in_points(value: float) -> str:
-    """Write a measure in points: ``46.0`` for 0.46. A value above 1 is a count, and stays."""
-    return f"{100 * value if value <= 1 else value:.1f}"
+    """Write a measure in points: ``46.0`` for 0.46."""
+    return f"{100 * value:.1f}"
 
 
 def points(difference: float, digits: int = 1) -> str:

@@ -79,7 +79,7 @@ def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles)
 
 
 def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | None) -> None:
-    """Add a table of pairs. ``split`` is the split of all rows, unless a column says it."""
+    """Add a table of pairs. ``split`` is the split of all rows; a column must not contradict it."""
     lists, rows = relation.source(table, columns), "stream"
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
@@ -100,11 +100,15 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     splits, known = literal(split or "train"), "true"
-    if split is None and "split" in columns:
+    if "split" in columns:
         names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
         value = _text(table, columns["split"])
         name = f"map {{{names}}}[lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))]"
-        splits, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
+        if split is None:
+            splits, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
+        else:
+            known = f"coalesce({name}, {splits}) = {splits}"
+            splits = f"CASE WHEN {known} THEN {splits} ELSE {value} END"
     values = {
         "part": part, "split": splits, "known_split": known, "negative": negative, "query": query,
         "title": titles, "document": text, "query_key": key(query),

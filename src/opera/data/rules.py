@@ -97,7 +97,7 @@ def rules(*, lenient: bool) -> list[Rule]:
     fraction = f"{GRADE} != floor({GRADE}) AND isfinite({GRADE})"
     weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"  # weights have no limit
     large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r} AND NOT {weighed}"
-    split = "column {column} must be train, dev or test, got {}"
+    split = "column {column} must be train, dev or test and agree with the file name, got {}"
     negative = Rule("weight", f"{number('weight')} < 0", "weight must be 0 or more, got {}", True)
     ids = [rule for column in ("query_id", "document_id") for rule in id_rules(column)]
     numbers = [rule for column in ("grade", "weight", "score") for rule in number_rules(column)]

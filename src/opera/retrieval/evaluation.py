@@ -208,7 +208,10 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
     first = dict(zip([part.name for part in data.sets], first_rows(data)[1], strict=False))
     rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
-    rows = [ranking.doc_rows[:, :depth] + first[name] for name, ranking in rankings.items()]
+    rows = []
+    for name, ranking in rankings.items():
+        doc_rows = ranking.doc_rows[:, :depth]
+        rows.append(np.where(doc_rows < 0, doc_rows, doc_rows + first[name]))
     scores = [ranking.scores[:, :depth] for ranking in rankings.values()]
     first_result, *_ = results = list(sets.values())
     counts = [len(result.query_ids) for result in results]

@@ -37,6 +37,8 @@ RETRIEVED_DEPTH = 100
 """Number of retrieved documents that the paper's nDCG considers (erratum 8)."""
 NO_CUTOFF_DEPTH = 1000
 """Number of documents that a measure without a cutoff considers, as in TREC runs."""
+COUNTS = ("NumQ", "NumRel", "NumRet")
+"""Families of ir_measures that count instead of measuring between 0 and 1."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
 
 CUTOFFS = (1, 5, 10, 20, 50, 100)
@@ -221,6 +223,8 @@ def _parse(name: str) -> ir_measures.Measure:
         raise SettingError(f"{unknown}: {error}") from None
     if measure.params.get("cutoff", 1) < 1:
         raise SettingError(f"{unknown}: the cutoff must be 1 or more")
+    if family in COUNTS:
+        raise SettingError(f"measure '{name}': counts; choose a measure between 0 and 1")
     if not ir_measures.DefaultPipeline.supports(measure):
         raise SettingError(
             f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}"

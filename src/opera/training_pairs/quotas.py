@@ -78,6 +78,12 @@ def plan_of(recipe: Recipe, processes: int) -> Plan:
 
 
 def summary_of(methods: Sequence[Method[Any]]) -> dict[str, Any]:
-    """Return the sums of the facts about the methods of all sets."""
+    """Return the facts about a method; of several sets, the sums of counts and lists of others."""
     summaries = [method.summary() for method in methods]
-    return {name: sum(facts[name] for facts in summaries) for name in summaries[0]}
+    if len(summaries) == 1:
+        return summaries[0]
+    facts = {name: [summary[name] for summary in summaries] for name in summaries[0]}
+    return {
+        name: sum(values) if isinstance(values[0], int) else values
+        for name, values in facts.items()
+    }
