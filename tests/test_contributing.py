@@ -117,7 +117,7 @@ def test_the_data_source_is_read_by_functions_and_commands(
         opera.evaluate(run.path)
     with pytest.raises(SettingError, match="--encoding: applies only to tables in files"):
         opera.load_data(path, encoding="cp1252")
-    with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.faq file, a question, a tab and an answer per line"):
+    with pytest.raises(DataError, match=r"pass a BEIR folder .* a \.faq file, a question, a tab and an answer"):
         opera.load_data(path.with_suffix(".xlsx"))
 
 

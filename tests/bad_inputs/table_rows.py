@@ -101,7 +101,8 @@ PACKAGES = table(
     "evaluate --model model",
     """
 python:../etc => python:PACKAGE: must be the import name of a package, such as json, got '../etc'
-python:math => python:math: there is no installed package of this import name with Python source files
+python:math => python:math: no package with this import name is installed, or it has no
+    Python source files
 """,
 )
 
@@ -133,7 +134,7 @@ VECTORS = [
     vectors("q.npy: has no vector for query 'train0'; add the missing 1 of 18 vectors",
         edit("q.txt", 1, "other")),
     vectors(NO_NUMBER, change_vectors(lambda vectors: vectors * np.float32("nan"))),
-    vectors("d.npy: must have vectors of dimension 4, as q.npy has, got 8; use vectors of one model",
+    vectors("d.npy: has vectors of dimension 8, but q.npy has 4; use vectors of one model",
         change_vectors(lambda vectors: vectors[:, :4])),
     vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
         change_vectors(lambda vectors: vectors.astype(object))),

@@ -36,8 +36,8 @@ def service_model(
     dimension, other = (vectors.shape[1] for vectors in both)
     if dimension != other:
         raise DataError(
-            f"{documents}: must have vectors of dimension {dimension}, as {queries} has, got "
-            f"{other}; use vectors of one model"
+            f"{documents}: has vectors of dimension {other}, but {queries} has {dimension}; use "
+            "vectors of one model"
         )
     lookup = VectorLookup(dimension, "".join(vectors.digest for vectors in both))
     model = vector_model(lookup, device=device)

@@ -35,7 +35,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
-    """Write a folder under a temporary name, then replace the old folder by it.
+    """Write a folder under a temporary name, then replace the old folder with it.
 
     A link to a folder stays a link.
 

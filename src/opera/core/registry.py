@@ -70,10 +70,10 @@ class Registry(dict[str, T]):
         return {known.casefold(): known for known in self.names}.get(name.casefold())
 
     def find(self, name: str) -> T:
-        """Look a thing up by its name in upper or lower case.
+        """Look up an object by its name in upper or lower case.
 
         Raises:
-            SettingError: if there is no such thing, with the nearest name.
+            SettingError: if the name is unknown; suggests the nearest name.
         """
         known = self.spelling(name)
         if known is None:

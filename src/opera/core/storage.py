@@ -1,4 +1,4 @@
-"""Report errors of a disk in one sentence instead of a traceback."""
+"""Report disk errors in one sentence instead of a traceback."""
 
 from __future__ import annotations
 

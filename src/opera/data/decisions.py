@@ -218,8 +218,8 @@ def _applied(
     decisions: Decisions,
     counts: Counter[str],
 ) -> RetrievalData:
-    """Apply decisions to ``part``, a set of ``data`` that begins at the rows ``first``, and count
-    the changes.
+    """Apply decisions to ``part``, a set of the data whose query and document rows start at
+    ``first``, and count the changes.
     """
     in_part = (decisions.doc_rows >= first[1]) & (decisions.doc_rows < first[1] + len(part.corpus))
     wrong = decisions.select(~decisions.relevant)

@@ -34,8 +34,8 @@ def load_irds(identifier: str) -> RetrievalData:
     """Load a data set by its id in ir_datasets, from the cache if possible.
 
     Args:
-        identifier: the id of one split with judgements, such as ``antique/train``; or the id above
-            the splits train, dev and test, such as ``beir/nfcorpus``, for all of them.
+        identifier: the id of one split with judgements, such as ``antique/train``; or its
+            parent, such as ``beir/nfcorpus``, for the splits train, dev and test.
 
     Raises:
         MissingExtraError: if ir_datasets is not installed.

@@ -216,7 +216,7 @@ def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) 
         source: the data set.
 
     Raises:
-        SettingError: with the folder of the data.
+        SettingError: if the output is inside the data; names their folder.
     """
     for home in files_read(source):
         target, data = Path(os.path.realpath(place)), Path(os.path.realpath(home))

@@ -52,8 +52,8 @@ class Problems:
         return set().union(*(self.rows[rule].get(table, ()) for rule in rules or self.rows))
 
     def check(self) -> None:
-        """Raise a DataError with all broken rules, unless bad rows are left out and are few or
-        fewer than half of the rows.
+        """Raise a DataError with all broken rules, unless bad rows are skipped and are few or
+        under half of the rows.
         """
         broken, rows = self._counts()
         if self.rows and not self.skip:

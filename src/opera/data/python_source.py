@@ -97,8 +97,8 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
     files = [module for home in homes for module in _below(Path(home, *rest), package)]
     if not files:
         raise DataError(
-            f"python:{package}: there is no installed package of this import name with Python "
-            "source files"
+            f"python:{package}: no package with this import name is installed, or it has no "
+            "Python source files"
         )
     return files
 

@@ -81,7 +81,7 @@ class Table:
         raise NotImplementedError
 
     def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield the number of rows and their original text, or JSON."""
+        """Yield each row's number and its original text, or JSON."""
         for rows in self.batches(self.columns, Problems()):
             for place, number in enumerate(rows.numbers):
                 if number in numbers:

@@ -1,4 +1,4 @@
-"""The rules of pairs and texts, as SQL over the long relation."""
+"""The rules of pairs and texts, as SQL over the tables of relation.py."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def flagembedding(record: Record) -> Iterator[Record]:
 
 
 def tevatron(record: Record) -> Iterator[Record]:
-    """Yield the pairs of a query with lists of passages and their ids, or lists of ids."""
+    """Yield the pairs of a query from its lists of passages with ids, or from its lists of ids."""
     pair = {
         "query": text_of(record, "query", "query_text") or "",
         "query_id": text_of(record, "query_id"),

@@ -177,7 +177,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss from embeddings ``[texts of a pass, dimension]`` per column and pass."""
+        """Return the loss; ``reps`` has ``[texts, dimension]`` per column and mini-batch."""
         assert labels is not None
         loss = self.loss_of(labels, [torch.cat(column) for column in reps])
         if with_backward:

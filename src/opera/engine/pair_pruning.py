@@ -239,8 +239,8 @@ class PairPruning(SamplerLink):
     def begin(self, args: Any, state: Any, loader: Any) -> None:
         """Create the samplers; if the trainer resumes, load their state from its checkpoint.
 
-        The lag is how far the trainer reads ahead. When the first batch of an optimizer step
-        trains, accelerate has read one batch after that step, and the loader's workers hold more.
+        The lag is how far the trainer reads ahead. While the first batch of an optimizer step
+        trains, accelerate has read one batch of the next step, and the loader's workers hold more.
         Each batch is one draw in every process.
 
         Raises:

@@ -59,7 +59,7 @@ class SamplerLink:
         return self.samplers[number].batch(ids)
 
     def observe(self, pair_ids: Tensor, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
-        """Pass this process's observations to the samplers of all processes; all are ``[m]``.
+        """Pass this process's observations, all ``[m]``, to the samplers of all processes.
 
         Args:
             pair_ids: the pairs.

@@ -23,9 +23,9 @@ the base model.
 With ``expected_documents=both`` there are two kinds of queries. The rule adds their sums, and
 accepts a λ only if it harms neither kind.
 
-The constants were chosen on four open data sets with a static model; the transformer's anchor has
-its own study. docs/did-it-help.md has the figures, and results for each data set with constants
-from the other three.
+The constants were chosen on four open data sets with a static model, the anchor for transformers
+in a separate study. docs/did-it-help.md has the figures, and results for each data set with
+constants from the other three.
 """
 
 from __future__ import annotations

@@ -217,6 +217,6 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
 
 
 def _later(ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:
-    """The later half of the visited pairs, but at least :data:`LATER` if there are so many."""
+    """The later half of the visited pairs, or the last :data:`LATER` if that is more."""
     order = ids[np.argsort(-visits.step[ids], kind="stable")]
     return np.sort(order[: max(LATER, len(ids) // 2)])

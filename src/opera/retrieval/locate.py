@@ -113,8 +113,8 @@ def data_and_model(
 ) -> tuple[str | Path | RetrievalData, str, str]:
     """Return data, the name of a model, and the run whose splits and grades apply.
 
-    Data and model may be runs; without a model, ``data`` must be one. Splits and grades are those
-    of the run that gives the data, else of the model, if that is a run on these data.
+    Data and model may be runs; without a model, ``data`` must be one. If ``data`` is a run, its
+    splits and grades apply; else those of a model that is a run on these data.
 
     Raises:
         InputError: if there is neither a model nor a run; and as :func:`run_data`.

@@ -72,7 +72,8 @@ class CutoffRecord(Part):
 
     Attributes:
         queries: how many test queries they were chosen on.
-        curve: precision against answered queries, by ascending score. The first point answers all.
+        curve: precision against answered queries, by ascending score; the first point is for all
+            queries.
         cutoffs: the cut-offs for :data:`PRECISIONS`, without those that no score reaches.
     """
 

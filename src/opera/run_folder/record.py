@@ -265,8 +265,8 @@ class SizeRecord(Part):
     Attributes:
         size: the number of dimensions.
         base: means over the test queries, by measure, of the base model.
-        fine_tuned: the same of the fine-tuned model.
-        final: the same of the final model.
+        fine_tuned: those of the fine-tuned model.
+        final: those of the final model.
     """
 
     size: int

@@ -27,8 +27,8 @@ class PairedTest:
     Attributes:
         queries: number of paired queries.
         difference: mean of method minus baseline.
-        low: lower end of the 95% interval. It is wider if p is corrected for several methods: it
-            holds 0 if and only if the method is not significantly different (Serlin, 1993).
+        low: lower end of the 95% interval. The interval is wider if p is corrected for several
+            methods: it holds 0 only if the difference is not significant (Serlin, 1993).
         high: upper end of the interval.
         t_test: p of the paired t-test.
         t_test_holm: ``t_test``, Holm-corrected over the compared methods.
