@@ -17,7 +17,7 @@ import numpy as np
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.train import RunSampling, train
+from opera.engine.train import RunSamplerLink, train
 from opera.run_folder.folder import Run, RunWriter
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
@@ -41,7 +41,7 @@ def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder))
-        train(RunSampling(prepared.model.trained, training_set, prepared.recipe), writer)
+        train(RunSamplerLink(prepared.model.trained, training_set, prepared.recipe), writer)
         steps = Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]
     return encoded - start, time.perf_counter() - encoded, float(np.median(steps))
 

@@ -23,7 +23,7 @@ from turns import Turns, job
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.engine.session import Session, new_record
-from opera.engine.train import RunSampling, fit
+from opera.engine.train import RunSamplerLink, fit
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
@@ -59,7 +59,7 @@ def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = No
     run = RunWriter(Path(work["folder"]))
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
     session = Session(ready, run, time.perf_counter(), False, [watch], new_record(ready))
-    fit(session, ready.data.drawn, run, "train", "training")
+    fit(session, ready.data.with_splits, run, "train", "training")
 
 
 class Checked(Stopwatch):
@@ -108,7 +108,7 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
     ready = prepared({**work, "method": "ft"})
     built = build_training_set(ready)
-    sampler = RunSampling(ready.model.trained, built, ready.recipe).sampler
+    sampler = RunSamplerLink(ready.model.trained, built, ready.recipe).sampler
     sampler.lag = work["steps"]  # nothing is observed
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):

@@ -160,7 +160,7 @@ class NoisyPairLoss(InBatchLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
         """Update the teacher and the noisy pairs first, if a step begins."""
-        if (step := self.pruning.batch(labels).step) != self._step:
+        if (step := self.link.batch(labels).step) != self._step:
             self._step = step
             self._update_teacher()
             if step and step % self._interval == 0:

@@ -34,7 +34,7 @@ from opera.core.locks import sole_use
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
-from opera.engine.train import RunSampling, train
+from opera.engine.train import RunSamplerLink, train
 from opera.guard.choice import Weights
 from opera.retrieval.device import describe_device, pick_device, resolve_precision
 from opera.retrieval.encoder import Encoder, open_encoder
@@ -218,7 +218,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     prepared = load_and_check(data, "minilm", make_recipe(settings))
     model, base = prepared.model.trained, Weights.of(prepared.model.trained)
     training_set = build_training_set(prepared)
-    pruning = RunSampling(model, training_set, prepared.recipe)
+    pruning = RunSamplerLink(model, training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
         values = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)

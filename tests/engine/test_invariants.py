@@ -124,7 +124,7 @@ def test_a_script(
     for step in range(steps):
         if step >= sampler.lag:
             ids, similarity, losses, p = observed[step - sampler.lag]
-            again.visits.see(step - sampler.lag, ids, p)
+            again.visits.record(step - sampler.lag, ids, p)
             again.observe(ids, similarity, losses)
         draw = again.draw(step)
         assert draw.pair_ids.tolist() == observed[step][0].tolist()

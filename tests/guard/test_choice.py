@@ -260,6 +260,6 @@ def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None
         },
     )
     prepared = load_and_check(data, str(static_model), make_recipe({"max_steps": 9}))
-    assert prepared.data.drawn.held_out is not None
-    assert prepared.data.again.held_out is None
-    assert prepared.data.again.training_split().pairs().n_pairs == 80
+    assert prepared.data.with_splits.held_out is not None
+    assert prepared.data.with_dev_restored.held_out is None
+    assert prepared.data.with_dev_restored.training_split().pairs().n_pairs == 80

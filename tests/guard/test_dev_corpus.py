@@ -31,8 +31,8 @@ def prepared(beir: Path, bert_model: Path) -> Prepared:
 
 def reduced(prepared: Prepared, limit: int, seed: int = 0) -> np.ndarray:
     settings = prepared.settings.with_values({"seed": seed})
-    (best,) = best_documents(prepared.model.encoder, prepared.data.drawn, settings)
-    return rows_of(reduced_corpus(prepared.data.drawn, best, limit, settings))
+    (best,) = best_documents(prepared.model.encoder, prepared.data.with_splits, settings)
+    return rows_of(reduced_corpus(prepared.data.with_splits, best, limit, settings))
 
 
 def rows_of(data: RetrievalData) -> np.ndarray:
@@ -44,9 +44,9 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEPTH", 1)
-    relevant = np.unique(prepared.data.drawn.split("dev").relevant().doc_rows)
-    queries = prepared.data.drawn.judged_qrels("dev").query_rows
-    first = search_corpus(prepared.model.encoder, prepared.data.drawn, queries, 1).doc_rows.ravel()
+    relevant = np.unique(prepared.data.with_splits.split("dev").relevant().doc_rows)
+    queries = prepared.data.with_splits.judged_qrels("dev").query_rows
+    first = search_corpus(prepared.model.encoder, prepared.data.with_splits, queries, 1).doc_rows.ravel()
     limit = len(np.union1d(relevant, first)) + 3
     rows = reduced(prepared, limit)
     assert len(rows) == limit
@@ -60,7 +60,7 @@ def test_the_fine_tuned_models_best_documents_are_ranked_too(
     prepared: Prepared, beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEPTH", 1)
-    (base,) = best_documents(prepared.model.encoder, prepared.data.drawn, prepared.settings)
+    (base,) = best_documents(prepared.model.encoder, prepared.data.with_splits, prepared.settings)
     calls = list[tuple[np.ndarray, RetrievalData]]()
 
     def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> RetrievalData:

@@ -127,16 +127,16 @@ def test_pairs_that_are_not_visited_get_the_share_of_their_class() -> None:
 def test_the_first_of_two_visits_counts_and_parts_share_what_they_see() -> None:
     visits = FirstVisits.none(6, np.array([0, 2, 6]))
     part = visits.part(1)
-    part.see(3, np.array([1, 1, 2]), np.array([0.2, 0.9, np.nan], dtype=np.float32))
-    visits.see(4, np.array([3, 4]), np.array([0.7, 0.5], dtype=np.float32))
+    part.record(3, np.array([1, 1, 2]), np.array([0.2, 0.9, np.nan], dtype=np.float32))
+    visits.record(4, np.array([3, 4]), np.array([0.7, 0.5], dtype=np.float32))
     assert visits.p.tolist() == pytest.approx([np.nan, np.nan, np.nan, 0.2, 0.5, np.nan], nan_ok=True)
     assert visits.step.tolist() == [-1, -1, -1, 3, 4, -1]
 
 
 def test_repeated_rows_share_their_first_visit() -> None:
     visits = FirstVisits.none(5, copies=np.array([0, 1, 0, 2, 1]))
-    visits.see(3, np.array([2, 3]), np.array([0.7, 0.2], np.float32))
-    visits.see(4, np.array([0, 4]), np.array([0.1, 0.4], np.float32))
+    visits.record(3, np.array([2, 3]), np.array([0.7, 0.2], np.float32))
+    visits.record(4, np.array([0, 4]), np.array([0.1, 0.4], np.float32))
     np.testing.assert_array_equal(visits.p, np.array([0.7, 0.4, 0.7, 0.2, 0.4], np.float32))
     assert visits.step.tolist() == [3, 4, 3, 3, 4]
 

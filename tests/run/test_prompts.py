@@ -41,7 +41,7 @@ def test_a_prompt_holds_in_every_phase(beir: Path, static_model: Path) -> None:
     prompted, plain = build_training_set(run), build_training_set(without)
     assert not np.array_equal(prompted.similarity, plain.similarity)
     assert not np.array_equal(prompted.negatives.lists.doc_rows, plain.negatives.lists.doc_rows)
-    query = run.data.drawn.queries.texts(prompted.train.query_rows[:1], "text")
+    query = run.data.with_splits.queries.texts(prompted.train.query_rows[:1], "text")
     with_prompt = open_encoder(run.model.source).encode([PROMPT + query[0]], "query")
     assert np.array_equal(run.model.encoder.encode(query, "query"), with_prompt), "evaluation is search"
 

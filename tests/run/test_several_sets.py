@@ -15,9 +15,9 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
-from opera.data.pair_files import with_teacher
+from opera.data.id_lists import with_teacher
 from opera.deployment import export as export_module
-from opera.engine.train import RunSampling
+from opera.engine.train import RunSamplerLink
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
 from small_runs import FAST, SMALL
@@ -47,17 +47,17 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
     owner = np.searchsorted([0, built.sets[1].first_query], queries, side="right") - 1
-    for number, sampler in enumerate(RunSampling(run.model.trained, built, run.recipe).sampler.sets):
+    for number, sampler in enumerate(RunSamplerLink(run.model.trained, built, run.recipe).sampler.sets):
         drawn = sampler.documents(np.arange(30), 5, 0, 1)
-        assert (in_set(run.data.drawn, drawn) == number).all()
+        assert (in_set(run.data.with_splits, drawn) == number).all()
     assert set(owner.tolist()) == {0, 1}
-    assert (in_set(run.data.drawn, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
+    assert (in_set(run.data.with_splits, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
 
 
 def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], static_model: Path) -> None:
     settings = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "mix": "equal"}
     run = prepared(sets, static_model, method="ft", **settings)
-    sampler = RunSampling(run.model.trained, build_training_set(run), run.recipe).sampler
+    sampler = RunSamplerLink(run.model.trained, build_training_set(run), run.recipe).sampler
     batch = sampler.sample_step(0)
     assert [np.unique(part).tolist() for part in np.split(batch.sets, 2)] == [[0, 1], [0, 1]]
     assert np.bincount(batch.sets).tolist() == [16, 16]

@@ -55,7 +55,7 @@ def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
 
 
 def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData) -> None:
-    train = prepare_data(data, make_recipe({"guard": False})).drawn.split("train")
+    train = prepare_data(data, make_recipe({"guard": False})).with_splits.split("train")
     judged = {
         name: dict(zip(data.corpus.ids(part.doc_rows), part.grades.tolist(), strict=True))
         for name in data.queries.ids(train.query_rows)

@@ -15,11 +15,13 @@ import opera
 from opera.config.negatives import MiningSettings
 from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
-from opera.training_pairs.documents import KnownPositives, Lists
+from opera.training_pairs.documents import DocumentLists, KnownPositives
 from opera.training_pairs.mining import Miner, lowest_positive
 
 
-def mined(data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any) -> Lists:
+def mined(
+    data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any
+) -> DocumentLists:
     miner = Miner(open_encoder(str(model)), data, "title_text", MiningSettings(**settings), reranker)
     train = data.training_split()
     pairs = train.pairs()

@@ -14,7 +14,7 @@ from distinct import pool_of
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, load_data
 from opera.training_pairs.build import TrainingSet, build_training_set
-from opera.training_pairs.documents import Lists
+from opera.training_pairs.documents import DocumentLists
 from opera.training_pairs.negatives import ListedNegatives, RandomNegatives
 from opera.training_pairs.prepare import load_and_check
 from tiny_world import write_beir
@@ -47,7 +47,7 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monke
 
 
 def test_draws() -> None:
-    lists = Lists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
+    lists = DocumentLists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
     assert lists.queries_without == 1
     listed = ListedNegatives(lists, pool_of(10))
     for step in range(50):

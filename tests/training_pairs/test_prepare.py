@@ -58,7 +58,7 @@ def test_test_queries_that_train_too_are_noted() -> None:
     ]
     for test, counted in tests:
         data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
-        notes = prepare_data(data, make_recipe({"guard": False})).drawn.notes
+        notes = prepare_data(data, make_recipe({"guard": False})).with_splits.notes
         assert [note[15:25] for note in notes if "test queries" in note] == counted
 
 

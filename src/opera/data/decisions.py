@@ -15,8 +15,8 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.combined import data_sets, first_rows, moved, with_sets
+from opera.data.id_lists import read_list, read_pairs
 from opera.data.identity import text_keys
-from opera.data.pair_files import read_list, read_pairs
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData

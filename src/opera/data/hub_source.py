@@ -22,7 +22,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
-from opera.data.index import Index, parse_relation
+from opera.data.index import TextNumbering, parse_relation
 from opera.data.memory import table_of_dataset
 from opera.data.names import SPLIT_NAMES
 from opera.data.read import Table
@@ -195,7 +195,7 @@ def _read(
         config = _config_of_pairs(source, name, configs)
     pairs = _named_splits(source, name, tables(place, config))
     add_tables(relation, texts, list(pairs.items()), columns)
-    Index(relation, builder, next(iter(pairs.values())).name).build()
+    TextNumbering(relation, builder, next(iter(pairs.values())).name).build()
 
 
 def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:

@@ -52,7 +52,7 @@ def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.drop_columns("number")
 
 
-class Index:
+class TextNumbering:
     """Numbers the texts of a relation, and writes texts and pairs.
 
     Args:

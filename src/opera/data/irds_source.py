@@ -20,7 +20,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
-from opera.data.index import Index, parse_relation
+from opera.data.index import TextNumbering, parse_relation
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.read import arrow_rows
 from opera.data.relation import Relation
@@ -151,7 +151,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         relation.note(
             "the splits use the same query ids: ids of later splits begin with the split's name"
         )
-    Index(relation, builder, source).build(list(datasets))
+    TextNumbering(relation, builder, source).build(list(datasets))
 
 
 def _title_and_text(item: Any) -> tuple[str, str]:

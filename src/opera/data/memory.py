@@ -17,7 +17,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
-from opera.data.index import Index, parse_relation
+from opera.data.index import TextNumbering, parse_relation
 from opera.data.names import MEMORY
 from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Table
@@ -87,7 +87,7 @@ def load_memory(
 
     def read(relation: Relation, builder: DataBuilder) -> None:
         add_tables(relation, texts, [(None, table)], Columns(assignments))
-        Index(relation, builder, "pairs").build()
+        TextNumbering(relation, builder, "pairs").build()
 
     parse = partial(parse_relation, read, skip_bad_rows=skip)
     return load_or_parse(digest.hexdigest(), name, f"{MEMORY}{name}", parse)

@@ -97,7 +97,7 @@ class Table:
         return self.name + self.mark.format(self.line(number))
 
 
-class TextTable(Table):
+class TextFile(Table):
     """A table in a text file."""
 
     path: Path
@@ -115,7 +115,7 @@ class TextTable(Table):
         return text_lines(self.path, newline, self.encoding, strict=False)
 
 
-class JsonLines(TextTable):
+class JsonLines(TextFile):
     """A JSON Lines file of any records."""
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
@@ -189,7 +189,7 @@ def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
     raise BadRow(f"column {shown(column)} must be a text or a number, got {{}}", shown(value))
 
 
-class DelimitedTable(TextTable):
+class DelimitedTable(TextFile):
     """A CSV or TSV file, or TREC qrels. Every value is a text, so the id 007 keeps its zeros.
 
     Quotation marks follow RFC 4180 in CSV. In other formats they are part of the text. A file

@@ -21,7 +21,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
-from opera.data.index import Index, parse_relation
+from opera.data.index import TextNumbering, parse_relation
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
@@ -136,7 +136,7 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
             texts["queries"] = open_texts(tables.queries, "queries", *how)
         pairs = open_pairs(tables.pairs, *how)
         add_tables(relation, texts, pairs, columns)
-        Index(relation, builder, pairs[0][1].name).build()
+        TextNumbering(relation, builder, pairs[0][1].name).build()
 
     parse = partial(parse_relation, read, skip_bad_rows=tables.skip_bad_rows)
     name = source_name(text) or (path := Path(text)).name or path.resolve().name

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.index import Index
+from opera.data.index import TextNumbering
 from opera.data.names import SPLIT_NAMES
 from opera.data.problems import Problems
 from opera.data.read import JsonLines, JsonTable, json_value
@@ -190,8 +190,8 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
         DataError: with file, line, rule and value; or for a file that has no record.
     """
     kinds, single = trainer_files(source), Path(source).is_file()
-    pair_files = sorted(path for path, kind in kinds.items() if kind not in (*OF_TEXTS, None))
-    split_of = dict.fromkeys(pair_files, "train") if single else _splits_of(pair_files)
+    id_lists = sorted(path for path, kind in kinds.items() if kind not in (*OF_TEXTS, None))
+    split_of = dict.fromkeys(id_lists, "train") if single else _splits_of(id_lists)
     splits = [split for split in ("train", "dev", "test") if split in split_of.values()]
     prompts = dict.fromkeys([""] * ("tevatron" in kinds.values()))
     for path, kind in kinds.items():
@@ -203,7 +203,7 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
     if not single:
         files = ", ".join(f"{path.name} is {split}" for path, split in split_of.items())
         relation.note(shortened(f"splits from file names: {files}", 300))
-    Index(relation, builder, source).build(splits)
+    TextNumbering(relation, builder, source).build(splits)
     builder.query_prompt = _common_prompt(list(prompts), relation.notes)
 
 

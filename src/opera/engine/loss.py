@@ -72,12 +72,12 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             these lengths and the full length; methods observe the loss at the full length.
 
     Attributes:
-        pruning: holds the documents and weights of each batch, and receives the observations;
+        link: holds the documents and weights of each batch, and receives the observations;
             :meth:`opera.engine.sampler_link.SamplerLink.watch` sets it.
     """
 
     model: SentenceTransformer
-    pruning: SamplerLink
+    link: SamplerLink
     packs = True
     """Whether texts may be packed; a compiled model does not allow it."""
     negatives_are_random = True
@@ -191,7 +191,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             labels: int64 ``[m]``, the pair ids.
             embeddings: float ``[m, dimension]`` per column, of this process.
         """
-        batch = self.pruning.batch(labels)
+        batch = self.link.batch(labels)
         device = embeddings[0].device
         # Cosines are float32, even those of embeddings in half precision.
         with torch.autocast(device.type, enabled=False):
@@ -234,7 +234,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             for first in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
                 excluded[rows, first + batch.local.start + rows] = True
         p = p_values(similarity, excluded, batch.local.start)
-        self.pruning.observe(pair_ids, cosines, losses, p)
+        self.link.observe(pair_ids, cosines, losses, p)
 
 
 class InfoNCELoss(InBatchLoss):

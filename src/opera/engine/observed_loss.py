@@ -55,7 +55,7 @@ class ObservedLoss(nn.Module):
         temperature: float,
     ) -> None:
         super().__init__()
-        self.pruning, self.temperature = pruning, temperature
+        self.link, self.temperature = pruning, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         self.across = compares_processes(loss)
 
@@ -67,17 +67,17 @@ class ObservedLoss(nn.Module):
         """
         features, pair_ids = list(sentence_features), labels
         is_training = torch.is_grad_enabled() and self._bare.training
-        if self.pruning.ended or not is_training:
+        if self.link.ended or not is_training:
             return self.loss(features, labels)
         if pair_ids is None or pair_ids.ndim != 1 or pair_ids.is_floating_point():
             raise TrainingError(
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        batch, labels = self.pruning.batch(pair_ids), self.pruning.labels(pair_ids)
+        batch, labels = self.link.batch(pair_ids), self.link.labels(pair_ids)
         factors = torch.from_numpy(batch.weights[batch.local])
         # Processes that share documents must all weigh, or they would not gather in step.
-        together = self.across and self.pruning.method.weighs
+        together = self.across and self.link.method.weighs
         weighs = bool((factors != 1).any()) or together
         weighed = weighing(weighable(self.loss), factors) if weighs else nullcontext()
         with embeddings_of(self._bare) as embedded, weighed:
@@ -85,7 +85,7 @@ class ObservedLoss(nn.Module):
         # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
             observed = self._observations(pair_ids, embedded, len(features))
-        self.pruning.observe(pair_ids, *observed)
+        self.link.observe(pair_ids, *observed)
         return value
 
     @property
@@ -113,7 +113,7 @@ class ObservedLoss(nn.Module):
         embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
-        excluded = torch.from_numpy(self.pruning.not_comparable(pair_ids))
+        excluded = torch.from_numpy(self.link.not_comparable(pair_ids))
         excluded = excluded.to(embeddings[0].device)
         observed = []
         for block, cosines, losses in row_losses(embeddings, self.temperature, size, gather):

@@ -278,7 +278,7 @@ class PairSampler:
         visits = replace(self.visits, p=self.visits.p.copy(), step=self.visits.step.copy())
         for step in sorted(self._observed):
             pair_ids, _, _, p = self._observed[step]
-            visits.see(step, pair_ids, p)
+            visits.record(step, pair_ids, p)
         return visits
 
     def state_dict(self) -> dict[str, Any]:
@@ -371,7 +371,7 @@ class PairSampler:
                 f"than lag={self.lag} allows"
             )
         pair_ids, similarity, loss, p = self._observed.pop(step)
-        self.visits.see(step, pair_ids, p)
+        self.visits.record(step, pair_ids, p)
         numbers = self.visits.set_of(pair_ids)
         for number in np.unique(numbers).tolist():
             rows, first = numbers == number, self.visits.first_pairs[number]

@@ -109,7 +109,7 @@ class SamplerLink:
 
     def watch(self, loss: InBatchLoss) -> InBatchLoss:
         """Connect a loss of OPERA to this object, and return the loss."""
-        loss.pruning = self
+        loss.link = self
         return loss
 
     def begin(self, args: Any, state: Any, loader: Any) -> None:
@@ -140,28 +140,28 @@ class SamplerCallback(TrainerCallback):  # type: ignore[misc]
     Pass it as ``callbacks=[pruning.callback]``.
     """
 
-    def __init__(self, pruning: SamplerLink) -> None:
-        self.pruning = pruning
+    def __init__(self, link: SamplerLink) -> None:
+        self.link = link
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prepare the samplers, from the checkpoint if the trainer resumes."""
-        self.pruning.begin(args, state, kwargs["train_dataloader"])
+        self.link.begin(args, state, kwargs["train_dataloader"])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the state next to the trainer's; only the main process does, for all are equal."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_state(folder / SAMPLER_FILE, self.pruning.state_dict())
+            write_state(folder / SAMPLER_FILE, self.link.state_dict())
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Add the curves to the log line of a training step."""
         if logs is not None and "loss" in logs:
-            curves = {f"{PREFIX}{name}": value for name, value in self.pruning.curves().items()}
+            curves = {f"{PREFIX}{name}": value for name, value in self.link.curves().items()}
             logs.update(curves)
             state.log_history[-1].update(curves)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Let the losses accept rows without pair ids again."""
-        self.pruning.ended = True
+        self.link.ended = True

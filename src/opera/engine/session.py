@@ -114,7 +114,11 @@ def _memory_advice(phase: str, settings: TrainSettings) -> str:
 
 def announce(prepared: Prepared) -> None:
     """Log the inputs and settings of a run, with notes and warnings about them."""
-    settings, device, drawn = prepared.settings, prepared.model.encoder.device, prepared.data.drawn
+    settings, device, drawn = (
+        prepared.settings,
+        prepared.model.encoder.device,
+        prepared.data.with_splits,
+    )
     for note in drawn.notes:
         log.info("note: %s", note)
     counts = drawn.counts().items()
@@ -178,7 +182,7 @@ def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
 
 def new_record(prepared: Prepared) -> RunRecord:
     """Return the record of a run that begins."""
-    data, encoder = prepared.data.drawn, prepared.model.encoder
+    data, encoder = prepared.data.with_splits, prepared.model.encoder
     late_settings = {
         "precision": encoder.precision,
         "negatives": prepared.data.negatives,

@@ -54,7 +54,7 @@ LAG = 1
 """Steps between an observation and its first use. The loader reads no batch ahead."""
 
 
-class RunSampling(SamplerLink):
+class RunSamplerLink(SamplerLink):
     """Samples the pairs of a training set by the method of a recipe.
 
     Args:
@@ -193,11 +193,11 @@ def fit(
     )  # fmt: skip
     session.update(**_facts_of(training_set, methods))
     with session.phase(phase, description):
-        pruning = RunSampling(prepared.model.trained, training_set, prepared.recipe, methods)
+        link = RunSamplerLink(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
             keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
-            pruning.sampler.visits.take_over(keys, first.visits, earlier_keys)
-        return train(pruning, run, session.resume, session.callbacks)
+            link.sampler.visits.take_over(keys, first.visits, earlier_keys)
+        return train(link, run, session.resume, session.callbacks)
 
 
 def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict
 
 
 def train(
-    pruning: RunSampling,
+    link: RunSamplerLink,
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
@@ -226,12 +226,12 @@ def train(
         TrainingError: if a loss, a gradient or a weight is not a finite number.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the checkpoint is saved.
     """
-    model, training_set, settings = pruning.model, pruning.training_set, pruning.settings
+    model, training_set, settings = link.model, link.training_set, link.settings
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         parameters = counted(len(unused), "parameter")
         log.info("note: froze %s that do not affect the embeddings", parameters)
     measure = settings.metric_for_best_model
-    sampler = pruning.sampler
+    sampler = link.sampler
     trace, stopper = Trace(sampler, run), Stopper()
     loss: InBatchLoss = LOSSES.find(settings.loss)(
         model,
@@ -254,16 +254,16 @@ def train(
     trainer = OperaTrainer(
         model=model,
         args=training_arguments(settings, model, run.checkpoints),
-        train_dataset=pruning.dataset,
-        data_collator=pruning.collator,
-        loss=pruning.watch(loss),
+        train_dataset=link.dataset,
+        data_collator=link.collator,
+        loss=link.watch(loss),
         sampler=sampler,
         on_dev=on_dev if settings.evaluates_on_dev else None,
-        callbacks=[pruning.callback, trace, stopper, Progress(measure, show_progress), *callbacks],
+        callbacks=[link.callback, trace, stopper, Progress(measure, show_progress), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
-    checkpoint = _resume(pruning, trace) if resume else None
+    checkpoint = _resume(link, trace) if resume else None
     resumed_from = sampler.trained_steps
     try:
         with packing(model) if loss.packs else nullcontext():
@@ -286,16 +286,16 @@ def train(
         lag=sampler.lag,
     )
     times_drawn, visits = sampler.times_drawn(), sampler.all_visits()
-    return Fit(training_set, pruning.methods, record, times_drawn, sampler.kept, visits)
+    return Fit(training_set, link.methods, record, times_drawn, sampler.kept, visits)
 
 
-def _resume(pruning: RunSampling, trace: Trace) -> Path | None:
+def _resume(link: RunSamplerLink, trace: Trace) -> Path | None:
     """Restore the sampler and the trace from the newest checkpoint, if there is one."""
-    sampler = pruning.sampler
+    sampler = link.sampler
     main = PartialState().is_main_process
     checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
-        pruning.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
+        link.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
         trace.rows = Run(checkpoint).trace().to_pylist()
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint

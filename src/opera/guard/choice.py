@@ -109,7 +109,7 @@ class Guard:
         prepared, self.session = session.prepared, session
         self.base = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the base model on dev"):
-            encoder, data = prepared.model.served, prepared.data.drawn
+            encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             values = dev_values(encoder, data, prepared.settings)
             all_ranked = prepared.is_static or len(data.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
@@ -161,13 +161,13 @@ class Guard:
         """
         if self._dev is None:
             prepared, model = self.session.prepared, self.session.prepared.model.trained
-            settings, data = prepared.settings, prepared.data.drawn
+            settings, data = prepared.settings, prepared.data.with_splits
             fine_tuned.put_into(model)
             best_of_tuned = best_documents(encoder_of(model, settings), data, settings)
             best = [np.concatenate(rows) for rows in zip(self._best, best_of_tuned, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
-            self._values[0.0] = dev_values(prepared.model.served, self._dev, settings)
+            self._values[0.0] = dev_values(prepared.model.base_as_saved, self._dev, settings)
         return self._dev
 
     def measured(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:
@@ -204,7 +204,7 @@ def decide(
     )
     parts = {name: kind.rows for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
-        parts = _rows_of_sets(prepared.data.drawn)
+        parts = _rows_of_sets(prepared.data.with_splits)
     columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
@@ -215,7 +215,7 @@ def decide(
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(unbiased),
         dev_documents=documents,
-        dev_seen=known_fraction(prepared.data.drawn, "dev"),
+        dev_seen=known_fraction(prepared.data.with_splits, "dev"),
         test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[
             CurvePoint(mixing_weight=tried, mean=float(values.mean()))
@@ -240,7 +240,7 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
 
     ``like-test`` reads one number of the test split: its fraction of known documents.
     """
-    data, expected_documents = prepared.data.drawn, prepared.data.expected_documents
+    data, expected_documents = prepared.data.with_splits, prepared.data.expected_documents
     dev = data.judged_qrels("dev")
     all_rows = np.ones(dev.n_queries, dtype=bool)
     if expected_documents == "known":

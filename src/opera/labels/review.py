@@ -19,7 +19,7 @@ from opera.core.arrays import BoolArray, IntArray
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.decisions import NOT_KNOWN
-from opera.data.pair_files import cut
+from opera.data.id_lists import cut
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import NoisyLabels
 from opera.labels.visits import FirstVisits

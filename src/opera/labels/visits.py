@@ -72,7 +72,7 @@ class FirstVisits:
         p, firsts = self.p[rows], np.array([0, len(self.p[rows])])
         return FirstVisits(p, self.step[rows], firsts, self.confirmed[rows], [excess])
 
-    def see(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
+    def record(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
         new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
         self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step

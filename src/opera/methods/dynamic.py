@@ -222,7 +222,7 @@ class DynamicPruning(Method[DynamicSettings]):
         self._refreshes = 0
         self._passes = ShuffledPasses(self.plan.seed, "dp.passes", n)  # for levels=document
         # For `probabilities`: scores at the last refresh, of the queries that have changed since.
-        self._ranked_by: dict[int, float] = {}
+        self._scores_at_ranking: dict[int, float] = {}
 
     def _count(self) -> None:
         """Count the scores in buckets, for the levels in use."""
@@ -289,7 +289,7 @@ class DynamicPruning(Method[DynamicSettings]):
         if self._qualities is not None:
             self._qualities.move(before, self._query_scores(queries))
             for query, score in zip(queries.tolist(), before.tolist(), strict=True):
-                self._ranked_by.setdefault(query, score)
+                self._scores_at_ranking.setdefault(query, score)
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return α, r, β and v at ``step`` and the current thresholds, if the settings use them."""
@@ -312,8 +312,8 @@ class DynamicPruning(Method[DynamicSettings]):
             **super().state_dict(),
             "scores": self.scores.state_dict(),
             "top": np.array(astuple(self._top), dtype=np.int64),
-            "changed_queries": np.array(list(self._ranked_by), dtype=np.int64),
-            "changed_from": np.array(list(self._ranked_by.values())),
+            "changed_queries": np.array(list(self._scores_at_ranking), dtype=np.int64),
+            "changed_from": np.array(list(self._scores_at_ranking.values())),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -323,7 +323,7 @@ class DynamicPruning(Method[DynamicSettings]):
         self._count()
         self._top = TopK(*state["top"].tolist())
         changed = state["changed_queries"].tolist(), state["changed_from"].tolist()
-        self._ranked_by = dict(zip(*changed, strict=True))
+        self._scores_at_ranking = dict(zip(*changed, strict=True))
 
     def summary(self) -> dict[str, Any]:
         """Add the pool size n₀."""
@@ -373,7 +373,7 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def _find_top_and_threshold(self, step: int) -> None:
         """Find the top ⌊r·n⌋ queries, and the threshold T at cutoff v."""
-        self._ranked_by = {}
+        self._scores_at_ranking = {}
         self._cutoff = self._scheduled("v", step)
         if self._qualities is not None:
             ratio = self._ratio(self._scheduled("alpha", step))
@@ -384,7 +384,7 @@ class DynamicPruning(Method[DynamicSettings]):
     def _scores_when_ranked(self) -> NDArray[np.float64]:
         """Return the scores at the last refresh."""
         scores = self._query_scores()
-        scores[list(self._ranked_by)] = list(self._ranked_by.values())
+        scores[list(self._scores_at_ranking)] = list(self._scores_at_ranking.values())
         return scores
 
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:

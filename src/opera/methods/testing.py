@@ -127,7 +127,7 @@ def _train(method: Method[Any], steps: Iterable[int]) -> Iterator[tuple[int, Dra
         draw = method.draw(step)
         yield step, draw
         values = generator(step, "testing.batch").random((3, len(draw.pair_ids)), np.float32)
-        method.visits.see(step, draw.pair_ids, values[0])
+        method.visits.record(step, draw.pair_ids, values[0])
         method.observe(draw.pair_ids, 2 * values[1] - 1, 4 * values[2])
 
 

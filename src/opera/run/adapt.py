@@ -78,7 +78,7 @@ def adapt(
     from opera.run import steps
 
     with torch.inference_mode(False):  # else training would fail in a caller's inference_mode
-        session = steps.prepare(checked, callbacks)
+        session = steps.open_session(checked, callbacks)
         if session.record.status != "finished":
             with steps.in_progress(session, checked):
                 steps.train_and_write(session)

@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.engine.train import RunSampling, train
+from opera.engine.train import RunSamplerLink, train
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.guard.rule import mixing_weights_to_try
@@ -95,7 +95,7 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
     The run encodes the corpus for both models on test, and for each evaluation on dev. The guard
     encodes a part of a large corpus for each mixture. An adapter needs every text once.
     """
-    settings, model, corpus = prepared.settings, prepared.model, prepared.data.drawn.corpus
+    settings, model, corpus = prepared.settings, prepared.model, prepared.data.with_splits.corpus
     if settings.query_vectors is not None:
         return 0.0
     passes = 1.0
@@ -128,10 +128,10 @@ def _seconds_per_step(prepared: Prepared) -> float:
     )
     data = replace(prepared.data, negatives="random")
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
-    timer, pruning = _Timer(), RunSampling(prepared.model.trained, training_set, recipe)
+    timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder), writes=False)
-        train(pruning, writer, callbacks=[timer], show_progress=False)
+        train(link, writer, callbacks=[timer], show_progress=False)
     return float(np.diff(timer.ends).mean())
 
 

@@ -72,7 +72,7 @@ from opera.training_pairs.prepare_model import encoder_of
 log = logging.getLogger("opera")
 
 
-def prepare(
+def open_session(
     checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
 ) -> Session:
     """Load the model, and check it with the data, the settings and the resumed run. This writes
@@ -140,7 +140,7 @@ def first_training(session: Session) -> Fit | None:
     prepared, run, record = session.prepared, session.run, session.record.guard
     if record is not None and record.refit and record.second is not None:
         return None
-    data, title = prepared.data.drawn, "training"
+    data, title = prepared.data.with_splits, "training"
     if prepared.settings.guard:
         title = f"training without the {counted(data.split('dev').n_queries, 'dev query')}"
     if prepared.refits:
@@ -171,7 +171,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     if record.refit:
         guard.base.put_into(model)
         title = "training again, with the dev split in train"
-        second = fit(session, session.prepared.data.again, run, "train", title, first)
+        second = fit(session, session.prepared.data.with_dev_restored, run, "train", title, first)
         if record.second is None:
             comparison = guard.compare(fine_tuned, Weights.of(model), record.mixing_weight)
             record = record.model_copy(update={"second": comparison, "refit": comparison.kept})
@@ -219,14 +219,14 @@ def train_and_write(session: Session) -> None:
 
 def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
     """Measure the base model on test; also return columns that describe the test queries."""
-    prepared, data = session.prepared, session.prepared.data.drawn
+    prepared, data = session.prepared, session.prepared.data.with_splits
     with session.phase("evaluate_before", "measuring the base model on test"):
-        base = _on_test(prepared.model.served, prepared)
+        base = _on_test(prepared.model.base_as_saved, prepared)
         corpus_text = prepared.settings.corpus_text
         columns = {
             "query_id": base.query_ids,
             **relevant_columns(data, "test"),
-            "similarity": query_difficulty(prepared.model.served, data, "test", corpus_text),
+            "similarity": query_difficulty(prepared.model.base_as_saved, data, "test", corpus_text),
         }
     log_mean("test", PRIMARY, base.per_query[PRIMARY])
     return base, columns
@@ -307,14 +307,14 @@ def _save_and_measure(
     # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
-    final, served = base, prepared.model.served
+    final, final_encoder = base, prepared.model.base_as_saved
     if mixing_weight > 0:
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
                 model = load_model(session.run.model_path, prepared.model.encoder.device)
-            served = encoder_of(model, prepared.settings, embeddings=session.embeddings)
-            final = _on_test(served, prepared)
-    return fine_tuned or final, final, served
+            final_encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
+            final = _on_test(final_encoder, prepared)
+    return fine_tuned or final, final, final_encoder
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
@@ -323,7 +323,7 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     if settings.guard and settings.metric_for_best_model not in names:
         names.append(settings.metric_for_best_model)
     sizes = settings.matryoshka or ()
-    data = prepared.data.drawn
+    data = prepared.data.with_splits
     return evaluate_encoder(encoder, data, "test", names, settings.corpus_text, sizes)
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.intervals import fraction_interval
-from opera.run_folder.reading import Part
+from opera.run_folder.reading import RecordPart
 
 PRECISIONS = (0.7, 0.8, 0.9)
 """A run records a cut-off for each of these, if one reaches it."""
 UNLABELLED = "Documents without a label count as not relevant, so the true precision may be higher."
 
 
-class CutoffPoint(Part):
+class CutoffPoint(RecordPart):
     """What happens on the test queries if only best documents with a score are answers.
 
     Attributes:
@@ -32,7 +32,7 @@ class CutoffPoint(Part):
     relevant: int
 
 
-class Cutoff(Part):
+class Cutoff(RecordPart):
     """The cut-off for a precision, with 95% intervals over the test queries.
 
     Attributes:
@@ -67,7 +67,7 @@ class Cutoff(Part):
         )
 
 
-class CutoffRecord(Part):
+class CutoffRecord(RecordPart):
     """The cut-offs of a run.
 
     Attributes:

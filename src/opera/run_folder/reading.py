@@ -23,7 +23,7 @@ from opera.core.terminal import shortened
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A part of a record. It checks every field and rejects unknown fields."""
 
     model_config = ConfigDict(

@@ -14,7 +14,7 @@ from pydantic import (
 from opera.core.errors import RunFolderError
 from opera.core.terminal import counted, shown
 from opera.run_folder.cutoffs import CutoffRecord
-from opera.run_folder.reading import Part, read_model, read_object
+from opera.run_folder.reading import RecordPart, read_model, read_object
 
 FORMAT: Literal[7] = 7
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
@@ -25,7 +25,7 @@ MANY_VISITS = 2000
 too."""
 
 
-class DataRecord(Part):
+class DataRecord(RecordPart):
     """The data set of a run.
 
     Attributes:
@@ -41,7 +41,7 @@ class DataRecord(Part):
     notes: list[str]
 
 
-class ModelRecord(Part):
+class ModelRecord(RecordPart):
     """The base model of a run.
 
     Attributes:
@@ -55,7 +55,7 @@ class ModelRecord(Part):
     parameters: int
 
 
-class NegativesRecord(Part):
+class NegativesRecord(RecordPart):
     """The explicit negatives.
 
     Attributes:
@@ -70,7 +70,7 @@ class NegativesRecord(Part):
     listed: int | None = None
 
 
-class NoisyLabelsRecord(Part):
+class NoisyLabelsRecord(RecordPart):
     """How many training pairs look wrong by their first visits (docs/noisy-labels.md).
 
     Attributes:
@@ -106,7 +106,7 @@ class NoisyLabelsRecord(Part):
         return text
 
 
-class TrainingRecord(Part):
+class TrainingRecord(RecordPart):
     """The record of a training.
 
     Attributes:
@@ -128,7 +128,7 @@ class TrainingRecord(Part):
     measure: str | None = None
 
 
-class CurvePoint(Part):
+class CurvePoint(RecordPart):
     """A point of the dev curve.
 
     Attributes:
@@ -140,7 +140,7 @@ class CurvePoint(Part):
     mean: float
 
 
-class GuardedMeasure(Part):
+class GuardedMeasure(RecordPart):
     """The measure of the base, the fine-tuned and the final model on a split.
 
     Attributes:
@@ -162,7 +162,7 @@ class GuardedMeasure(Part):
     high: float
 
 
-class SecondTraining(Part):
+class SecondTraining(RecordPart):
     """The second training, with the dev split in train, compared with the first, without it.
 
     Both are measured on dev at the λ that the first training chose.
@@ -181,7 +181,7 @@ class SecondTraining(Part):
     kept: bool
 
 
-class GuardRecord(Part):
+class GuardRecord(RecordPart):
     """The guard's choice, and the reasons.
 
     Attributes:
@@ -227,7 +227,7 @@ class GuardRecord(Part):
     dev_parts: dict[str, dict[str, FiniteFloat]] | None = None
 
 
-class SetRecord(Part):
+class SetRecord(RecordPart):
     """One of several data sets of a run.
 
     Attributes:
@@ -259,7 +259,7 @@ def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | Non
     }
 
 
-class SizeRecord(Part):
+class SizeRecord(RecordPart):
     """Measures on test with only the first dimensions of the embeddings.
 
     Attributes:
@@ -275,7 +275,7 @@ class SizeRecord(Part):
     final: dict[str, FiniteFloat]
 
 
-class Measures(Part):
+class Measures(RecordPart):
     """``measures.json``: means over the test queries, by measure.
 
     Attributes:
@@ -289,7 +289,7 @@ class Measures(Part):
     final: dict[str, FiniteFloat]
 
 
-class RunRecord(Part):
+class RunRecord(RecordPart):
     """``run.json``.
 
     Attributes:

@@ -19,7 +19,7 @@ from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
-from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner
 from opera.training_pairs.negatives import NegativeInputs, Negatives, build_negatives
 from opera.training_pairs.prepare import Prepared
@@ -30,7 +30,7 @@ log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
-class OneSet:
+class SetTrainingPairs:
     """One data set of a run. Queries and documents have the row numbers of this set.
 
     Attributes:
@@ -79,7 +79,7 @@ class NegativeSources:
     kind: str
     sets: tuple[Negatives, ...]
     known: KnownPositives
-    lists: Lists | None
+    lists: DocumentLists | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TrainingSet:
     """
 
     data: RetrievalData
-    sets: tuple[OneSet, ...]
+    sets: tuple[SetTrainingPairs, ...]
     quotas: Quotas | None
     train: Qrels
     pairs: TrainingPairs
@@ -159,7 +159,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         prepared: the run.
         data: the version of the data with the train split; ``None``: ``drawn``.
     """
-    data = prepared.data.drawn if data is None else data
+    data = prepared.data.with_splits if data is None else data
     sets, train = _sets_of(data), data.training_split()
     pairs, quotas, similarity = train.pairs(), None, None
     if data.sets:
@@ -178,18 +178,18 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     return replace(without_negatives, negatives=_negatives(prepared, sets, known))
 
 
-def _sets_of(data: RetrievalData) -> tuple[OneSet, ...]:
+def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
     """Return the parts of combined data; for a single data set, a list with this one."""
     sets, first_query = [], 0
     for part, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
         train = part.training_split()
-        sets.append(OneSet(part, train, train.pairs(), first_query, first_document))
+        sets.append(SetTrainingPairs(part, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
 
 
 def _scores(
-    prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
+    prepared: Prepared, sets: Sequence[SetTrainingPairs], known: KnownPositives
 ) -> tuple[PairScores, ...] | None:
     """Compute the base model's scores of each set's pairs, if the method needs them."""
     settings, method = prepared.settings, prepared.recipe.method_class
@@ -213,7 +213,7 @@ def _scores(
 
 
 def _negatives(
-    prepared: Prepared, sets: Sequence[OneSet], known: KnownPositives
+    prepared: Prepared, sets: Sequence[SetTrainingPairs], known: KnownPositives
 ) -> NegativeSources:
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
@@ -237,7 +237,7 @@ def _negatives(
             for part, listed in zip(sets, lists, strict=True)
             if listed is not None
         ]
-        joined = Lists.from_counts(np.concatenate(counts), np.concatenate(rows))
+        joined = DocumentLists.from_counts(np.concatenate(counts), np.concatenate(rows))
     return NegativeSources(chosen, tuple(sources), known, joined)
 
 

@@ -52,7 +52,7 @@ class DocumentPool:
 
 
 @dataclass(frozen=True)
-class Lists:
+class DocumentLists:
     """Documents listed per training query, such as mined ones.
 
     Attributes:
@@ -64,13 +64,13 @@ class Lists:
     doc_rows: NDArray[np.int32]
 
     @classmethod
-    def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> Lists:
+    def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> DocumentLists:
         """Build from the lengths of the lists, int ``[n]``, and their corpus rows ``[K]``."""
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(offsets, np.asarray(doc_rows).astype(np.int32))
 
     @classmethod
-    def of(cls, lists: Sequence[IntArray]) -> Lists:
+    def of(cls, lists: Sequence[IntArray]) -> DocumentLists:
         """Build from one array of corpus rows per query."""
         rows = np.concatenate([np.empty(0, dtype=np.int32), *lists])
         return cls.from_counts(

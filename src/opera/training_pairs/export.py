@@ -26,7 +26,7 @@ from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
 from opera.retrieval.models import LENGTH_ATTRIBUTES, model_kind, set_lengths
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
-from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.export_inputs import (
     NEGATIVES_FORMATS,
     SCORE_FORMATS,
@@ -242,9 +242,11 @@ def _training_qrels(
     return loaded, loaded.training_split()
 
 
-def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[dict[str, Any]]:
+def _mined_records(
+    data: RetrievalData, qrels: Qrels, mined: DocumentLists
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file."""
-    positives = Lists(qrels.offsets, qrels.doc_rows)
+    positives = DocumentLists(qrels.offsets, qrels.doc_rows)
     for number, query in enumerate(data.queries.by_turns(qrels.query_rows)):
         pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
         yield {"query": query, "pos": pos, "neg": neg}
@@ -298,7 +300,7 @@ def _score_by_teacher(
         negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
     else:
         log.info("note: the data have no negatives; mine some with negatives=N")
-        negatives = Lists.of([])
+        negatives = DocumentLists.of([])
     both = np.stack([qrels.query_rows[negatives.queries], negatives.doc_rows])
     query, doc = np.unique(both, axis=1)
     pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))

@@ -22,7 +22,7 @@ from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
 from opera.retrieval.measures import Ranking
-from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 
 if TYPE_CHECKING:
     from opera.retrieval.encoder import Encoder
@@ -77,7 +77,7 @@ class Miner:
         known: KnownPositives,
         keep: int,
         seed: int,
-    ) -> Lists:
+    ) -> DocumentLists:
         """Mine the documents at ranks LO to HI of each training query, without its positives.
 
         Positives, copies and documents without a text also occupy ranks. If a query has more than
@@ -172,7 +172,7 @@ def _filter(allowed: BoolArray, fits: BoolArray, reason: str) -> NDArray[np.bool
     return np.asarray(allowed & fits)
 
 
-def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: int) -> Lists:
+def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: int) -> DocumentLists:
     """Choose at most ``keep`` random allowed candidates ``[n, depth]`` per query."""
     rng, chosen = generator(seed, "mine"), allowed.copy()
     for row, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
@@ -180,4 +180,4 @@ def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: in
             places = np.flatnonzero(row)
             row[places] = False
             row[places[rng.choice(count, keep, replace=False)]] = True
-    return Lists.from_counts(chosen.sum(axis=1), candidates[chosen])
+    return DocumentLists.from_counts(chosen.sum(axis=1), candidates[chosen])

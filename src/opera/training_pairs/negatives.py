@@ -25,7 +25,7 @@ from opera.data import GivenNegatives, RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.measures import Ranking
-from opera.training_pairs.documents import DocumentPool, KnownPositives, Lists
+from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
@@ -92,7 +92,7 @@ class RandomNegatives:
 class ListedNegatives:
     """Uniform samples of a list per query, or of all documents if the list is empty."""
 
-    lists: Lists
+    lists: DocumentLists
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
@@ -143,7 +143,7 @@ NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
 
 def given_negatives(
     data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
-) -> Lists:
+) -> DocumentLists:
     """Return the negatives that came with a query or a copy of it.
 
     Leave out documents without a text and known positives, and log their number.
@@ -168,7 +168,7 @@ def _given_of(data: RetrievalData) -> GivenNegatives:
 
 def _allowed(
     lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, noun: str | None = None
-) -> Lists:
+) -> DocumentLists:
     """Leave out documents without a text and known positives; log their number, if ``noun``."""
     with_text = [rows[pool.holds(rows)] for rows in lists]
     allowed = [
@@ -180,7 +180,7 @@ def _allowed(
         if noun is not None and sizes[number] > sizes[number + 1]:
             left_out = counted(sizes[number] - sizes[number + 1], noun)
             log.info("note: left out %s %s", left_out, reason)
-    return Lists.of(allowed)
+    return DocumentLists.of(allowed)
 
 
 def register_negatives(name: str) -> Callable[[Kind], Kind]:

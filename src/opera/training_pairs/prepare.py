@@ -77,11 +77,13 @@ class Prepared:
     @property
     def identity(self) -> dict[str, Any]:
         """The values that must be equal to resume a run."""
-        teacher = self.data.drawn.teacher if self.settings.teacher_scores is not None else None
+        teacher = (
+            self.data.with_splits.teacher if self.settings.teacher_scores is not None else None
+        )
         return {
             **self.given.identity(),
             "processes": self.processes,
-            "data_fingerprint": self.data.drawn.fingerprint,
+            "data_fingerprint": self.data.with_splits.fingerprint,
             "model_fingerprint": self.model.encoder.fingerprint,
             **({} if self.data.decided is None else {"decided_pairs": self.data.decided}),
             **({} if teacher is None else {"teacher_fingerprint": teacher.fingerprint}),
@@ -91,7 +93,7 @@ class Prepared:
         """Encode every text once if an adapter trains on the vectors."""
         if self.model.base is not None:
             text = self.settings.corpus_text
-            vectors = encode_all(self.model.encoder, self.data.drawn, text)
+            vectors = encode_all(self.model.encoder, self.data.with_splits, text)
             set_vectors(self.model.trained, vectors)
 
     def save_model(self, folder: Path, keeps_base: bool = False) -> None:
@@ -103,7 +105,7 @@ class Prepared:
         """
         model, base, settings = self.model.trained, self.model.base, self.settings
         if keeps_base and not reads_vectors(self.model.encoder.model):
-            model, base = self.model.served.model, None
+            model, base = self.model.base_as_saved.model, None
         lora, sizes = settings.lora_options, settings.matryoshka
         has_config = hasattr(model[0], "auto_model")
         if sizes is not None and has_config and not keeps_base:  # servers such as vLLM read it
@@ -148,7 +150,7 @@ def load_and_check(
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
         settings = settings.with_values({"query_prompt": checked})
-    model = prepare_model(model_source, settings, run_data.drawn)
+    model = prepare_model(model_source, settings, run_data.with_splits)
     sizes, dimension = settings.matryoshka or (), model.encoder.dimension
     if max(sizes, default=0) > dimension:
         raise SettingError(

@@ -17,12 +17,12 @@ from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import data_sets, for_each
 from opera.data.decisions import with_decisions
+from opera.data.id_lists import with_teacher
 from opera.data.identity import (
     copy_notes,
     judges_texts_of,
     merge_copies,
 )
-from opera.data.pair_files import with_teacher
 from opera.data.splits import (
     ExpectedDocuments,
     assumed_documents,
@@ -42,9 +42,9 @@ class RunData:
     """The data of a run.
 
     Attributes:
-        drawn: the data with all splits, for training and evaluation. Grades below
+        with_splits: the data with all splits, for training and evaluation. Grades below
             ``relevant_grade`` are 0.
-        before_dev: the data before the dev queries left train; ``drawn`` if none left.
+        before_dev: the data before the dev queries left train; ``with_splits`` if none left.
         expected_documents: the documents that future queries ask about; ``None`` for a run without
             a dev split.
         negatives: the kind of explicit negatives.
@@ -52,7 +52,7 @@ class RunData:
             decisions.
     """
 
-    drawn: RetrievalData
+    with_splits: RetrievalData
     before_dev: RetrievalData
     expected_documents: ExpectedDocuments | None
     negatives: str
@@ -61,28 +61,28 @@ class RunData:
     @property
     def dev_drawn(self) -> bool:
         """Whether the dev queries come from train."""
-        return self.before_dev is not self.drawn
+        return self.before_dev is not self.with_splits
 
     @property
-    def again(self) -> RetrievalData:
+    def with_dev_restored(self) -> RetrievalData:
         """The data of a second training, with the dev queries back in train.
 
         Popular documents that left train stay out. Otherwise they could rank first for every query
         after the second training, and dev would not show it, because its queries train too.
         """
 
-        def restore(before_dev: RetrievalData, drawn: RetrievalData) -> RetrievalData:
+        def restore(before_dev: RetrievalData, with_splits: RetrievalData) -> RetrievalData:
             positive = before_dev.training_split()
             popular = queries_per_document(before_dev, positive) > POPULAR * positive.n_queries
-            popular &= ~known_documents(before_dev, drawn.split("train"))[positive.doc_rows]
+            popular &= ~known_documents(before_dev, with_splits.split("train"))[positive.doc_rows]
             return before_dev.hold_out_pairs(positive.select_judgements(popular))
 
-        return for_each(restore, self.before_dev, self.drawn)
+        return for_each(restore, self.before_dev, self.with_splits)
 
     @property
     def lost_to_dev(self) -> float:
         """The fraction of train that moved to dev, in queries or in pairs, whichever is larger."""
-        left, train = self.drawn.training_split(), self.before_dev.training_split()
+        left, train = self.with_splits.training_split(), self.before_dev.training_split()
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
@@ -96,12 +96,12 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
     leaks = _leaks(data.with_relevant_grade(settings.relevant_grade), settings)
-    drawn, before_dev, expected_documents = _with_splits(data, settings)
-    merged = for_each(merge_copies, drawn)
+    with_splits, before_dev, expected_documents = _with_splits(data, settings)
+    merged = for_each(merge_copies, with_splits)
     merged = replace(merged, notes=(*merged.notes, *leaks))
-    before_dev = merged if before_dev is drawn else for_each(merge_copies, before_dev)
-    drawn = merged
-    for data_set in data_sets(drawn):
+    before_dev = merged if before_dev is with_splits else for_each(merge_copies, before_dev)
+    with_splits = merged
+    for data_set in data_sets(with_splits):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or "random"
@@ -113,12 +113,12 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
             negatives = "given"
         elif scored:
             negatives = "teacher"
-    for wrong, message in _conflicts(drawn, settings, negatives):
+    for wrong, message in _conflicts(with_splits, settings, negatives):
         if wrong:
             raise SettingError(message)
-    check_negatives(negatives, drawn, settings)
-    decided = _fingerprint(drawn) if settings.decisions else None
-    return RunData(drawn, before_dev, expected_documents, negatives, decided)
+    check_negatives(negatives, with_splits, settings)
+    decided = _fingerprint(with_splits) if settings.decisions else None
+    return RunData(with_splits, before_dev, expected_documents, negatives, decided)
 
 
 def _fingerprint(data: RetrievalData) -> int:
@@ -182,7 +182,7 @@ def _with_splits(
     """Apply ``relevant_grade``, add missing splits, and check that every split is usable.
 
     Returns:
-        ``drawn``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
+        ``with_splits``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
@@ -199,16 +199,16 @@ def _with_splits(
         # after the split, so that decisions do not change which queries are in test
         return with_decisions(with_splits, settings.decisions or ())
 
-    drawn = draw(settings.needs_dev)
+    with_splits = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
-        drawn.judged_qrels(split)
+        with_splits.judged_qrels(split)
     if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
         raise DataError(
             f"{data.title}: no document has a text with corpus_text={settings.corpus_text}; use "
             "title_text"
         )
     if not settings.needs_dev:
-        return drawn, drawn, None
+        return with_splits, with_splits, None
     expected = {
         settings.expected_documents or assumed_documents(data_set) for data_set in data_sets(graded)
     }
@@ -220,7 +220,7 @@ def _with_splits(
             f"refit=true: {graded.title} has a dev split, so none was split off train; remove the "
             "setting"
         )
-    return drawn, drawn if all_have_dev else draw(False), expected_documents
+    return with_splits, with_splits if all_have_dev else draw(False), expected_documents
 
 
 def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:

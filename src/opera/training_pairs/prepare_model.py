@@ -45,8 +45,8 @@ class RunModel:
         trained: the model to train.
         base: the base model below an adapter, which does not train; ``None`` without an adapter.
         encoder: the base model with the run's settings: lengths, prompts and cosine.
-        served: the base model with its folder's settings, for the evaluation before training;
-            ``encoder`` itself if the settings are equal. Both share the weights.
+        base_as_saved: the base model with its folder's settings, for the evaluation before
+            training; ``encoder`` itself if the settings are equal. Both share the weights.
         lengths: the lengths of the run.
         overridden: the settings that the run changes and saves with the final model: the folder's
             value and the run's value, by name.
@@ -56,7 +56,7 @@ class RunModel:
     trained: SentenceTransformer
     base: SentenceTransformer | None
     encoder: Encoder
-    served: Encoder
+    base_as_saved: Encoder
     lengths: Lengths
     overridden: dict[str, tuple[Any, Any]]
 
@@ -86,25 +86,25 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         files = Path(settings.query_vectors), Path(settings.document_vectors or "")
         model = service_model(*files, data, pick_device())
         lengths, overridden = lengths_of(model), {}
-        encoder = served = Encoder(model, settings.precision)
+        encoder = base_as_saved = Encoder(model, settings.precision)
         encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
     else:
         model, as_loaded = _loaded(source, settings)
         lengths = lengths_of(model)
-        encoder, served = (
+        encoder, base_as_saved = (
             Encoder(one, settings.precision, settings.encode_batch_size)
             for one in (model, as_loaded)
         )
         overridden = {
-            name: (served.settings[name], value)
+            name: (base_as_saved.settings[name], value)
             for name, value in encoder.settings.items()
-            if value != served.settings[name]
+            if value != base_as_saved.settings[name]
         }
         for role in ROLES:  # a user's prompt that the folder lacks is used before training too
-            served.prompts[role] = served.prompts[role] or encoder.prompts[role]
-        as_loaded.prompts.update(served.prompts)
-        if served.settings == encoder.settings:
-            served = encoder
+            base_as_saved.prompts[role] = base_as_saved.prompts[role] or encoder.prompts[role]
+        as_loaded.prompts.update(base_as_saved.prompts)
+        if base_as_saved.settings == encoder.settings:
+            base_as_saved = encoder
     if model.truncate_dim is not None:
         raise ModelError(
             f"{source}: cuts its embeddings to {model.truncate_dim} dimensions (truncate_dim), but "
@@ -121,12 +121,12 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             "remove the setting"
         )
     if settings.lora_options is not None:
-        for base_encoder in (encoder, served):
+        for base_encoder in (encoder, base_as_saved):
             _ = base_encoder.fingerprint  # cached before LoRA changes the model
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
-    return RunModel(source, trained, base, encoder, served, lengths, overridden)
+    return RunModel(source, trained, base, encoder, base_as_saved, lengths, overridden)
 
 
 def _loaded(

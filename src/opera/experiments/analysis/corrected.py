@@ -15,7 +15,7 @@ from opera.core.errors import DataError
 from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted, shown
 from opera.data.decisions import DecidedLabel, read_test_decisions
-from opera.data.pair_files import begins
+from opera.data.id_lists import begins
 from opera.data.qrels import Qrels
 from opera.experiments.analysis.groups import Group
 from opera.retrieval.measures import Ranking, parse_measures, per_query

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opera.data import load_data
-from opera.data.pair_files import with_teacher
+from opera.data.id_lists import with_teacher
 
 LINES = [("train0", "d0", 1.5), ("train0", "d7", -2.25), ("train1", "d0", 0.0)]
 
