@@ -18,7 +18,7 @@ SETS = ("nfcorpus", "scifact", "entailmentbank", "toollens")
 NAMES = dict(zip(SETS, ("NFCorpus", "SciFact", "EntailmentBank", "ToolLens"), strict=True))
 MAIN = ("ft", "dp", "denoise", "infobatch")
 PAGE = {
-    "the paper's settings": "The paper's regime",
+    "slow, as in the paper": "The paper's regime",
     "`ft`'s best learning rate on dev": "Temperature .05, ft's best rate on dev",
     "OPERA's defaults": "All defaults, with the guard",
     "30% wrong labels, `ft`'s best learning rate": "30% wrong labels, temperature .05, ft's best rate on dev",

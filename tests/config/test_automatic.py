@@ -51,9 +51,9 @@ def test_the_page_has_the_numbers() -> None:
     expected = {name: [getattr(defaults, name) for defaults in columns] for name in names}
     assert told == expected | {"per_device_train_batch_size": [defaults.queries_per_batch for defaults in columns]}
     limits = {
-        "at least": [kind.least_steps for kind in columns],
-        "at most, on a CPU": [kind.most_steps["cpu"] for kind in columns],
-        "at most, on a GPU": [kind.most_steps["cuda"] for kind in columns],
+        "minimum steps": [kind.least_steps for kind in columns],
+        "maximum steps, CPU": [kind.most_steps["cpu"] for kind in columns],
+        "maximum steps, GPU": [kind.most_steps["cuda"] for kind in columns],
     }
     for name, steps in limits.items():
-        assert f"| steps, {name} | {' | '.join(f'{count:,}' for count in steps)} |" in page
+        assert f"| {name} | {' | '.join(f'{count:,}' for count in steps)} |" in page
