@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -16,9 +17,7 @@ from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted, shown
 from opera.data.decisions import DecidedLabel, read_test_decisions
 from opera.data.id_lists import begins
-from opera.data.qrels import Qrels
 from opera.experiments.analysis.groups import Group
-from opera.retrieval.measures import Ranking, parse_measures, per_query
 from opera.run_folder.changes import Change, changes_on_test
 from opera.run_folder.folder import Run
 
@@ -197,15 +196,13 @@ def _measured(run: Run, model: str, labels: Labels) -> dict[str, NDArray[np.floa
     table = run.per_query()
     documents = table[column(model, "documents")].to_pylist()
     ranked = dict(zip(table["query_id"].to_pylist(), documents, strict=True))
-    rows: dict[str, int] = {}  # a number for each document
-    judged = [
-        (query, rows.setdefault(doc, len(rows)), grade)
-        for query, grades in enumerate(labels.values())
-        for doc, grade in grades.items()
-    ]
-    best = [[rows.setdefault(doc, len(rows)) for doc in ranked[query]] for query in labels]
-    depth = max(map(len, best))
-    doc_rows = np.array([[*row, *[-1] * (depth - len(row))] for row in best], dtype=np.int32)
-    ranking = Ranking(doc_rows, np.zeros(doc_rows.shape, dtype=np.float32))
-    qrels = Qrels.from_arrays(*(np.array(values) for values in zip(*judged, strict=True)))
-    return per_query(ranking, qrels, parse_measures(CORRECTED))
+    scores = {
+        query: {document: -float(rank) for rank, document in enumerate(ranked[query])}
+        for query in labels
+    }
+    numbers = {query: number for number, query in enumerate(labels)}
+    values = {measure: np.zeros(len(labels)) for measure in CORRECTED}
+    measures = [ir_measures.parse_measure(measure) for measure in CORRECTED]
+    for result in ir_measures.iter_calc(measures, labels, scores):
+        values[str(result.measure)][numbers[result.query_id]] = result.value
+    return values
