@@ -18,6 +18,6 @@ def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
     assert list(found) == ["ft", "sp", "dp"]
     assert {row.data for row in found.values()} == {"data/one"}, "one number of steps shows no convergence"
     assert (found["ft"].target, found["ft"].baseline_steps, found["ft"].steps) == (0.5, 8, 8)
-    assert (found["sp"].steps, found["sp"].step_ratio, found["sp"].seconds_ratio) == (None, None, None)
-    assert (found["dp"].steps, found["dp"].step_ratio, found["dp"].seconds_ratio) == (4, 0.5, 0.75)
+    assert (found["sp"].steps, found["sp"].seconds_ratio) == (None, None)
+    assert (found["dp"].steps, found["dp"].seconds_ratio) == (4, 0.75)
     assert compute_convergence(folder.groups(), "infobatch") == []

@@ -20,7 +20,6 @@ class Convergence:
         target: the baseline's best mean.
         baseline_steps: the number of steps of the baseline's best mean.
         steps: the fewest steps at which the method reaches the target; ``None`` if it never does.
-        step_ratio: ``steps`` divided by ``baseline_steps``.
         seconds_ratio: training seconds divided by the baseline's, as medians over the seeds.
     """
 
@@ -29,13 +28,10 @@ class Convergence:
     target: float
     baseline_steps: int
     steps: int | None
-    step_ratio: float | None
     seconds_ratio: float | None
 
 
-def compute_convergence(
-    groups: Sequence[Group], baseline: str, measure: str = PRIMARY
-) -> list[Convergence]:
+def compute_convergence(groups: Sequence[Group], baseline: str) -> list[Convergence]:
     """Compute the convergence of all methods on all data sets; the baseline comes first.
 
     Data sets with a single number of steps, or without the baseline, are omitted.
@@ -46,13 +42,17 @@ def compute_convergence(
         reference = [group for group in by_steps if group.method == baseline]
         if not reference or len({group.steps for group in by_steps}) < 2:
             continue
-        best = max(reference, key=lambda group: group.mean(measure))
-        target = best.mean(measure)
+        best = max(reference, key=lambda group: group.mean_std(PRIMARY).mean)
+        target = best.mean_std(PRIMARY).mean
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
-            matching = (g for g in by_steps if g.method == label and g.mean(measure) >= target)
-            values: tuple[Any, ...] = (None, None, None)
+            matching = (
+                group
+                for group in by_steps
+                if group.method == label and group.mean_std(PRIMARY).mean >= target
+            )
+            values: tuple[Any, Any] = (None, None)
             if (first := next(matching, None)) is not None:
                 seconds_ratio = first.training_seconds / best.training_seconds
-                values = (first.steps, first.steps / best.steps, seconds_ratio)
+                values = (first.steps, seconds_ratio)
             convergence.append(Convergence(data, label, target, best.steps, *values))
     return convergence

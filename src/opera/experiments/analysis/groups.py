@@ -58,29 +58,18 @@ class Group:
         """The seeds."""
         return tuple(run.record.seed for run in self.runs)
 
-    def values(self, measure: str, when: str = "final") -> NDArray[np.float64]:
-        """A measure of the ``base``, ``fine_tuned`` or ``final`` models: float64 ``[seeds]``."""
-        return np.array([run.measures[when][measure] for run in self.runs])
-
     def mean_std(self, measure: str, when: str = "final") -> MeanStd:
-        """The mean and standard deviation of :meth:`values`."""
-        values = self.values(measure, when)
+        """The mean and standard deviation of a measure of the ``base``, ``fine_tuned`` or ``final``
+        models; the seeds may have different test splits.
+        """
+        values = np.array([run.measures[when][measure] for run in self.runs])
         std = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return MeanStd(float(values.mean()), std)
-
-    def mean(self, measure: str, when: str = "final") -> float:
-        """The mean of :meth:`values`; the seeds may have different test splits."""
-        return float(self.values(measure, when).mean())
 
     @cached_property
     def query_tables(self) -> tuple[pa.Table, ...]:
         """The runs' ``per_query.parquet``."""
         return tuple(run.per_query() for run in self.runs)
-
-    @cached_property
-    def pair_tables(self) -> tuple[pa.Table, ...]:
-        """The runs' ``pairs.parquet``."""
-        return tuple(run.pairs() for run in self.runs)
 
     @property
     def model(self) -> str:

@@ -298,7 +298,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         requested_steps=first.requested_steps,
         queries=len(all_queries),
         different_splits=any(queries != all_queries for queries in queries_by_seed),
-        base={measure: first.mean(measure, "base") for measure in DEFAULT_MEASURES},
+        base={measure: first.mean_std(measure, "base").mean for measure in DEFAULT_MEASURES},
         other_bases=tuple(group.method for group in groups if _has_other_base(group, first)),
         rows=tuple(rows),
     )
@@ -343,7 +343,7 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     There is one group per method and data set. Methods without all data sets are left out. The
     result is empty if fewer than two methods remain.
     """
-    means = {(group.data, group.method): group.mean(measure) for group in groups}
+    means = {(group.data, group.method): group.mean_std(measure).mean for group in groups}
     data = list(dict.fromkeys(group.data for group in groups))
     methods = dict.fromkeys(group.method for group in groups)
     labels = [m for m in methods if all((source, m) in means for source in data)]

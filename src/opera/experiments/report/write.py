@@ -39,7 +39,7 @@ from opera.experiments.report.tables import (
     ranks_table,
     tables_of,
 )
-from opera.run_folder.folder import REPORT_FILE, Run, is_report
+from opera.run_folder.folder import REPORT_FILE, is_report
 from opera.run_folder.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
 
 EXAMPLES = 3
@@ -150,7 +150,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart([best]),
-        "cutoffs": _cutoffs(best.runs[0]),
+        "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",
         "sampling": sampling_charts(final_groups),
         "guard": [dev_sentence(guard.typical) for guard in guards],
@@ -183,15 +183,10 @@ def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
             "lost most": changed["losses"][:EXAMPLES],
         },
         "labels": [],
-        "cutoffs": _cutoffs(run),
+        "cutoffs": run.record.cutoffs,
         "shown_run": "",
         "sampling": sampling_charts([group]),
         "guard": [] if guard is None else [dev_sentence(guard)],
         "warnings": [] if guard is None else warnings_of(guard),
         "other_steps": {},
     }
-
-
-def _cutoffs(run: Run) -> list[str]:
-    """The sentences about the cut-offs of a run."""
-    return [] if run.record.cutoffs is None else run.record.cutoffs.sentences
