@@ -27,14 +27,6 @@ from opera.data.names import source_title
 if TYPE_CHECKING:
     from opera.deployment.record import Export, Form
 
-PublicOption = Annotated[
-    bool, typer.Option("--public", help="make a new repository public; the default is private")
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option("--language", help="languages of the texts, for the model card, such as en,de"),
-]
-
 
 def export(
     model: Annotated[
@@ -118,8 +110,15 @@ def push(
         ),
     ],
     name: Annotated[str, typer.Argument(help="the repository", metavar="OWNER/NAME")],
-    public: PublicOption = False,
-    language: LanguageOption = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="make a new repository public; the default is private")
+    ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language", help="languages of the texts, for the model card, such as en,de"
+        ),
+    ] = None,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,11 +30,9 @@ from opera.core.measure_names import PRIMARY
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
-from opera.data.texts import CorpusText
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
-    int8_name,
     load_onnx,
     processor_kind,
     save_portable,
@@ -51,7 +49,7 @@ from opera.deployment.record import (
     write_card,
 )
 from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.evaluation import Evaluation, evaluate_encoder
+from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
 from opera.retrieval.lora import has_lora, merged
 from opera.retrieval.models import is_static, load_model
@@ -114,7 +112,7 @@ def export(
     check_reads_stay(folder, "--out", inputs, [folder] if folder.is_dir() else [])
     trained = load_model(name, "cpu")
     _check_forms(trained, requested, name, model_folder)
-    reference = None if test_data is None else Reference.of(name, test_data)
+    reference = None if test_data is None else Reference(name, test_data)
     if has_lora(trained):  # otherwise transformers would save the names of peft
         trained[0].auto_model.__dict__.pop("_weight_conversions", None)
     with merged(trained) if has_lora(trained) else nullcontext():
@@ -211,7 +209,7 @@ def _write(
         write_onnx(model, onnx)
     exported_forms = []
     for form in forms:
-        file = {"onnx": onnx, "int8": onnx.with_name(int8_name(kind))}.get(
+        file = {"onnx": onnx, "int8": onnx.with_name(f"model_qint8_{kind}.onnx")}.get(
             form, folder / STATIC_FOLDER
         )
         if form == "int8":
@@ -258,42 +256,32 @@ ROUNDS = 5
 SPLIT = "test"
 
 
-@dataclass(frozen=True)
 class Reference:
     """The trained model and its results, with which every form is compared.
 
     Attributes:
         data: the data set, with the run's splits.
         text: which text of a document the model reads.
-        evaluation: on the test split, in fp32.
+        prompts: the data's query prompt, if the data have one.
+        evaluation: on the test split, in fp32, as by :func:`opera.evaluate`.
         encoder: the model on the CPU.
         sample: documents for measuring speed.
-        query_prompt: the data's query prompt; ``None`` for the model's.
     """
 
-    data: RetrievalData
-    text: CorpusText
-    evaluation: Evaluation
-    encoder: Encoder
-    sample: list[str]
-    query_prompt: str | None
-
-    @classmethod
-    def of(cls, model: str, data: RetrievalData) -> Reference:
-        """Measure a model, as :func:`opera.evaluate` does, in fp32."""
-        prompts, text = with_data_prompt({}, data, model), run_corpus_text(model)
-        encoder = open_encoder(model, "fp32", **prompts)
-        evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], text)
+    def __init__(self, model: str, data: RetrievalData) -> None:
+        self.data, self.text = data, run_corpus_text(model)
+        self.prompts = with_data_prompt({}, data, model)
+        encoder = open_encoder(model, "fp32", **self.prompts)
+        self.evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], self.text)
         size = len(data.corpus)
         rows = np.linspace(0, size - 1, min(TIMED_DOCUMENTS, size)).astype(np.int64)
-        sample = data.corpus.texts(rows, text)
-        on_cpu, prompt = _encoder(load_model(model, "cpu")), prompts.get("query_prompt")
-        return cls(data, text, evaluation, on_cpu, sample, prompt)
+        self.sample = data.corpus.texts(rows, self.text)
+        self.encoder = _encoder(load_model(model, "cpu"))
 
     def figures(self, exported: SentenceTransformer) -> Figures:
         """Measure a form; a static model has no prompts."""
         if not is_static(exported):
-            set_prompts(exported, self.query_prompt, None)
+            set_prompts(exported, self.prompts.get("query_prompt"), None)
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))

@@ -158,11 +158,6 @@ def processor_kind() -> str:
     return "avx512_vnni" if "avx512_vnni" in flags or "avx_vnni" in flags else "avx2"
 
 
-def int8_name(kind: str) -> str:
-    """The file name for a kind of processor: ``model_qint8_avx512_vnni.onnx``."""
-    return f"model_qint8_{kind}.onnx"
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence warnings and logs of the exporters; they raise real errors."""

@@ -53,7 +53,9 @@ def push(
             the token may not write to the repository.
         StorageError: if the hub is not reachable or refuses the files.
     """
-    repository, languages = checked_name(name, "name"), checked_languages(language)
+    repository, languages = text(name, "name"), checked_languages(language)
+    if not HUB_ID.fullmatch(repository):
+        raise SettingError(f"name: must be a repository OWNER/NAME on the hub, got {shown(name)}")
     private = not flag(public, "public")
     folder = locate_model(expand_user(model, "model"))
     if isinstance(folder, str):
@@ -113,20 +115,6 @@ def _files_to_push(folder: Path) -> list[Path]:
             "note: these files are not uploaded, as OPERA did not write them: %s", shortened(names)
         )
     return sorted(files - unknown)
-
-
-def checked_name(name: str, argument: str) -> str:
-    """Return the name of a repository; ``argument`` is the user's option, for messages.
-
-    Raises:
-        SettingError: if it is not ``OWNER/NAME``.
-    """
-    repository = text(name, argument)
-    if not HUB_ID.fullmatch(repository):
-        raise SettingError(
-            f"{argument}: must be a repository OWNER/NAME on the hub, got {shown(name)}"
-        )
-    return repository
 
 
 def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:

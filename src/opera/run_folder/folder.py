@@ -25,7 +25,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -288,10 +287,8 @@ class RunWriter:
 
     def write_draws(self, pair_ids: NDArray[np.int32], per_step: int) -> None:
         """Write ``draws.parquet``: pair ids ``[steps · per_step]`` in the order of the steps."""
-        if self.writes:
-            steps = np.arange(len(pair_ids), dtype=np.int32) // per_step + 1
-            table = pa.table({"step": steps.astype(np.int32), "pair": pair_ids})
-            write_parquet(self.path / DRAWS_FILE, table)
+        steps = np.arange(len(pair_ids), dtype=np.int32) // per_step + 1
+        self.write_table(DRAWS_FILE, {"step": steps.astype(np.int32), "pair": pair_ids})
 
     def adopt(self, name: str) -> None:
         """Copy trace and draws from a folder in this folder."""
@@ -346,8 +343,7 @@ def holds_run(path: Path) -> bool:
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:
     """Return the checkpoints in a folder by ascending step."""
-    folders = {}
-    for folder in path.glob("checkpoint-*"):
-        if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", folder.name):
-            folders[int(match[1])] = folder
-    return dict(sorted(folders.items()))
+    folders = {
+        folder.name.removeprefix("checkpoint-"): folder for folder in path.glob("checkpoint-*")
+    }
+    return {int(step): folders[step] for step in sorted(filter(str.isdecimal, folders), key=int)}

@@ -259,22 +259,6 @@ def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | Non
     }
 
 
-class SizeRecord(RecordPart):
-    """Measures on test with only the first dimensions of the embeddings.
-
-    Attributes:
-        size: the number of dimensions.
-        base: means over the test queries, by measure, of the base model.
-        fine_tuned: those of the fine-tuned model.
-        final: those of the final model.
-    """
-
-    size: int
-    base: dict[str, FiniteFloat]
-    fine_tuned: dict[str, FiniteFloat]
-    final: dict[str, FiniteFloat]
-
-
 class Measures(RecordPart):
     """``measures.json``: means over the test queries, by measure.
 
@@ -287,6 +271,16 @@ class Measures(RecordPart):
     base: dict[str, FiniteFloat]
     fine_tuned: dict[str, FiniteFloat]
     final: dict[str, FiniteFloat]
+
+
+class SizeRecord(Measures):
+    """Measures on test with only the first dimensions of the embeddings.
+
+    Attributes:
+        size: the number of dimensions.
+    """
+
+    size: int
 
 
 class RunRecord(RecordPart):
