@@ -14,7 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.adapter.model import FrozenVectors, adapter_model, set_vectors
+from opera.adapter.model import FrozenVectors, adapter_model
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import is_static, load_model
 from small_runs import FAST, unit_vectors
@@ -36,8 +36,8 @@ assert not [name for name in sys.modules if name.split(".")[0] == "opera"]
 def moving() -> tuple[SentenceTransformer, FrozenVectors]:
     """An adapter of queries that moves them, on 9 queries and 11 documents."""
     rng, model = np.random.default_rng(0), adapter_model(6, "query", "cpu")
-    vectors = FrozenVectors(unit_vectors(rng, 9, 6), unit_vectors(rng, 11, 6))
-    set_vectors(model, vectors)
+    vectors = FrozenVectors(query=unit_vectors(rng, 9, 6), document=unit_vectors(rng, 11, 6))
+    model[0].vectors = vectors
     with torch.no_grad():
         next(model.parameters()).normal_(generator=torch.Generator().manual_seed(0))
     return model, vectors
@@ -47,8 +47,8 @@ def test_only_the_projected_side_moves(moving: tuple[SentenceTransformer, Frozen
     model, vectors = moving
     assert is_static(model)
     rows = ["8", "0", "8"]
-    np.testing.assert_array_equal(model.encode_document(rows), vectors.documents[np.array([8, 0, 8])])
-    expected = vectors.queries[np.array([8, 0, 8])] @ next(model.parameters()).detach().numpy().T
+    np.testing.assert_array_equal(model.encode_document(rows), vectors["document"][np.array([8, 0, 8])])
+    expected = vectors["query"][np.array([8, 0, 8])] @ next(model.parameters()).detach().numpy().T
     np.testing.assert_allclose(model.encode_query(rows), expected, atol=1e-5)  # sums of 6 terms below 10
 
 
@@ -58,8 +58,7 @@ def test_no_checkpoint_stores_the_vectors(moving: tuple[SentenceTransformer, Fro
     model.save_pretrained(str(tmp_path), create_model_card=False)
     loaded = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)  # our own class
     assert torch.equal(next(loaded.parameters()), next(model.parameters()))
-    with pytest.raises(AssertionError, match="call set_vectors first"):
-        loaded.preprocess(["0"], task="query")
+    assert not loaded[0].vectors
 
 
 @pytest.mark.slow

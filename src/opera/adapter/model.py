@@ -6,7 +6,6 @@ import copy
 import shutil
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, InputModule, Normalize, Router
 from torch import Tensor, nn
 
-from opera.core.files import replace_file
+from opera.core.files import replace_file, write_arrays
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
@@ -28,18 +27,9 @@ MODULE_FILE = "adapter.py"
 Modules = dict[Role, list[Any]]
 
 
-@dataclass(frozen=True)
-class FrozenVectors:
-    """The vectors of a data set's texts, by row of its tables.
-
-    Attributes:
-        queries: float32 ``[queries, dimension]``, rows of length 1: an array, or an object that
-            reads rows from disk.
-        documents: float32 ``[documents, dimension]``, like the queries.
-    """
-
-    queries: Any
-    documents: Any
+FrozenVectors = dict[Role, Any]
+"""The vectors of queries and of documents: float32 ``[rows of the table, dimension]``, rows of
+length 1; an array, or an object that reads rows from disk."""
 
 
 class VectorLookup(InputModule):  # type: ignore[misc]
@@ -53,7 +43,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         digest: SHA-256 of the vectors' source, for the model's fingerprint.
 
     Attributes:
-        vectors: the vectors; ``None`` until :func:`set_vectors`.
+        vectors: the vectors; set them before the first use.
     """
 
     config_keys: ClassVar = ["dimension", "digest"]
@@ -62,7 +52,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
     def __init__(self, dimension: int, digest: str = "") -> None:
         super().__init__()
         self.dimension, self.digest = dimension, digest
-        self.vectors: FrozenVectors | None = None
+        self.vectors: FrozenVectors = {}
 
     def preprocess(
         self,
@@ -72,8 +62,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> dict[str, Tensor]:
         """Return the vectors of rows as sentence embeddings: float32 ``[rows, dimension]``."""
-        assert self.vectors is not None, "call set_vectors first"
-        vectors = self.vectors.queries if task == "query" else self.vectors.documents
+        vectors = self.vectors["query" if task == "query" else "document"]
         return {"sentence_embedding": torch.from_numpy(vectors[np.array(inputs, dtype=np.int64)])}
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
@@ -104,15 +93,10 @@ def vector_model(*modules: nn.Module, device: str) -> SentenceTransformer:
     return model
 
 
-def set_vectors(model: SentenceTransformer, vectors: FrozenVectors) -> None:
-    """Set the vectors of a model's lookup."""
-    model[0].vectors = vectors
-
-
 def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> FrozenVectors:
     """Encode all texts of a data set, or read their vectors from the cache."""
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
-    return FrozenVectors(queries, encoder.encode_corpus(data, corpus_text))
+    return {"query": queries, "document": encoder.encode_corpus(data, corpus_text)}
 
 
 def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceTransformer:
@@ -135,12 +119,7 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
 
 def save(folder: Path, matrices: dict[str, Any]) -> None:
     """Write ``adapter.npz`` with I + W, float32 ``[d, d]``, by role, and ``adapter.py``."""
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, **matrices)
-
-    replace_file(folder / ADAPTER_FILE, write)
+    write_arrays(folder / ADAPTER_FILE, matrices)
     module = Path(__file__).with_name("apply.py")
     replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import FrozenVectors, VectorLookup, set_vectors, vector_model
+from opera.adapter.model import VectorLookup, vector_model
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.reading import open_file
@@ -29,20 +29,17 @@ def service_model(
     Raises:
         DataError: for a file that cannot be read, a text without a vector, or unequal dimensions.
     """
-    both = (
-        FileVectors(queries, data.queries, "query"),
-        FileVectors(documents, data.corpus, "document"),
-    )
-    dimension, other = (vectors.shape[1] for vectors in both)
+    of_queries = FileVectors(queries, data.queries, "query")
+    of_documents = FileVectors(documents, data.corpus, "document")
+    dimension, other = of_queries.shape[1], of_documents.shape[1]
     if dimension != other:
         raise DataError(
             f"{documents}: has vectors of dimension {other}, but {queries} has {dimension}; use "
             "vectors of one model"
         )
-    lookup = VectorLookup(dimension, "".join(vectors.digest for vectors in both))
-    model = vector_model(lookup, device=device)
-    set_vectors(model, FrozenVectors(*both))
-    return model
+    lookup = VectorLookup(dimension, of_queries.digest + of_documents.digest)
+    lookup.vectors = {"query": of_queries, "document": of_documents}
+    return vector_model(lookup, device=device)
 
 
 class FileVectors:

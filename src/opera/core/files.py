@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from glob import escape
@@ -58,6 +58,17 @@ def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
             folder.rename(temporary.with_name(f".{folder.name}.old.part"))
         temporary.rename(folder)
     return result
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays to an ``.npz`` file, completely or not at all."""
+    import numpy as np
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # to another name np.savez would add .npz
+            np.savez(file, **arrays)
+
+    replace_file(path, write)
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from opera.core.files import finish_folder, remove, replace_file
+from opera.core.files import finish_folder, remove, replace_file, write_arrays
 from opera.core.storage import writing
 from opera.run_folder.folder import COMPLETE_FILE, checkpoint_folders
 from opera.run_folder.reading import read_arrays
@@ -19,13 +17,7 @@ log = logging.getLogger("opera")
 
 def write_state(path: Path, state: Mapping[str, Any]) -> None:
     """Write nested mappings of arrays and numbers; an interruption leaves no partial file."""
-    arrays = flatten(state)
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)
-
-    replace_file(path, write)
+    write_arrays(path, flatten(state))
 
 
 def read_state(path: Path) -> dict[str, Any]:

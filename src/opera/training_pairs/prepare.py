@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opera.adapter.model import encode_all, save_adapted, set_vectors
+from opera.adapter.model import encode_all, save_adapted
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
@@ -94,7 +94,7 @@ class Prepared:
         if self.model.base is not None:
             text = self.settings.corpus_text
             vectors = encode_all(self.model.encoder, self.data.with_splits, text)
-            set_vectors(self.model.trained, vectors)
+            self.model.trained[0].vectors = vectors
 
     def save_model(self, folder: Path, keeps_base: bool = False) -> None:
         """Write the final model with the settings of its evaluation.
