@@ -58,7 +58,8 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
     known = KnownPositives.of(data, training.query_rows, pairs)
-    loss = pruning.watch(InfoNCELoss(model, 0.05, known, gradient_cache=texts or None))
+    loss = InfoNCELoss(model, 0.05, known, gradient_cache=texts or None)
+    loss.link = pruning
     start = time.perf_counter()
     if batch:
         loss(features, labels).backward()

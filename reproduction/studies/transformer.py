@@ -227,10 +227,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
 
     every_tenth = EveryTenth(lambda step: results.add_measured(asdict(run), measure(), step=step))
     callbacks = [every_tenth] if run.steps >= LONG else []
-    fit = train(
-        pruning, RunWriter(folder), resume=True, callbacks=callbacks,
-        show_progress=False,
-    )  # fmt: skip
+    fit = train(pruning, RunWriter(folder), resume=True, callbacks=callbacks)
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]
     drawn, pairs = fit.times_drawn, training_set.pairs
     wrong = ~load(replace(run, regime="plain")).training_split().contains(training_set.train)

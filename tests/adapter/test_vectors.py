@@ -88,9 +88,11 @@ def test_the_same_vectors_train_the_same_adapter(
     adapter = SimpleNamespace(**runpy.run_path(str(of_files.model_path / "adapter.py")))
     encoder = Encoder(model, use_cache=False)
     documents = np.asarray(encoder.encode_corpus(data))
-    np.testing.assert_allclose(adapter.documents(vectors.documents[np.arange(len(data.corpus))]), documents, atol=1e-3)
+    np.testing.assert_allclose(
+        adapter.documents(vectors["document"][np.arange(len(data.corpus))]), documents, atol=1e-3
+    )
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
-    np.testing.assert_allclose(adapter.queries(vectors.queries[np.arange(len(data.queries))]), queries, atol=1e-3)
+    np.testing.assert_allclose(adapter.queries(vectors["query"][np.arange(len(data.queries))]), queries, atol=1e-3)
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
     names = {path.name for path in of_files.model_path.iterdir()}
     assert names == {"adapter.npz", "adapter.py", "recipe.yaml", "README.md"}

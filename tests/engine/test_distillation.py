@@ -41,7 +41,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     loss, pruning = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), SamplerLink()
     pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
     pruning.observe = lambda *values: seen.append(values)  # type: ignore[method-assign]
-    pruning.watch(loss)
+    loss.link = pruning
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),

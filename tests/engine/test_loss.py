@@ -52,7 +52,9 @@ class Step:
 
     def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
         more |= {"masks": masked}
-        return self.pruning.watch(InfoNCELoss(self.model, 0.05, self.known, **more))  # type: ignore[return-value]
+        loss = InfoNCELoss(self.model, 0.05, self.known, **more)  # type: ignore[arg-type]
+        loss.link = self.pruning
+        return loss
 
     def observe(self, pair_ids: Tensor, *values: Tensor) -> None:
         """Keep what is observed: ids, similarity, losses and p-values; the step is trained again."""

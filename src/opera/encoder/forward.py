@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 
 from opera.core.arrays import IntArray
-from opera.encoder.packing import embedded, packed_features, packs, padded_features
+from opera.encoder.packing import packed_features, packs, padded_features
 from opera.encoder.token_ids import TokenIds
 
 TOKENS_AT_ONCE = 4_096
@@ -51,7 +51,9 @@ def embed_tokens(
         packed: whether to pack the texts; requires :func:`opera.encoder.packing.packs`.
         run: a wrapper to call instead of the model, such as for several processes.
     """
-    return embedded(model, token_features(model, token_lists, prompt_length, packed=packed), run)
+    features = token_features(model, token_lists, prompt_length, packed=packed)
+    embeddings: Tensor = (run or model)(features)["sentence_embedding"]
+    return embeddings
 
 
 def token_features(
@@ -61,14 +63,23 @@ def token_features(
     *,
     packed: bool,
 ) -> dict[str, Any]:
-    """Return the model's inputs for texts: packed, padded, or for a static embedding."""
+    """Return the model's inputs for texts, on its device: packed, padded, or for a static
+    embedding."""
+    features: dict[str, Any] = {}
     if is_table(model):
         starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
         joined = np.concatenate(token_lists).astype(np.int64)
-        return {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}
-    may_pack = packed and min(map(len, token_lists)) > 0
-    features = (packed_features if may_pack else padded_features)(model, token_lists)
-    return features if prompt_length is None else {**features, "prompt_length": prompt_length}
+        features = {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}
+    elif packed and min(map(len, token_lists)) > 0:
+        features = packed_features(model, token_lists)
+    else:
+        features = padded_features(model, token_lists)
+    if prompt_length is not None:
+        features["prompt_length"] = prompt_length
+    return {
+        name: value.to(model.device) if isinstance(value, Tensor) else value
+        for name, value in features.items()
+    }
 
 
 def pads(model: SentenceTransformer) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
@@ -167,8 +167,8 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     try:
         with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
             packed, padded = (
-                nn.functional.normalize(embedded(model, features(model, texts)).float(), dim=-1)
-                for features in (packed_features, padded_features)
+                nn.functional.normalize(model(inputs)["sentence_embedding"].float(), dim=-1)
+                for inputs in (packed_features(model, texts), padded_features(model, texts))
             )
     except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
         return False  # the model does not accept these features
@@ -176,18 +176,6 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
         transformer.set_attn_implementation(attention)
         model.train(was_training)
     return bool((packed - padded).abs().max() < TOLERANCE)
-
-
-def embedded(
-    model: SentenceTransformer, features: dict[str, Any], run: nn.Module | None = None
-) -> Tensor:
-    """Run a model, or its wrapper ``run``, on its device: a tensor ``[n, dimension]``."""
-    inputs = {
-        name: value.to(model.device) if isinstance(value, Tensor) else value
-        for name, value in features.items()
-    }
-    embeddings: Tensor = (run or model)(inputs)["sentence_embedding"]
-    return embeddings
 
 
 def _first_position(model: SentenceTransformer) -> int:

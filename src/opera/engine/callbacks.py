@@ -81,16 +81,12 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the trace to the run and to the checkpoint; then mark the checkpoint complete."""
-        self.write(self.run)
+        self.run.write_trace(self.rows)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            self.write(RunWriter(checkpoint))
+            RunWriter(checkpoint).write_trace(self.rows)
             mark_complete(checkpoint)
-
-    def write(self, run: RunWriter) -> None:
-        """Write ``trace.parquet``."""
-        run.write_trace(self.rows)
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]
@@ -145,16 +141,19 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 class Progress(TrainerCallback):  # type: ignore[misc]
     """Shows a progress bar with steps, time left, loss and, if dev is evaluated, its measure."""
 
-    def __init__(self, measure: str, shown: bool = True) -> None:
+    def __init__(self, measure: str, shown: bool) -> None:
         self._measure, self._postfix = measure, dict[str, str]()
         self._shown = shown
         self._bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
-        hidden = not (self._shown and PartialState().is_main_process)
         self._bar = progress(
-            "training", state.max_steps, "steps", hidden=hidden, initial=state.global_step
+            "training",
+            state.max_steps,
+            "steps",
+            hidden=not self._shown,
+            initial=state.global_step,
         )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -72,8 +72,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             these lengths and the full length; methods observe the loss at the full length.
 
     Attributes:
-        link: holds the documents and weights of each batch, and receives the observations;
-            :meth:`opera.engine.sampler_link.SamplerLink.watch` sets it.
+        link: holds the documents and weights of each batch, and receives the observations; set it
+            before training.
     """
 
     model: SentenceTransformer
@@ -159,14 +159,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             self.model, keep_torch_compile=False
         )
         packed = self.packs and not pads(bare)
-        inputs = [token_features(bare, *_column(features), packed=packed) for features in columns]
-        return [
-            {
-                name: value.to(bare.device) if isinstance(value, Tensor) else value
-                for name, value in features.items()
-            }
-            for features in inputs
-        ]
+        return [token_features(bare, *_column(features), packed=packed) for features in columns]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Embed a part of the texts, in float32 because the stored gradients would vanish in half

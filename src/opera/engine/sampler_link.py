@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +24,6 @@ from opera.engine.checkpoint import write_state
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import Batch, PairSampler, not_finite
 from opera.run_folder.folder import SAMPLER_FILE
-
-if TYPE_CHECKING:
-    from opera.engine.loss import InBatchLoss
 
 PREFIX = "opera/"
 """Of the names of OPERA's curves."""
@@ -106,11 +103,6 @@ class SamplerLink:
             prefix = f"{name}_" if name else ""
             curves |= {f"{prefix}{curve}": value for curve, value in values.items()}
         return {name: value for name, value in curves.items() if math.isfinite(value)}
-
-    def watch(self, loss: InBatchLoss) -> InBatchLoss:
-        """Connect a loss of OPERA to this object, and return the loss."""
-        loss.link = self
-        return loss
 
     def begin(self, args: Any, state: Any, loader: Any) -> None:
         """Prepare for a trainer that begins; a run of ``opera train`` is prepared already."""

@@ -136,11 +136,6 @@ class Fit:
             log.info("note: too few pairs were trained to estimate the noise rate")
         return noisy_labels
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The entries of ``run.json`` about the method and the training set."""
-        return _facts_of(self.training_set, self.methods)
-
     def pair_columns(self) -> dict[str, Any]:
         """Return the columns of ``pairs.parquet``."""
         data, train = self.training_set.data, self.training_set.train
@@ -191,7 +186,7 @@ def fit(
         "training on %s of %s (method: %s)",
         counted(n_pairs, "pair"), counted(n_queries, "query"), prepared.recipe.method,
     )  # fmt: skip
-    session.update(**_facts_of(training_set, methods))
+    session.update(**facts_of(training_set, methods))
     with session.phase(phase, description):
         link = RunSamplerLink(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
@@ -200,7 +195,8 @@ def fit(
         return train(link, run, session.resume, session.callbacks)
 
 
-def _facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
+def facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
+    """Return the entries of ``run.json`` about the method and the training set."""
     negatives, lists = training_set.negatives, training_set.negatives.lists
     listed = {}
     if lists is not None:
@@ -218,7 +214,6 @@ def train(
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
-    show_progress: bool = True,
 ) -> Fit:
     """Train a model in place; with ``resume``, continue from the newest checkpoint in ``run``.
 
@@ -241,6 +236,7 @@ def train(
         gradient_cache=settings.gradient_cache,
         sizes=settings.matryoshka or (),
     )
+    loss.link = link
     loss.use(training_set, settings)
     loss.negatives_are_random = training_set.negatives.kind == "random"
     loss.packs = not (settings.trainer or {}).get("torch_compile")
@@ -256,10 +252,10 @@ def train(
         args=training_arguments(settings, model, run.checkpoints),
         train_dataset=link.dataset,
         data_collator=link.collator,
-        loss=link.watch(loss),
+        loss=loss,
         sampler=sampler,
         on_dev=on_dev if settings.evaluates_on_dev else None,
-        callbacks=[link.callback, trace, stopper, Progress(measure, show_progress), *callbacks],
+        callbacks=[link.callback, trace, stopper, Progress(measure, run.writes), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
@@ -272,7 +268,7 @@ def train(
         stopper.close()
     state, metric = trainer.state, trainer_key(measure)
     check_weights(model, state.global_step)
-    trace.write(run)
+    run.write_trace(trace.rows)
     run.write_draws(sampler.sampled_ids(), sampler.plan.batch_size)
     if stopper.stopped:
         raise KeyboardInterrupt

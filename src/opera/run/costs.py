@@ -131,7 +131,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
     timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder), writes=False)
-        train(link, writer, callbacks=[timer], show_progress=False)
+        train(link, writer, callbacks=[timer])
     return float(np.diff(timer.ends).mean())
 
 

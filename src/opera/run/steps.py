@@ -23,7 +23,7 @@ from opera.core.terminal import counted
 from opera.data.combined import data_sets
 from opera.engine.callbacks import checked_callbacks, logging_services
 from opera.engine.session import Session, announce, log_mean, new_record
-from opera.engine.train import Fit, fit
+from opera.engine.train import Fit, facts_of, fit
 from opera.engine.trainer import training_arguments
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
@@ -187,7 +187,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     assert first is not None, "a run skips the first training only if it keeps the second"
     if session.prepared.refits:
         run.adopt(TRIAL_FOLDER)
-    session.update(**first.facts)
+    session.update(**facts_of(first.training_set, first.methods))
     return first, record
 
 
