@@ -90,6 +90,7 @@ def score(
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
     from opera.methods.selection import CBS_POOL
+    from opera.retrieval.locate import inputs_of
     from opera.training_pairs.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
@@ -97,7 +98,8 @@ def score(
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
     inputs = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
-    checked_output(out, SCORE_FORMATS, overwrite, source, inputs.reads(source), "--out")
+    reads = inputs_of(source, inputs.model, inputs.reranker)
+    checked_output(out, SCORE_FORMATS, overwrite, source, reads, "--out")
     loaded = with_notes_logged(load_training_data(source))
 
     import numpy as np
@@ -174,7 +176,7 @@ def mine(
     skip_bad_rows: SkipOption = False,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
-    from opera.retrieval.locate import inputs_of, locate_model
+    from opera.retrieval.locate import inputs_of
     from opera.training_pairs.export_inputs import (
         NEGATIVES_FORMATS,
         checked_output,
@@ -183,7 +185,7 @@ def mine(
     from opera.training_pairs.mining import check_range
 
     source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    reads = inputs_of(source, model) + [Path(locate_model(name)) for name in [reranker] if name]
+    reads = inputs_of(source, model, reranker or None)
     checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
     margins = (relative_margin, absolute_margin, max_score)
     ranks = mining_settings(range_, *margins, reranker).range

@@ -91,15 +91,14 @@ class TokenSource:
 
         All processes must call this.
         """
-
-        def write(folder: Path) -> None:
-            if process_index() == 0:
-                self._write(folder, show_progress)
-
-        return TokenStore(cached_by_all(KIND, self.key, lambda folder, _: write(folder)))
+        return TokenStore(
+            cached_by_all(KIND, self.key, lambda folder, _: self._write(folder, show_progress))
+        )
 
     def _write(self, folder: Path, show_progress: bool) -> None:
-        """Write the offset of each row, and the joined ids of all rows."""
+        """Write the offset of each row, and the joined ids of all rows, in the main process."""
+        if process_index() > 0:
+            return
         unit = "queries" if self.task == "query" else "documents"
         dtype = np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
         rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]

@@ -11,7 +11,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from opera.core.errors import TrainingError
 from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import data_sets
@@ -77,19 +76,11 @@ def mixed_weights(base: Weights, fine_tuned: Weights, mixing_weight: float) -> W
 
     Integer buffers, such as a count of batches, come from the fine-tuned model unless λ is 0. For
     LoRA, the product of the matrices is mixed: λ·(B A) is (λ·B) A, and B starts as 0.
-
-    Raises:
-        TrainingError: if training unfroze a parameter.
     """
     if mixing_weight == 0:
         return base
     if mixing_weight == 1:
         return fine_tuned
-    if unknown := fine_tuned.tensors.keys() - base.tensors.keys():
-        raise TrainingError(
-            f"{sorted(unknown)[0]} was frozen when training began and is not frozen now, so OPERA "
-            "has no base values to mix; unfreeze it before training, or pass guard=False"
-        )
     mixed = {}
     for name, tuned in fine_tuned.tensors.items():
         start = base.tensors[name]

@@ -65,13 +65,14 @@ def locate_model(spec: str | Path) -> Path | str:
     return folder
 
 
-def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]:
-    """Return the files of a data set and the folder of a model, which outputs must not replace.
+def inputs_of(data: str | Path | RetrievalData, *models: str | Path | None) -> list[Path]:
+    """Return the files of a data set and the folders of models, which outputs must not replace.
 
     Raises:
         ModelError, MissingExtraError: as for :func:`locate_model`.
     """
-    return [*files_read(data), Path(locate_model(model))]
+    folders = [Path(locate_model(model)) for model in models if model is not None]
+    return [*files_read(data), *folders]
 
 
 def minilm_folder() -> Path:

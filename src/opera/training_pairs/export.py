@@ -22,7 +22,7 @@ from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
-from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
+from opera.retrieval.locate import inputs_of, run_corpus_text
 from opera.retrieval.models import LENGTH_ATTRIBUTES, model_kind, set_lengths
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
@@ -95,7 +95,8 @@ def score(
         InputError: for invalid input.
     """
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
-    path = checked_output(out, SCORE_FORMATS, overwrite, data, inputs.reads(data))
+    reads = inputs_of(data, inputs.model, inputs.reranker)
+    path = checked_output(out, SCORE_FORMATS, overwrite, data, reads)
     prompts = checked_prompts(query_prompt, document_prompt)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
@@ -213,7 +214,7 @@ def mine(
         InputError: for invalid input.
     """
     model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
-    reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
+    reads = inputs_of(data, model, reranker)
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)

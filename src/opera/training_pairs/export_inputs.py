@@ -15,8 +15,7 @@ from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
-from opera.data import RetrievalData, check_stays_out, files_read
-from opera.retrieval.locate import locate_model
+from opera.data import RetrievalData, check_stays_out
 
 SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
 NEGATIVES_FORMATS = (".jsonl", ".tsv")
@@ -117,13 +116,6 @@ class ScoreInputs(NamedTuple):
     def by_teacher(self) -> bool:
         """Whether a teacher scores, and not the model to train."""
         return self.reranker is not None or self.negatives is not None
-
-    def reads(self, data: str | Path | RetrievalData) -> list[Path]:
-        """Files and folders that no output may replace."""
-        models = [
-            Path(locate_model(model)) for model in (self.model, self.reranker) if model is not None
-        ]
-        return [*files_read(data), *models]
 
 
 def checked_output(

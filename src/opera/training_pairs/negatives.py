@@ -114,10 +114,6 @@ class ListedNegatives:
         return sampled
 
 
-def _random(inputs: NegativeInputs) -> Negatives:
-    return RandomNegatives(inputs.pool)
-
-
 def _hard(inputs: NegativeInputs) -> Negatives:
     queries, pairs, known = inputs.query_rows, inputs.pairs, inputs.known
     mined = inputs.miner.mine(queries, pairs, known, MOST_MINED, inputs.settings.seed)
@@ -138,7 +134,9 @@ def _scored(inputs: NegativeInputs) -> Negatives:
     return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
 
 
-NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
+NEGATIVES.ship(
+    random=lambda inputs: RandomNegatives(inputs.pool), hard=_hard, given=_given, teacher=_scored
+)
 
 
 def given_negatives(
@@ -215,7 +213,7 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
 def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
     """Build the negatives of a kind; log the number of queries without one."""
     if inputs.settings.n_negatives == 0:
-        return _random(inputs)
+        return RandomNegatives(inputs.pool)
     negatives: Negatives = NEGATIVES.find(kind)(inputs)
     if isinstance(negatives, ListedNegatives) and (count := negatives.lists.queries_without):
         log.info(

@@ -90,11 +90,10 @@ class Prepared:
         }
 
     def encode(self) -> None:
-        """Encode every text once if an adapter trains on the vectors."""
-        if self.model.base is not None:
-            text = self.settings.corpus_text
-            vectors = encode_all(self.model.encoder, self.data.with_splits, text)
-            self.model.trained[0].vectors = vectors
+        """Encode every text once for an adapter, which trains on the vectors."""
+        text = self.settings.corpus_text
+        vectors = encode_all(self.model.encoder, self.data.with_splits, text)
+        self.model.trained[0].vectors = vectors
 
     def save_model(self, folder: Path, keeps_base: bool = False) -> None:
         """Write the final model with the settings of its evaluation.
