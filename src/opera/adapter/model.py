@@ -108,20 +108,19 @@ def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceT
 
 
 def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:
-    """Write the final model, or ``adapter.npz`` for vectors from files."""
+    """Write the final model. For vectors from files, write ``adapter.npz`` with I + W, float32
+    ``[d, d]``, by role, and ``adapter.py``."""
     if reads_vectors(base):
         modules = {role: module for role in ROLES for module in _modules(trained, role)}
         weights = {role: module.linear.weight.detach() for role, module in modules.items()}
-        save(folder, {role: weight.float().cpu().numpy() for role, weight in weights.items()})
+        matrices: dict[str, Any] = {
+            role: weight.float().cpu().numpy() for role, weight in weights.items()
+        }
+        write_arrays(folder / ADAPTER_FILE, matrices)
+        module = Path(__file__).with_name("apply.py")
+        replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
     else:
         attach(base, trained).save_pretrained(str(folder), create_model_card=False)
-
-
-def save(folder: Path, matrices: dict[str, Any]) -> None:
-    """Write ``adapter.npz`` with I + W, float32 ``[d, d]``, by role, and ``adapter.py``."""
-    write_arrays(folder / ADAPTER_FILE, matrices)
-    module = Path(__file__).with_name("apply.py")
-    replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
 
 
 def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:

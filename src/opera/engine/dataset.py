@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,8 +24,6 @@ from opera.engine.sampler import Batch
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.training_pairs.build import TrainingSet
-
-log = logging.getLogger("opera")
 
 Lookup = Callable[[IntArray], Sequence[Any]]
 """Returns the model's input for rows of the query table or of the corpus."""
@@ -69,23 +65,23 @@ class PairDataset(Dataset[dict[str, Any]]):
         ]
 
 
-@dataclass(frozen=True)
-class TokenCollator:
-    """Turns items with token ids into a batch for the loss: a list per column.
+def collate_tokens(
+    items: Sequence[dict[str, Any]], prompt_lengths: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """Turn items with token ids into a batch for the loss, all on the CPU.
 
-    Attributes:
+    Args:
+        items: the rows of the batch.
         prompt_lengths: tokens of each column's prompt, for a pooling that excludes the prompt.
+
+    Returns:
+        ``label``, int64 ``[m]``, and for each column the lists ``COLUMN_input_ids``.
     """
-
-    prompt_lengths: Mapping[str, int | None]
-
-    def __call__(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return ``label``, int64 ``[m]``, and ``COLUMN_input_ids``, all on the CPU."""
-        batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
-        for column, length in self.prompt_lengths.items():
-            batch[f"{column}_input_ids"] = [item[column] for item in items]
-            batch[f"{column}_prompt_length"] = length
-        return batch
+    batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
+    for column, length in prompt_lengths.items():
+        batch[f"{column}_input_ids"] = [item[column] for item in items]
+        batch[f"{column}_prompt_length"] = length
+    return batch
 
 
 def column_names(n_negatives: int) -> list[str]:
@@ -114,7 +110,7 @@ def text_dataset(
 
 def make_dataset(
     model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
-) -> tuple[PairDataset, TokenCollator | None]:
+) -> tuple[PairDataset, Callable[..., dict[str, Any]] | None]:
     """Return the data set and its collator, which is ``None`` for that of sentence-transformers.
 
     The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,
@@ -126,8 +122,6 @@ def make_dataset(
         return PairDataset(rows, n_negatives, _numbers, _numbers), None
     prompts = {role: prompt_for(model, role) for role in ROLES}
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
-        kind = type(model[0]).__name__
-        log.info("note: OPERA cannot store the tokens of %s; each batch is tokenised again", kind)
         return text_dataset(data, rows, n_negatives, corpus_text), None
     sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     queries = TokenSource.of(model, data, "query", prompts["query"])
@@ -140,7 +134,8 @@ def make_dataset(
     )
     lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
     roles = column_roles(settings)
-    return dataset, TokenCollator({column: lengths[role] for column, role in roles.items()})
+    prompt_lengths = {column: lengths[role] for column, role in roles.items()}
+    return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
 
 
 def _numbers(rows: IntArray) -> list[str]:

@@ -84,7 +84,16 @@ class DistillationLoss(InfoNCELoss):
         self.weight = settings.distill_weight
         cosines = self.teacher.are_cosines
         self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0
-        self._log_coverage(training_set)
+        pairs, listed = training_set.pairs, training_set.negatives.lists
+        kinds: dict[str, tuple[IntArray, IntArray]] = {
+            "training pairs": (pairs.pair_query, pairs.pair_doc)
+        }
+        if listed is not None:
+            kind = f"{training_set.negatives.kind} negatives"
+            kinds[kind] = (listed.queries, listed.doc_rows)
+        for kind, (queries, doc_rows) in kinds.items():
+            scored = ~np.isnan(self._lookup(queries, doc_rows))
+            log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
@@ -112,18 +121,6 @@ class DistillationLoss(InfoNCELoss):
     def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the teacher's scores, NaN for missing scores."""
         return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
-
-    def _log_coverage(self, training_set: TrainingSet) -> None:
-        pairs, listed = training_set.pairs, training_set.negatives.lists
-        kinds: dict[str, tuple[IntArray, IntArray]] = {
-            "training pairs": (pairs.pair_query, pairs.pair_doc)
-        }
-        if listed is not None:
-            kind = f"{training_set.negatives.kind} negatives"
-            kinds[kind] = (listed.queries, listed.doc_rows)
-        for kind, (queries, doc_rows) in kinds.items():
-            scored = ~np.isnan(self._lookup(queries, doc_rows))
-            log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
 
 
 LOSSES.ship(distill=DistillationLoss)

@@ -129,7 +129,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
         Args:
             sentence_features: the columns anchor, positive and negatives, as the model's inputs or
-                as token ids from :class:`opera.engine.dataset.TokenCollator`.
+                as token ids from :func:`opera.engine.dataset.collate_tokens`.
             labels: int64 ``[m]``, the pair ids.
 
         Raises:
@@ -239,7 +239,7 @@ class InfoNCELoss(InBatchLoss):
 
 
 def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
-    """Whether the columns come from :class:`opera.engine.dataset.TokenCollator`."""
+    """Whether the columns come from :func:`opera.engine.dataset.collate_tokens`."""
     return all(isinstance(features.get("input_ids"), list) for features in columns)
 
 

@@ -192,9 +192,6 @@ class PairRows:
             )
         skipped, self._to_skip = self._to_skip, 0
         self.epoch_start = self.sampler.trained_steps - skipped
-        return self._epoch(skipped)
-
-    def _epoch(self, skipped: int) -> Iterator[list[int]]:
         yield from [[0] * self.batch_size] * skipped
         for step in islice(self.sampler.upcoming(), self.length - skipped):
             yield self.rows(self.sampler.sampled[step])

@@ -24,6 +24,7 @@ from opera.core.terminal import counted, shown
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
 from opera.retrieval.locate import trained_queries
+from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training_pairs.prepare import Prepared
@@ -186,7 +187,7 @@ def new_record(prepared: Prepared) -> RunRecord:
     late_settings = {
         "precision": encoder.precision,
         "negatives": prepared.data.negatives,
-        **prepared.model.lengths,
+        **lengths_of(encoder.model),
         **prepared.model.prompts,
     }
     return RunRecord(

@@ -222,9 +222,8 @@ def train(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the checkpoint is saved.
     """
     model, training_set, settings = link.model, link.training_set, link.settings
-    if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
-        parameters = counted(len(unused), "parameter")
-        log.info("note: froze %s that do not affect the embeddings", parameters)
+    if PartialState().num_processes > 1:
+        freeze_unused_parameters(model)
     measure = settings.metric_for_best_model
     sampler = link.sampler
     trace, stopper = Trace(sampler, run), Stopper()

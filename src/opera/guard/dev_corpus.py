@@ -13,7 +13,7 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
-from opera.data.combined import combine
+from opera.data.combined import combine, data_sets
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.search import search_corpus
@@ -38,7 +38,7 @@ def best_documents(
         search_corpus(
             encoder, part, part.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
         ).doc_rows.astype(np.int64)
-        for part in data.sets or (data,)
+        for part in data_sets(data)
     ]
 
 
@@ -52,14 +52,11 @@ def dev_corpus(
         best: per data set, rows of documents to include: ``[rankings, k]``, best first.
         settings: the run's.
     """
-    if not data.sets:
-        return reduced_corpus(data, best[0], GUARD_DOCUMENTS, settings)
-    limits = [max(1, GUARD_DOCUMENTS * len(part.corpus) // len(data.corpus)) for part in data.sets]
-    parts = [
-        reduced_corpus(part, rows, limit, settings)
-        for part, rows, limit in zip(data.sets, best, limits, strict=True)
-    ]
-    return combine(parts)
+    parts = []
+    for part, rows in zip(data_sets(data), best, strict=True):
+        limit = max(1, GUARD_DOCUMENTS * len(part.corpus) // len(data.corpus))
+        parts.append(reduced_corpus(part, rows, limit, settings))
+    return combine(parts) if data.sets else parts[0]
 
 
 def reduced_corpus(

@@ -249,8 +249,8 @@ def checkpoint_gradients(model: SentenceTransformer) -> None:
     enable({"use_reentrant": False})
 
 
-def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
-    """Freeze the parameters that do not affect embeddings, such as a pooler's; return their names.
+def freeze_unused_parameters(model: SentenceTransformer) -> None:
+    """Freeze the parameters that do not affect embeddings, such as a pooler's.
 
     Otherwise distributed processes would wait forever for the gradients of these parameters.
     """
@@ -258,7 +258,6 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     for name, part in model.named_parameters():
         if name in unused:
             part.requires_grad_(False)
-    return unused
 
 
 def fingerprint(model: BaseModel) -> str:

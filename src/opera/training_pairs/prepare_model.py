@@ -32,9 +32,6 @@ from opera.retrieval.models import (
 )
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
 
-Lengths = dict[str, int | None]
-"""``max_query_length`` and ``max_passage_length``; ``None`` for a model without a limit."""
-
 
 @dataclass(frozen=True)
 class RunModel:
@@ -47,7 +44,6 @@ class RunModel:
         encoder: the base model with the run's settings: lengths, prompts and cosine.
         base_as_saved: the base model with its folder's settings, for the evaluation before
             training; ``encoder`` itself if the settings are equal. Both share the weights.
-        lengths: the lengths of the run.
         overridden: the settings that the run changes and saves with the final model: the folder's
             value and the run's value, by name.
     """
@@ -57,7 +53,6 @@ class RunModel:
     base: SentenceTransformer | None
     encoder: Encoder
     base_as_saved: Encoder
-    lengths: Lengths
     overridden: dict[str, tuple[Any, Any]]
 
     @property
@@ -85,12 +80,11 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         quiet_libraries()  # like load_model
         files = Path(settings.query_vectors), Path(settings.document_vectors or "")
         model = service_model(*files, data, pick_device())
-        lengths, overridden = lengths_of(model), {}
+        overridden = {}
         encoder = base_as_saved = Encoder(model, settings.precision)
         encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
     else:
         model, as_loaded = _loaded(source, settings)
-        lengths = lengths_of(model)
         encoder, base_as_saved = (
             Encoder(one, settings.precision, settings.encode_batch_size)
             for one in (model, as_loaded)
@@ -126,7 +120,7 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
-    return RunModel(source, trained, base, encoder, base_as_saved, lengths, overridden)
+    return RunModel(source, trained, base, encoder, base_as_saved, overridden)
 
 
 def _loaded(
