@@ -21,14 +21,12 @@ from transformers import PreTrainedModel
 from opera.core.environment import is_reproducible
 from opera.core.rng import generator
 from opera.encoder.attention import NAME, HashedDropout
-from opera.encoder.token_ids import TokenIds
+from opera.encoder.token_ids import KNOWN_MODULES, TokenIds
 
 log = logging.getLogger("opera")
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """Names that transformers uses for the bounds of packed texts; only attention reads them."""
-READERS = ("Pooling", "Normalize", "Dense", "Dropout", "LayerNorm")
-"""Modules of sentence-transformers that may follow the transformer of a packed model."""
 TOLERANCE = 1e-3
 """Largest difference between packed and padded unit embeddings in float32. Rounding is a thousand
 times smaller; attention to another text, or a wrong position, is a hundred times larger."""
@@ -141,7 +139,7 @@ def _may_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     return (
         type(model[0]) is Transformer
         and getattr(model[0], "backend", "torch") == "torch"
-        and all(type(module).__name__ in READERS for module in list(model)[1:])
+        and all(type(module) in KNOWN_MODULES for module in list(model)[1:])
         and config._attn_implementation == "sdpa"
         and transformer.is_backend_compatible()
         and not config.is_encoder_decoder

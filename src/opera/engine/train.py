@@ -24,6 +24,7 @@ from opera.core.processes import from_main, process_count
 from opera.core.settings import resolved
 from opera.core.terminal import counted
 from opera.data import RetrievalData
+from opera.data.identity import text_keys
 from opera.encoder.packing import packing
 from opera.engine.callbacks import Progress, Stopper, Trace
 from opera.engine.checkpoint import newest_checkpoint, read_state
@@ -139,7 +140,7 @@ class Fit:
     def pair_columns(self) -> dict[str, Any]:
         """Return the columns of ``pairs.parquet``."""
         data, train = self.training_set.data, self.training_set.train
-        pairs, scores = self.training_set.pairs, self.training_set.scores or ()
+        pairs, scores = self.training_set.pairs, self.training_set.scores
         cbs = [part.cbs for part in scores if part.cbs is not None]
         optional = {
             "weight": train.weights,
@@ -190,7 +191,9 @@ def fit(
     with session.phase(phase, description):
         link = RunSamplerLink(prepared.model.trained, training_set, prepared.recipe, methods)
         if first is not None:
-            keys, earlier_keys = training_set.text_keys, first.training_set.text_keys
+            keys, earlier_keys = (
+                text_keys(one.data, one.train) for one in (training_set, first.training_set)
+            )
             link.sampler.visits.take_over(keys, first.visits, earlier_keys)
         return train(link, run, session.resume, session.callbacks)
 
@@ -201,7 +204,7 @@ def facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[
     listed = {}
     if lists is not None:
         listed = {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
-    pools = [scores.smallest_pool for scores in training_set.scores or ()]
+    pools = [scores.smallest_pool for scores in training_set.scores]
     return {
         "method": summary_of(methods),
         "negatives": NegativesRecord(kind=negatives.kind, **listed),

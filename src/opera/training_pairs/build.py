@@ -16,7 +16,7 @@ from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.combined import data_sets, first_rows
 from opera.data.identity import text_keys
-from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.pairs import TrainingPairs
 from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
 from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
@@ -92,8 +92,8 @@ class TrainingSet:
         quotas: the mix of several data sets; ``None`` for a single data set.
         train: the training judgements, with grades and weights ``[N]``.
         pairs: the training pairs.
-        scores: the base model's scores of each set's pairs, if the method needs them. Training
-            overwrites them.
+        scores: the base model's scores of each set's pairs; empty if the method needs none.
+            Training overwrites them.
         similarity: float32 ``[N]``, a copy of the base model's similarities.
         negatives: the negatives.
     """
@@ -103,7 +103,7 @@ class TrainingSet:
     quotas: Quotas | None
     train: Qrels
     pairs: TrainingPairs
-    scores: tuple[PairScores, ...] | None
+    scores: tuple[PairScores, ...]
     similarity: NDArray[np.float32] | None
     negatives: NegativeSources
 
@@ -120,16 +120,10 @@ class TrainingSet:
         return np.concatenate([loss_weights(part.train.weights_or_ones()) for part in self.sets])
 
     @property
-    def text_keys(self) -> NDArray[np.int64]:
-        """A key of each pair's texts: int64 ``[N]``."""
-        queries = self.data.query_group[self.train.query_rows[self.pairs.pair_query]]
-        return pair_keys(queries, self.data.document_group[self.pairs.pair_doc])
-
-    @property
     def shared_arrays(self) -> list[Any]:
         """The arrays that must be equal in all processes."""
         arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
-        for scores in self.scores or ():
+        for scores in self.scores:
             arrays += [scores.similarity, scores.loss]
         return arrays if self.negatives.lists is None else [*arrays, self.negatives.lists.doc_rows]
 
@@ -142,7 +136,7 @@ class TrainingSet:
         """
         run_plan = plan_of(recipe, processes)
         plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
-        starts = [None] * len(self.sets) if self.scores is None else self.scores
+        starts = self.scores or [None] * len(self.sets)
         return [
             recipe.method_class(part.pairs, plan, recipe.method_settings, start)
             for part, plan, start in zip(self.sets, plans, starts, strict=True)
@@ -161,14 +155,13 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     """
     data = prepared.data.with_splits if data is None else data
     sets, train = _sets_of(data), data.training_split()
-    pairs, quotas, similarity = train.pairs(), None, None
+    pairs, quotas = train.pairs(), None
     if data.sets:
         names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
         quotas = Quotas.of(names, counts, prepared.settings)
     known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
-    if scores is not None:
-        similarity = np.concatenate([of_set.similarity for of_set in scores])
+    similarity = np.concatenate([of_set.similarity for of_set in scores]) if scores else None
     none = NegativeSources("random", (), known, None)
     without_negatives = TrainingSet(data, sets, quotas, train, pairs, scores, similarity, none)
     if prepared.settings.prune_before_mining:
@@ -190,11 +183,11 @@ def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
 
 def _scores(
     prepared: Prepared, sets: Sequence[SetTrainingPairs], known: KnownPositives
-) -> tuple[PairScores, ...] | None:
-    """Compute the base model's scores of each set's pairs, if the method needs them."""
+) -> tuple[PairScores, ...]:
+    """Compute the base model's scores of each set's pairs; none if the method needs none."""
     settings, method = prepared.settings, prepared.recipe.method_class
     if not method.needs_scores(prepared.recipe.method_settings):
-        return None
+        return ()
     encoder, text = prepared.model.encoder, settings.corpus_text
     return tuple(
         pretrained_scores(
