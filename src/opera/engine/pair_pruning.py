@@ -236,7 +236,7 @@ class PairPruning(SamplerLink):
         part.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
         return part
 
-    def begin(self, args: Any, state: Any, loader: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Create the samplers; if the trainer resumes, load their state from its checkpoint.
 
         The lag is how far the trainer reads ahead. While the first batch of an optimizer step
@@ -265,6 +265,7 @@ class PairPruning(SamplerLink):
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler"
             )
+        loader = kwargs["train_dataloader"]
         for part in self.batches:
             loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, part.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps

@@ -30,14 +30,16 @@ PREFIX = "opera/"
 """Of the names of OPERA's curves."""
 
 
-class SamplerLink:
+class SamplerLink(TrainerCallback):  # type: ignore[misc]
     """The samplers of a training, and the loss's access to them.
+
+    As the trainer's callback it saves the samplers' state with each checkpoint, and logs curves.
 
     Attributes:
         samplers: sample the pairs; one per data set in a script, if the trainer chooses between
             the batches of several data sets.
         first_pairs: int64 ``[samplers + 1]``, the first pair id of each sampler.
-        callback: saves the state with each checkpoint, and logs curves.
+        callback: this object, for the trainer.
         ended: whether the training is over.
     """
 
@@ -45,7 +47,7 @@ class SamplerLink:
         self.samplers: list[PairSampler] = []
         self.first_pairs: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.names: Sequence[str] = ("",)
-        self.callback, self.ended = SamplerCallback(self), False
+        self.callback, self.ended = self, False
 
     def batch(self, pair_ids: Tensor) -> Batch:
         """Return the batch that holds pairs ``[m]`` of this process.
@@ -108,9 +110,6 @@ class SamplerLink:
             curves |= {f"{prefix}{curve}": value for curve, value in values.items()}
         return {name: value for name, value in curves.items() if math.isfinite(value)}
 
-    def begin(self, args: Any, state: Any, loader: Any) -> None:
-        """Prepare for a trainer that begins; a run of ``opera train`` is prepared already."""
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
         return {str(number): part.state_dict() for number, part in enumerate(self.samplers)}
@@ -129,35 +128,21 @@ class SamplerLink:
         number = int(np.searchsorted(self.first_pairs, pair_ids[0], side="right")) - 1
         return number, pair_ids - self.first_pairs[number]
 
-
-class SamplerCallback(TrainerCallback):  # type: ignore[misc]
-    """Saves the samplers' state with the trainer's checkpoints, and logs curves.
-
-    Pass it as ``callbacks=[pruning.callback]``.
-    """
-
-    def __init__(self, link: SamplerLink) -> None:
-        self.link = link
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Prepare the samplers, from the checkpoint if the trainer resumes."""
-        self.link.begin(args, state, kwargs["train_dataloader"])
-
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the state next to the trainer's; only the main process does, for all are equal."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_state(folder / SAMPLER_FILE, self.link.state_dict())
+            write_state(folder / SAMPLER_FILE, self.state_dict())
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Add the curves to the log line of a training step."""
         if logs is not None and "loss" in logs:
-            curves = {f"{PREFIX}{name}": value for name, value in self.link.curves().items()}
+            curves = {f"{PREFIX}{name}": value for name, value in self.curves().items()}
             logs.update(curves)
             state.log_history[-1].update(curves)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Let the losses accept rows without pair ids again."""
-        self.link.ended = True
+        self.ended = True
