@@ -99,17 +99,12 @@ def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -
     return {"query": queries, "document": encoder.encode_corpus(data, corpus_text)}
 
 
-def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceTransformer:
-    """Append a trained adapter to its base model; the result shares the modules of both."""
-    adapted = copy.copy(base)
-    adapted._modules = OrderedDict(base._modules)
-    adapted.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))
-    return adapted
-
-
 def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:
-    """Write the final model. For vectors from files, write ``adapter.npz`` with I + W, float32
-    ``[d, d]``, by role, and ``adapter.py``."""
+    """Write the base model with the trained adapter as its last module.
+
+    For vectors from files, write ``adapter.npz`` with I + W, float32 ``[d, d]``, by role, and
+    ``adapter.py``.
+    """
     if reads_vectors(base):
         modules = {role: module for role in ROLES for module in _modules(trained, role)}
         weights = {role: module.linear.weight.detach() for role, module in modules.items()}
@@ -120,7 +115,10 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
         module = Path(__file__).with_name("apply.py")
         replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
     else:
-        attach(base, trained).save_pretrained(str(folder), create_model_card=False)
+        adapted = copy.copy(base)  # it shares the modules of both
+        adapted._modules = OrderedDict(base._modules)
+        adapted.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))
+        adapted.save_pretrained(str(folder), create_model_card=False)
 
 
 def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:

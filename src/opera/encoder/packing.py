@@ -57,25 +57,21 @@ def packing(model: SentenceTransformer) -> Iterator[None]:
         yield
         return
     with _in_use.setdefault(transformer, RLock()):
-        yield from _packing(model, transformer)
-
-
-def _packing(model: SentenceTransformer, transformer: PreTrainedModel) -> Iterator[None]:
-    if packs(model):
-        yield
-        return
-    attention = transformer.config._attn_implementation
-    dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
-    if _can_pack(model, transformer):
-        transformer.set_attn_implementation(NAME)
-    for module in dropouts:
-        module.__class__ = HashedDropout
-    try:
-        yield
-    finally:
+        if packs(model):
+            yield
+            return
+        attention = transformer.config._attn_implementation
+        dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
+        if _can_pack(model, transformer):
+            transformer.set_attn_implementation(NAME)
         for module in dropouts:
-            module.__class__ = nn.Dropout
-        transformer.set_attn_implementation(attention)
+            module.__class__ = HashedDropout
+        try:
+            yield
+        finally:
+            for module in dropouts:
+                module.__class__ = nn.Dropout
+            transformer.set_attn_implementation(attention)
 
 
 def _can_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
