@@ -36,7 +36,7 @@ from opera.training_pairs.export_inputs import (
     write_jsonl,
     write_table,
 )
-from opera.training_pairs.mining import Miner
+from opera.training_pairs.mining import Miner, check_range
 from opera.training_pairs.negatives import given_negatives
 from opera.training_pairs.pretrained_scores import pretrained_scores
 
@@ -219,6 +219,7 @@ def mine(
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
+    check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
     prompts = with_data_prompt(prompts, loaded, model)
     encoder, pairs = _open_as_in_a_run(model, prompts), qrels.pairs()
@@ -281,6 +282,8 @@ def _score_by_teacher(
     Returns:
         The training pairs and the negatives with grade 0, and their scores: float32 ``[M]``.
     """
+    if isinstance(inputs.negatives, int):
+        check_range(inputs.mining.range, len(data.corpus))
     reranker = encoder = None
     if inputs.reranker is not None:
         reranker = open_reranker(inputs.reranker, **prompts, max_length=inputs.max_length)
