@@ -158,22 +158,18 @@ def page_table(results: TransformerResults) -> str:
     """The table of docs/benchmarks.md: base and ft in points, and methods minus ft, by settings and data set."""
     columns, rows = all_columns(results), []
     for heading, title in PAGE.items():
-        rows.append([f"**{heading}**", *[""] * 6])
+        rows.append([f"**{heading}**", *[""] * 5])
         for name, fields in columns[title].items():
             values = results.by_method("nDCG@10", **fields)
             if "ft" not in values:
                 continue
             base = results.by_method("nDCG@10", **_base(fields))["base"]
             tests = corrected_tests({m: 100 * differences(values[m], values["ft"]) for m in MAIN[1:] if m in values})
-            cells = [
-                signed(tests[method].difference) + "*" * tests[method].significant if method in tests else ""
-                for method in MAIN[1:]
-            ]
-            cells.insert(1, f"{signed(tests['dp'].low)} to {signed(tests['dp'].high)}")
-            rows.append([NAMES[name], f"{_mean(base):.1f}", f"{_mean(values['ft']):.1f}", *cells])
-    return table_lines(
-        ["data", "base model", "`ft`", "`dp` − `ft`", "95%", "`denoise` − `ft`", "`infobatch` − `ft`"], rows
-    )
+            dp, denoise = (signed(tests[m].difference) + "*" * tests[m].significant for m in ("dp", "denoise"))
+            interval = f"{signed(tests['dp'].low)} to {signed(tests['dp'].high)}"
+            means = [f"{_mean(points):.1f}" for points in (base, values["ft"])]
+            rows.append([NAMES[name], *means, dp, interval, denoise])
+    return table_lines(["data", "base model", "`ft`", "`dp` − `ft`", "95%", "`denoise` − `ft`"], rows)
 
 
 def rates_table(results: TransformerResults) -> str:
