@@ -238,7 +238,9 @@ class Trial:
             names = {name for name, _ in outcome.items() ^ self.whole.outcome.items()}
             row.last = row.last or f"differs: {', '.join(sorted(names))}"
         new = {f"cache/{name}" for name in files_in(self.cache) - self.whole.cached}
-        row.left = sorted(new | (files_in(out.parent) - self.whole.files if out == self.out else set()))
+        written = files_in(out.parent) - self.whole.files if out == self.out else set()
+        # a training that is told to stop saves a checkpoint, and a finished run keeps its newest checkpoints
+        row.left = sorted(new | {name for name in written if "/checkpoints/" not in name})
 
     def _point(self, text: str) -> str:
         """Where a fault struck: the file that was about to change, or what the log says last."""
