@@ -115,21 +115,21 @@ def _memory_advice(phase: str, settings: TrainSettings) -> str:
 
 def announce(prepared: Prepared) -> None:
     """Log the inputs and settings of a run, with notes and warnings about them."""
-    settings, device, drawn = (
+    settings, device, data = (
         prepared.settings,
         prepared.model.encoder.device,
         prepared.data.with_splits,
     )
-    for note in drawn.notes:
+    for note in data.notes:
         log.info("note: %s", note)
-    counts = drawn.counts().items()
+    counts = data.counts().items()
     listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
-    log.info("%s: %s", drawn.name, listed)
+    log.info("%s: %s", data.name, listed)
     precision = prepared.model.encoder.precision
     log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
-    held_out = [qrels.query_rows for name, qrels in drawn.splits.items() if name != "train"]
-    ids = drawn.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
-    if known := trained_queries(drawn, prepared.model.source, ids):
+    held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
+    ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
+    if known := trained_queries(data, prepared.model.source, ids):
         log.warning(
             "warning: %s was trained on %d of the %d dev and test queries, so their scores are too "
             "high; train a model that has not seen them",
@@ -162,7 +162,7 @@ def announce(prepared: Prepared) -> None:
             "a model",
             *(rate, rate / usual, usual),
         )
-    teacher = drawn.teacher
+    teacher = data.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
         cosines = teacher.are_cosines
         log.info(

@@ -151,7 +151,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 
     Args:
         prepared: the run.
-        data: the version of the data with the train split; ``None``: ``drawn``.
+        data: the version of the data with the train split; ``None``: ``with_splits``.
     """
     data = prepared.data.with_splits if data is None else data
     sets, train = _sets_of(data), data.training_split()
