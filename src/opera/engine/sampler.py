@@ -29,6 +29,11 @@ SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets", "schedul
 SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
 
 
+def not_finite(quantity: str, step: int) -> TrainingError:
+    """Return the error for a loss or a gradient of a step, from 0, that is not a finite number."""
+    return TrainingError(f"step {step + 1}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
+
+
 @dataclass(frozen=True)
 class Batch:
     """The pairs of one forward pass of all processes, or of a step.

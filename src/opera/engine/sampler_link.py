@@ -18,12 +18,11 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from opera.core.arrays import IntArray
-from opera.core.errors import TrainingError
 from opera.core.processes import process_count
 from opera.core.terminal import counted
 from opera.engine.checkpoint import write_state
 from opera.engine.distributed import gather_values
-from opera.engine.sampler import ADVICE_NOT_FINITE, Batch, PairSampler
+from opera.engine.sampler import Batch, PairSampler, not_finite
 from opera.run_folder.folder import SAMPLER_FILE
 
 PREFIX = "opera/"
@@ -75,11 +74,8 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
         ids = gather_values(pair_ids.to(values.device)).cpu().numpy()
         finite = np.isfinite(observed[:, 1])
         if not finite.all():
-            step = self.samplers[self._of_sampler(ids)[0]].trained_steps + 1
-            raise TrainingError(
-                f"step {step}: the loss of {len(ids) - finite.sum()} of "
-                f"{counted(len(ids), 'pair')} is not a finite number; {ADVICE_NOT_FINITE}"
-            )
+            pairs = f"the loss of {len(ids) - finite.sum()} of {counted(len(ids), 'pair')}"
+            raise not_finite(pairs, self.samplers[self._of_sampler(ids)[0]].trained_steps)
         by_process = (np.split(array, process_count()) for array in (ids, observed))
         for process_ids, columns in zip(*by_process, strict=True):
             self._observe(*self._of_sampler(process_ids), *columns.T)

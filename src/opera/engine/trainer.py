@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from opera.core.errors import SettingError, TrainingError
 from opera.core.measure_names import trainer_key
 from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
-from opera.engine.sampler import ADVICE_NOT_FINITE
+from opera.engine.sampler import ADVICE_NOT_FINITE, not_finite
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
@@ -92,6 +93,13 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         )
         with loading_model():
             super()._load_from_checkpoint(checkpoint_path)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """Stop if the gradient is not finite; fp16 training skips such steps instead."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
+            raise not_finite("the gradient", self.state.global_step)
+        return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save a checkpoint, unless a weight is not finite."""

@@ -16,7 +16,6 @@ from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.retrieval.lora import merged
 from opera.retrieval.models import model_kind, reads_vectors
-from opera.retrieval.prompts import checked_prompts
 from opera.training_pairs.prepare_data import RunData, prepare_data
 from opera.training_pairs.prepare_model import RunModel, prepare_model
 
@@ -148,7 +147,8 @@ def load_and_check(
     run_data = prepare_data(data, recipe)
     prompt = data.query_prompt
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
-        settings = settings.with_values(checked_prompts(prompt, None))
+        checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
+        settings = settings.with_values({"query_prompt": checked})
     model = prepare_model(model_source, settings, run_data.with_splits)
     sizes, dimension = settings.matryoshka or (), model.encoder.dimension
     if max(sizes, default=0) > dimension:
