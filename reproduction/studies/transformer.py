@@ -230,7 +230,9 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     fit = train(pruning, RunWriter(folder), resume=True, callbacks=callbacks)
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]
     drawn, pairs = fit.times_drawn, training_set.pairs
-    wrong = ~load(replace(run, regime="plain")).training_split().contains(training_set.train)
+    wrong = np.zeros(len(drawn), dtype=bool)
+    if run.regime.startswith("wrong labels"):
+        wrong = ~load(replace(run, regime="plain")).training_split().contains(training_set.train)
     step_seconds = RunFolder(folder).trace()["seconds"].to_numpy()
     facts = {
         "train_queries": pairs.n_queries,

@@ -161,7 +161,7 @@ def page_table(results: TransformerResults) -> str:
         rows.append([f"**{heading}**", *[""] * 5])
         for name, fields in columns[title].items():
             values = results.by_method("nDCG@10", **fields)
-            if "ft" not in values:
+            if not {"ft", "dp", "denoise"} <= values.keys():
                 continue
             base = results.by_method("nDCG@10", **_base(fields))["base"]
             tests = corrected_tests({m: 100 * differences(values[m], values["ft"]) for m in MAIN[1:] if m in values})

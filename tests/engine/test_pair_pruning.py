@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sentence_transformers.sentence_transformer.losses import MarginMSELoss, Mul
 
 import opera
 from opera.engine.pair_pruning import PairPruning
+from opera.engine.pair_rows import PairRows
 from own_scripts import arguments, draws_of, open_model, pairs_of, train_script, trainer_of, weights_of
 
 
@@ -317,3 +319,11 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
         seen.update(rows[row]["d"] for row in batch)
     visited = set(pruning.batches[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
     assert visited == ranked < trained
+
+
+def test_an_epoch_begins_when_its_batches_are_opened_not_when_one_is_read() -> None:
+    """A loader of several data sets opens the batches of all sets, and saves before it reads a rare one."""
+    rows = PairRows("", Dataset.from_dict({"query": ["a", "b"], "document": ["c", "d"]}), 0)
+    rows.sampler = SimpleNamespace(trained_steps=7)  # type: ignore[assignment]
+    iter(rows)
+    assert rows.epoch_start == 7

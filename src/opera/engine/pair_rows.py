@@ -190,8 +190,12 @@ class PairRows:
                 "PairPruning: a training or evaluation began without its callback; pass "
                 f"callbacks=[pruning.callback] to the trainer; {ADVICE_ONCE}"
             )
+        # not a generator: a loader of several data sets calls this for all sets before it reads one
         skipped, self._to_skip = self._to_skip, 0
         self.epoch_start = self.sampler.trained_steps - skipped
+        return self._epoch(skipped)
+
+    def _epoch(self, skipped: int) -> Iterator[list[int]]:
         yield from [[0] * self.batch_size] * skipped
         for step in islice(self.sampler.upcoming(), self.length - skipped):
             yield self.rows(self.sampler.sampled[step])

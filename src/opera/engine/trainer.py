@@ -17,6 +17,7 @@ from sentence_transformers import (
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.trainer_utils import speed_metrics
 
 from opera.config.training import TrainSettings
@@ -138,6 +139,7 @@ def training_arguments(
         )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (TypeError, ValueError, ImportError, RuntimeError) as error:
+        unset_hf_deepspeed_config()  # a partial configuration would break the next model
         raise SettingError(f"transformers rejects the settings: {error}") from None
     if arguments.n_gpu > 1:  # DataParallel would split batches, which the sampler does not know
         arguments._n_gpu = 1

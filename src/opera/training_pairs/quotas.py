@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,6 @@ def summary_of(methods: Sequence[Method[Any]]) -> dict[str, Any]:
         return summaries[0]
     facts = {name: [summary[name] for summary in summaries] for name in summaries[0]}
     return {
-        name: sum(values) if isinstance(values[0], int) else values
+        name: sum(values) if all(isinstance(value, Integral) for value in values) else values
         for name, values in facts.items()
     }
