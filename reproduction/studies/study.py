@@ -73,19 +73,19 @@ class Results:
         self.rows: dict[tuple[Any, ...], Row] = {}
         if path.is_file():
             with path.open(encoding="utf-8", newline="") as file:
-                rows: list[Row] = [{name: _parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
+                rows: list[Row] = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
             self.rows = {self._key(row): row for row in rows}
         if self._queries.is_file():
             for row in pq.read_table(self._queries).to_pylist():
                 values = {name: np.array(of, np.float32) for name, of in row.items() if name not in self.key}
-                self.rows[tuple(_parsed(str(row[name])) for name in self.key)] |= values
+                self.rows[tuple(parsed(str(row[name])) for name in self.key)] |= values
 
     @property
     def _queries(self) -> Path:
         return self.path.with_suffix(".parquet")
 
     def _key(self, run: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(_parsed(str(run[name])) for name in self.key)
+        return tuple(parsed(str(run[name])) for name in self.key)
 
     def has(self, run: Mapping[str, Any]) -> bool:
         """Whether a run is finished."""
@@ -120,7 +120,8 @@ class Results:
         new.replace(self.path)
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """A whole number, a number or a text; None for an empty text."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -45,7 +45,7 @@ from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
 from opera.training_pairs.prepare_model import encoder_of
 from opera_paper.noise import add_wrong_pairs
-from study import DATA, ROOT, STORED, fill, need, words
+from study import DATA, ROOT, STORED, fill, need, parsed, words
 from transformer_tables import (
     LONG,
     LONG_TEXTS,
@@ -186,12 +186,8 @@ def settings_of(run: Run) -> dict[str, Any]:
     fixed = {"guard": False, "per_device_train_batch_size": 64, "save_steps": 50, "logging_steps": 1000, **LENGTHS}
     chosen = {"temperature": run.temperature, "learning_rate": run.lr, "max_steps": run.steps, "seed": run.seed}
     negatives = NEGATIVES.get(run.set, {"negatives": "random"})
-    options_of_method = {name: _parsed(value) for name, value in (option.split("=") for option in options)}
+    options_of_method = {name: parsed(value) for name, value in (option.split("=") for option in options)}
     return {"method": method, **fixed, **chosen, **negatives, **REGIMES.get(run.regime, {}), **options_of_method}
-
-
-def _parsed(value: str) -> str | float:
-    return float(value) if value[0].isdigit() else value
 
 
 def measured(encoder: Encoder, data: RetrievalData) -> dict[str, np.ndarray]:

@@ -33,7 +33,9 @@ LONG_TEXTS = "512 tokens"
 
 def base_regime(regime: str) -> str:
     """The regime in which the base model of a run is measured: what it scores depends on the length of texts."""
-    return "defaults" if regime.startswith("defaults") else regime if regime == LONG_TEXTS else "plain"
+    if regime.startswith("defaults"):
+        return "defaults"
+    return regime if regime == LONG_TEXTS else "plain"
 
 
 class TransformerResults(Results):
