@@ -42,8 +42,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.run_folder.folder import Run as RunFolder
 from opera.run_folder.folder import RunWriter
 from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import load_and_check
-from opera.training_pairs.prepare_model import encoder_of
+from opera.training_pairs.prepare import encoder_of, load_and_check
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, fill, need, parsed, words
 from transformer_tables import (

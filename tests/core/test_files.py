@@ -12,8 +12,7 @@ import pytest
 from safetensors import SafetensorError
 
 from opera.core.errors import StorageError
-from opera.core.files import replace_file, replace_folder, unfinished
-from opera.core.storage import writing
+from opera.core.files import replace_file, replace_folder, unfinished, writing
 
 
 def writes(**contents: str) -> Callable[[Path], None]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bad_inputs.table import edit
 from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data
-from opera.data.checks import check_id, check_text
+from opera.data.rules import check_id, check_text
 
 MakeBeir = Callable[..., Path]
 

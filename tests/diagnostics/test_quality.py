@@ -7,7 +7,7 @@ import pytest
 
 from distinct import pool_of
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.quality import estimate_noise, estimate_quality, most_suspicious, relative_rank
+from opera.diagnostics.inspect import estimate_noise, estimate_quality, most_suspicious, relative_rank
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
 

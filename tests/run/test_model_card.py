@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 import opera
 from opera.config.recipe import make_recipe, recipe
 from opera.run.model_card import metadata, repeat_command
-from opera.run_folder.changes import changes_on_test
 from opera.run_folder.folder import Run
+from opera.run_folder.verdict import changes_on_test
 from small_runs import SMALL
 
 

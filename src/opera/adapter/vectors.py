@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from opera.adapter.model import VectorLookup, vector_model
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
-from opera.core.reading import open_file
+from opera.core.files import open_file
 from opera.core.terminal import counted, first_line, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.text_files import text_lines

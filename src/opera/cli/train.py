@@ -227,8 +227,7 @@ def _print_run(screen: Screen, run: Run) -> None:
 
 
 def _as_dict(run: Run) -> dict[str, Any]:
-    from opera.run_folder.changes import changes_on_test
-    from opera.run_folder.verdict import verdict_words
+    from opera.run_folder.verdict import changes_on_test, verdict_words
 
     guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures
     cutoffs = run.record.cutoffs

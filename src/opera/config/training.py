@@ -8,14 +8,58 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.encoding import EncodingSettings
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
 from opera.config.optimisation import BatchingSettings
 from opera.config.trainer import WITHOUT_EFFECT
 from opera.config.yaml import parse_assignments
+from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
 from opera.core.settings import Settings, extra_of, setting
+
+LONGEST_PROMPT = 10_000
+"""Characters."""
+
+
+class EncodingSettings(Settings):
+    """How the model reads texts, in training and when it encodes a corpus."""
+
+    max_query_length: int = setting(
+        128, "most tokens of a query, up to the model's limit", "Appendix C.2", ge=1, le=MOST
+    )
+    max_passage_length: int = setting(
+        512,
+        "most tokens of a document, up to the model's limit",
+        "Appendix C.2",
+        ge=1,
+        le=MOST,
+    )
+    query_prompt: str | None = setting(
+        None,
+        "prompt before each query, used verbatim; empty for none; auto: the model's prompt",
+        "docs/models.md",
+        max_length=LONGEST_PROMPT,
+    )
+    document_prompt: str | None = setting(
+        None,
+        "prompt before each document, used verbatim; empty for none; auto: the model's prompt",
+        "docs/models.md",
+        max_length=LONGEST_PROMPT,
+    )
+    corpus_text: Literal["title_text", "text"] = setting(
+        "title_text",
+        "the parts of a document that are encoded; the release encodes only the text",
+        "erratum 11",
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
+        "auto",
+        "autocast in training and encoding; auto: bf16 if the device supports it",
+        "OPERA",
+    )
+    dropout: float | None = setting(
+        None, "dropout rate in training; auto: the model's rate", "OPERA", ge=0, lt=1
+    )
+
 
 EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
 

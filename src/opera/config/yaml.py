@@ -11,7 +11,7 @@ from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
 
 from opera.core.errors import SettingError
-from opera.core.reading import read_text
+from opera.core.files import read_text
 from opera.core.terminal import shortened, shown
 
 VERBATIM = ("query_prompt", "document_prompt")

@@ -17,10 +17,9 @@ from typing import Any
 
 import platformdirs
 
-from opera.core.files import finish_folder, remove
+from opera.core.files import finish_folder, remove, writing
 from opera.core.locks import locked
 from opera.core.paths import user_path
-from opera.core.storage import writing
 
 log = logging.getLogger("opera")
 

@@ -1,7 +1,13 @@
-"""Write files and folders completely or not at all, and never over files that must stay."""
+"""Read files; write files and folders completely or not at all, never over files that must stay.
+
+Only regular files are opened, because opening a pipe could wait forever.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,13 +17,76 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from opera.core.errors import RunFolderError, SettingError
+from safetensors import SafetensorError
+
+from opera.core.errors import RunFolderError, SettingError, StorageError
 from opera.core.paths import kind_of_place
-from opera.core.storage import writing
 from opera.core.terminal import place
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a regular file, or a link to a regular file, to read bytes.
+
+    Raises:
+        OSError: if the file cannot be opened or is not a regular file; ``strerror`` says why.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, f"it is {kind_of_place(path)}", str(path))
+    return path.open("rb")
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file, without a byte-order mark.
+
+    Raises:
+        OSError: as :func:`open_file`.
+        ValueError: if the file is not UTF-8, with the line.
+    """
+    with open_file(path) as file:
+        content = file.read()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is {NOT_UTF8}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: if the text is not JSON, with a message that can follow the name of a file.
+    """
+    try:
+        value = json.loads(text)
+        if "\\u" in text:  # an escape may be half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"contains half a character ({half!r}, a cut emoji); remove it") from None
+    except json.JSONDecodeError as error:
+        line = "" if error.lineno == 1 else f"line {error.lineno}, "
+        raise ValueError(
+            f"not JSON ({error.msg.removesuffix(' at')} at {line}column {error.colno})"
+        ) from None
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file; a byte-order mark at its start is skipped.
+
+    Raises:
+        OSError: as :func:`open_file`.
+        ValueError: as :func:`parse_json`, and if the file is not UTF-8.
+    """
+    return parse_json(read_text(path))
+
 
 T = TypeVar("T")
 
@@ -230,3 +299,42 @@ def check_reads_stay(
                 f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
             )
+
+
+ADVICE = {
+    errno.ENOSPC: "free some space and run the command again",
+    errno.EDQUOT: "free some of your quota and run the command again",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) and run the command again",
+}
+"""Advice for errors about space."""
+
+
+def storage_error(place: Path, error: Exception, note: str = "") -> StorageError:
+    """Describe an error of writing ``place``; ``note`` says what the place is."""
+    path = getattr(error, "filename", None) or place
+    reason = str(getattr(error, "strerror", None) or error).lower()
+    advice = ADVICE.get(getattr(error, "errno", None) or 0)
+    return StorageError(
+        f"{path}{note}: cannot be written: {reason}{f'; {advice}' if advice else ''}"
+    )
+
+
+@contextmanager
+def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
+    """Turn an error of writing ``place``, or a file in it, into one sentence.
+
+    An error about a file elsewhere passes, because the block was reading that file. The sentence
+    has the name ``final`` if it is given, since ``place`` may be temporary.
+
+    Raises:
+        StorageError: with the place, the reason and advice.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        filename = getattr(error, "filename", None)
+        if filename is not None and not Path(os.fsdecode(filename)).is_relative_to(place):
+            raise
+        if filename is not None and final is not None:
+            error.filename = None  # type: ignore[union-attr]
+        raise storage_error(final or place, error, note) from error

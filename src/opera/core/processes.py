@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
-from opera.core.storage import writing
+from opera.core.files import writing
 
 T = TypeVar("T")
 

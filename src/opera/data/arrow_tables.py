@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opera.core.errors import DataError
-from opera.core.reading import open_file
+from opera.core.files import open_file
 from opera.core.terminal import shortened
-from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Rows, Table
+from opera.data.rules import Problems
 
 
 class MemoryTable(Table):

@@ -19,10 +19,10 @@ from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
 from opera.data.index import TextNumbering, parse_relation
 from opera.data.names import MEMORY
-from opera.data.problems import Problems
 from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
+from opera.data.rules import Problems
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 
 PAIR = ("query", "document", "grade")

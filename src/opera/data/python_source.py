@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from opera.core.errors import DataError
-from opera.core.reading import read_text
+from opera.core.files import read_text
 from opera.core.terminal import printable, shortened, shown
-from opera.data.checks import check_id
 from opera.data.retrieval_data import RetrievalData
+from opera.data.rules import check_id
 from opera.data.weak_pairs import Section, load_weak_pairs
 
 NOT_STDLIB = {"site-packages", "dist-packages", "test", "tests", "__pycache__"} | {

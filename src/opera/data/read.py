@@ -21,8 +21,7 @@ from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import LISTS_OF_TEXTS
-from opera.data.problems import Problems
-from opera.data.rules import literal
+from opera.data.rules import Problems, literal
 from opera.data.text_files import (
     ALWAYS_UTF8,
     BadRow,

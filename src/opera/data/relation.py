@@ -21,9 +21,8 @@ from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
-from opera.data.problems import Problems
 from opera.data.read import DelimitedTable, Table, arrow_rows
-from opera.data.rules import WHITE, Rule
+from opera.data.rules import WHITE, Problems, Rule
 
 MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""

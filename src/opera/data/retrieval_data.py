@@ -19,10 +19,10 @@ from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
 from opera.core.terminal import counted, shown
-from opera.data.checks import MAX_GRADE, check_id, check_string
 from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.rules import MAX_GRADE, check_id, check_string
 from opera.data.texts import ROWS_AT_ONCE, TextTable, empty_text_notes
 
 log = logging.getLogger("opera")

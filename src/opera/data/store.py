@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from opera.core.cache import cached
 from opera.core.errors import DataError, OperaError
-from opera.core.reading import open_file
-from opera.core.storage import ADVICE, storage_error
+from opera.core.files import ADVICE, open_file, storage_error
 from opera.core.terminal import in_one_line
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData

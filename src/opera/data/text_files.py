@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import DataError, SettingError
-from opera.core.reading import NOT_UTF8, open_file, parse_json
+from opera.core.files import NOT_UTF8, open_file, parse_json
 from opera.core.terminal import shown
 
 ALWAYS_UTF8 = "utf-8-sig"

@@ -16,9 +16,9 @@ from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
 from opera.data.index import TextNumbering
 from opera.data.names import SPLIT_NAMES
-from opera.data.problems import Problems
 from opera.data.read import JsonLines, JsonTable, json_value
 from opera.data.relation import Relation, document_key, key
+from opera.data.rules import Problems
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
 from opera.data.text_files import BadRow

@@ -25,7 +25,7 @@ from sentence_transformers import SentenceTransformer
 from transformers.modeling_outputs import BaseModelOutput
 
 from opera.core.errors import ModelError
-from opera.core.reading import read_json
+from opera.core.files import read_json
 from opera.core.terminal import first_line
 from opera.retrieval.models import lengths_of, load_model
 from opera.retrieval.prompts import ROLES

@@ -14,9 +14,8 @@ from huggingface_hub.errors import LocalTokenNotFoundError
 
 from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.core.files import foreign_files
+from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
-from opera.core.reading import read_text
 from opera.core.terminal import counted, first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import HUB_ID, is_local_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from opera.config.negatives import LabelSettings
 from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.arrays import FloatArray
 from opera.core.paths import expand_user
 from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
@@ -22,18 +24,74 @@ from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
-from opera.diagnostics.quality import (
-    Quality,
-    estimate_quality,
-    most_suspicious,
-    relative_rank,
-)
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import checked_prompts, with_data_prompt
 from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
+
+MIN_POOL = 20
+"""The noise estimate needs so many random documents in a ranking."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Quality of labels and scores, estimated from ranks of labelled among random documents.
+
+    Attributes:
+        noise: estimated fraction of pairs whose document scores no better than a random document
+            (:func:`estimate_noise`); ``None`` if the ranking has too few documents.
+        noise_error: standard error of ``noise``, if pairs are independent.
+    """
+
+    noise: float | None
+    noise_error: float
+
+
+def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
+    """The rank of each pair divided by the number of ranks in its pool: float64 ``[N]`` in (0, 1].
+
+    It is uniform if the document of the pair is random.
+    """
+    return cbs_ranks.rank / (cbs_ranks.pool + 1.0)
+
+
+def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
+    """Estimate the fraction of pairs whose document is no closer to the query than a random one.
+
+    The rank of such a pair is uniform. The rank of a correct pair is in the better half. So the
+    noise is the fraction of pairs in the worse half, divided by the fraction of uniform ranks
+    there. The estimate is conservative: it tends to be too high (Storey 2002).
+
+    Returns:
+        The noise, and its standard error if pairs are independent.
+    """
+    in_worse_half = relative_rank(cbs_ranks) > 0.5
+    n_ranks = cbs_ranks.pool + 1
+    expected = float(((n_ranks - n_ranks // 2) / n_ranks).mean())
+    fraction = float(in_worse_half.mean())
+    error = math.sqrt(fraction * (1 - fraction) / len(in_worse_half)) / expected
+    return min(1.0, fraction / expected), error
+
+
+def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
+    """Estimate scoring quality and noise from the ranks of the pairs' documents."""
+    noise, error = estimate_noise(cbs_ranks)
+    return Quality(
+        noise=noise if cbs_ranks.smallest_pool >= MIN_POOL else None,
+        noise_error=error,
+    )
+
+
+def most_suspicious(
+    relative_ranks: FloatArray, similarity: FloatArray, count: int
+) -> NDArray[np.int64]:
+    """Return the ids of the pairs with the worst relative ranks, worst first.
+
+    The pair with the lower similarity comes first in a tie.
+    """
+    return np.lexsort((similarity, -relative_ranks))[:count]
 
 
 @dataclass(frozen=True)

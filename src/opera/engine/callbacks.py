@@ -21,9 +21,9 @@ from opera.core.intervals import in_points
 from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, shown
-from opera.engine.checkpoint import mark_complete
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import PairSampler
+from opera.engine.sampler_link import mark_complete
 from opera.run_folder.folder import RunWriter
 
 log = logging.getLogger("opera")

@@ -18,8 +18,7 @@ from opera.core.arrays import IntArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.encoder.token_ids import has_token_path, prompt_length
-from opera.encoder.token_store import TokenSource, training_tokens
+from opera.encoder.token_ids import TokenSource, has_token_path, prompt_length, training_tokens
 from opera.engine.sampler import Batch
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for

@@ -27,7 +27,6 @@ from opera.core.files import check_output
 from opera.core.paths import user_path
 from opera.core.processes import process_count
 from opera.core.terminal import counted, shown
-from opera.engine.checkpoint import read_state
 from opera.engine.distributed import refuse_differences
 from opera.engine.observed_loss import (
     ObservedLoss,
@@ -37,7 +36,7 @@ from opera.engine.observed_loss import (
 )
 from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.engine.sampler import PairSampler, SetSampler
-from opera.engine.sampler_link import SamplerLink
+from opera.engine.sampler_link import SamplerLink, read_state
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.labels.visits import FirstVisits

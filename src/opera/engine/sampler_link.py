@@ -1,4 +1,4 @@
-"""The link between samplers and losses, for ``opera train`` and for other scripts.
+"""The link between samplers and losses, for ``opera train`` and for scripts; and its checkpoints.
 
 The label column of a row holds the pair id. :meth:`SamplerLink.batch` gives the loss the sampled
 batch, and :meth:`SamplerLink.observe` takes the loss's observations.
@@ -6,6 +6,7 @@ batch, and :meth:`SamplerLink.observe` takes the loss's observations.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,12 +19,13 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from opera.core.arrays import IntArray
+from opera.core.files import finish_folder, remove, replace_file, write_arrays, writing
 from opera.core.processes import process_count
 from opera.core.terminal import counted
-from opera.engine.checkpoint import write_state
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import Batch, PairSampler, not_finite
-from opera.run_folder.folder import SAMPLER_FILE
+from opera.run_folder.folder import COMPLETE_FILE, SAMPLER_FILE, checkpoint_folders
+from opera.run_folder.reading import read_arrays
 
 PREFIX = "opera/"
 """Of the names of OPERA's curves."""
@@ -142,3 +144,65 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Let the losses accept rows without pair ids again."""
         self.ended = True
+
+
+log = logging.getLogger("opera")
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write nested mappings of arrays and numbers; an interruption leaves no partial file."""
+    write_arrays(path, flatten(state))
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_state` wrote.
+
+    Raises:
+        RunFolderError: if the file cannot be read.
+    """
+    return nest(read_arrays(path))
+
+
+def mark_complete(folder: Path) -> None:
+    """Mark a checkpoint as complete, once its files are on the disk."""
+    finish_folder(folder)
+    replace_file(folder / COMPLETE_FILE, Path.touch)
+
+
+def newest_checkpoint(checkpoints: Path) -> Path | None:
+    """Return the newest complete checkpoint, or ``None``; delete newer incomplete ones.
+
+    Raises:
+        StorageError: if a checkpoint cannot be deleted.
+    """
+    for folder in reversed(checkpoint_folders(checkpoints).values()):
+        if not folder.is_symlink() and (folder / COMPLETE_FILE).is_file():
+            return folder
+        log.info("note: %s is incomplete; trying the previous checkpoint", folder.name)
+        with writing(folder):
+            remove(folder)
+    return None
+
+
+def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested mappings, with keys joined by ``/``."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        flat.update(
+            flatten(value, f"{prefix}{key}/")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
+        )
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo :func:`flatten`; numbers are Python numbers again."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *folders, name = key.split("/")
+        parent = nested
+        for folder in folders:
+            parent = parent.setdefault(folder, {})
+        parent[name] = value if value.ndim else value.item()
+    return nested

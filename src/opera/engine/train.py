@@ -27,13 +27,12 @@ from opera.data import RetrievalData
 from opera.data.identity import text_keys
 from opera.encoder.packing import packing
 from opera.engine.callbacks import Progress, Stopper, Trace
-from opera.engine.checkpoint import newest_checkpoint, read_state
 from opera.engine.dataset import make_dataset
 from opera.engine.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.engine.distributed import refuse_differences
 from opera.engine.loss import InBatchLoss
 from opera.engine.sampler import PairSampler, SetSampler
-from opera.engine.sampler_link import SamplerLink
+from opera.engine.sampler_link import SamplerLink, newest_checkpoint, read_state
 from opera.engine.session import Session
 from opera.engine.trainer import OperaTrainer, check_weights, training_arguments
 from opera.labels.estimate import NoisyLabels, estimate
@@ -45,7 +44,7 @@ from opera.retrieval.models import freeze_unused_parameters
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
 from opera.run_folder.record import NegativesRecord, TrainingRecord
 from opera.training_pairs.build import TrainingSet, build_training_set
-from opera.training_pairs.prepare_model import encoder_of
+from opera.training_pairs.prepare import encoder_of
 from opera.training_pairs.quotas import plan_of, summary_of
 
 log = logging.getLogger("opera")

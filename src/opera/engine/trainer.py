@@ -22,8 +22,8 @@ from transformers.trainer_utils import speed_metrics
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
+from opera.core.files import storage_error, writing
 from opera.core.measure_names import trainer_key
-from opera.core.storage import storage_error, writing
 from opera.engine.dataset import column_roles
 from opera.engine.sampler import ADVICE_NOT_FINITE, not_finite
 from opera.retrieval.device import WAIT, resolve_precision

@@ -33,8 +33,7 @@ from opera.guard.rule import (
     verdict_of,
 )
 from opera.run_folder.record import CurvePoint, GuardRecord, SecondTraining
-from opera.training_pairs.prepare import Prepared
-from opera.training_pairs.prepare_model import encoder_of
+from opera.training_pairs.prepare import Prepared, encoder_of
 
 log = logging.getLogger("opera")
 

@@ -12,12 +12,11 @@ from opera.core.registry import Registry
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
+from opera.methods.base import Draw, Method, NoSettings, PairScores, Plan, Probabilities
 from opera.methods.denoise import Denoise
 from opera.methods.dynamic import DynamicPruning
 from opera.methods.finetuning import FineTuning
 from opera.methods.infobatch import InfoBatch
-from opera.methods.scores import PairScores
 from opera.methods.static import CBSPruning, RandomPruning, StaticPruning
 from opera.methods.twostage import StaticThenDynamic
 

@@ -15,7 +15,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Probabilities
+from opera.methods.base import Draw, Method, PairScores, Probabilities
 from opera.methods.counts import NOTHING, Counts, TopK, bucket_of, upper_edge
 from opera.methods.draws import (
     ShuffledPasses,
@@ -24,7 +24,6 @@ from opera.methods.draws import (
     draw_weighted_documents,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
-from opera.methods.scores import PairScores
 
 QueryScore = Literal["negative_loss", "similarity", "loss"]
 

@@ -10,8 +10,7 @@ import numpy as np
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.errors import SettingError
 from opera.core.settings import Settings, setting
-from opera.methods.base import Method
-from opera.methods.scores import PairScores
+from opera.methods.base import Method, PairScores
 
 CBS_POOL = 10_000  # Appendix D.1
 PairScore = Literal["similarity", "cbs"]

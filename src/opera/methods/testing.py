@@ -16,8 +16,7 @@ import numpy as np
 from opera.core.rng import generator
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Plan
-from opera.methods.scores import PairScores
+from opera.methods.base import Draw, Method, PairScores, Plan
 
 POSITIVES = (1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12)
 """Positive documents of each query."""

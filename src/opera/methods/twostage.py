@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
-from opera.methods.base import Draw, Probabilities
+from opera.methods.base import Draw, PairScores, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
-from opera.methods.scores import PairScores
 from opera.methods.selection import PruningMethod, SelectionSettings, kept_count
 
 

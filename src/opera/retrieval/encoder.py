@@ -35,8 +35,7 @@ from opera.encoder.embeddings import (
 )
 from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, token_batches
 from opera.encoder.packing import packing
-from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
-from opera.encoder.token_store import Tokens, TokenSource
+from opera.encoder.token_ids import TokenIds, Tokens, TokenSource, has_token_path, prompt_length
 from opera.retrieval.device import (
     Precision,
     arithmetic,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.encoding import EncodingSettings
+from opera.config.training import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError
 from opera.core.intervals import in_points

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from opera.config.encoding import EncodingSettings
+from opera.config.training import EncodingSettings
 from opera.core.errors import ModelError, SettingError
+from opera.core.files import read_text
 from opera.core.processes import process_index
-from opera.core.reading import read_text
 from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
 from opera.retrieval.locate import locate_model

@@ -15,8 +15,8 @@ from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_index, process_range
 from opera.data import RetrievalData, TextTable, load_data
-from opera.data.checks import check_text
 from opera.data.combined import one_set
+from opera.data.rules import check_text
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff

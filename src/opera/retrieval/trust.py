@@ -13,7 +13,7 @@ from huggingface_hub import snapshot_download, try_to_load_from_cache
 from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
 
 from opera.core.errors import ModelError
-from opera.core.reading import read_text
+from opera.core.files import read_text
 from opera.core.terminal import shown
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]

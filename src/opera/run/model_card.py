@@ -24,10 +24,9 @@ from opera.core.terminal import counted
 from opera.data.names import MEMORY, TABLES
 from opera.data.table_files import TableSource
 from opera.retrieval.locate import MINILM
-from opera.run_folder.changes import Change
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
-from opera.run_folder.verdict import verdict_sentence, weight_sentence
+from opera.run_folder.verdict import Change, verdict_sentence, weight_sentence
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

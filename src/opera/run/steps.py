@@ -42,7 +42,6 @@ from opera.run.adapt import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.review_items import Candidate, missing_candidates, review_items
-from opera.run_folder.changes import changes_on_test
 from opera.run_folder.cutoffs import fit_cutoffs
 from opera.run_folder.folder import (
     LOG_FILE,
@@ -65,9 +64,8 @@ from opera.run_folder.housekeeping import (
 )
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.run_folder.verdict import dev_sentence, headlines
-from opera.training_pairs.prepare import Prepared, load_and_check
-from opera.training_pairs.prepare_model import encoder_of
+from opera.run_folder.verdict import changes_on_test, dev_sentence, headlines
+from opera.training_pairs.prepare import Prepared, encoder_of, load_and_check
 
 log = logging.getLogger("opera")
 

@@ -38,11 +38,10 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file, replace_folder, write_parquet
+from opera.core.files import replace_file, replace_folder, write_parquet, writing
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import RUN_FILE, user_path
-from opera.core.storage import writing
 from opera.core.terminal import counted
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import Measures, RunRecord, TrainingRecord

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from opera.core.intervals import in_points, points
 from opera.core.measure_names import DEFAULT_MEASURES
-from opera.run_folder.changes import changes_on_test
-from opera.run_folder.verdict import headlines
+from opera.run_folder.verdict import changes_on_test, headlines
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opera.core.errors import RunFolderError
-from opera.core.reading import open_file, read_json
+from opera.core.files import open_file, read_json
 from opera.core.terminal import shortened
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -1,16 +1,29 @@
-"""The guard's verdict in words, for the command line, the report and the model card."""
+"""Was a run worth it? The changes of the measures on test, and the guard's verdict in words."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, in_points, points
-from opera.core.measure_names import PRIMARY
+import pyarrow as pa
+
+from opera.core.intervals import (
+    DIFFERENCE,
+    FEW_QUERIES,
+    LEAST_QUERIES,
+    OF_ONE_QUERY,
+    in_points,
+    mean_interval,
+    points,
+)
+from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
 from opera.run_folder.record import GuardRecord
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run
+
 
 NEWER = 0.1
 """If the fraction of documents in train is higher for dev than for test by more, OPERA warns."""
@@ -132,3 +145,46 @@ def warnings_of(guard: GuardRecord) -> list[str]:
         contrast = ", although it rose on dev" if guard.dev.difference > 0 else ""
         warnings.append(f"warning: {guard.measure} fell on test{contrast}")
     return warnings
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of a measure on the test queries, from the base model to the final model.
+
+    Attributes:
+        difference: mean of the final minus the base measure.
+        low: lower end of its 95% interval over the queries.
+        high: upper end of the interval.
+    """
+
+    difference: float
+    low: float
+    high: float
+
+    def interval_in_points(self) -> str:
+        """The interval for a table: ``+0.3 to +2.1``; empty for a single query."""
+        if (self.low, self.high) == OF_ONE_QUERY:
+            return ""
+        return f"{points(self.low)} to {points(self.high)}"
+
+    def in_points(self) -> str:
+        """The change for a table: ``+1.2 (+0.3 to +2.1)``."""
+        interval = self.interval_in_points()
+        return points(self.difference) + (f" ({interval})" if interval else "")
+
+
+def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:
+    """Compare the base and the final model on each query, by the measures that the table has.
+
+    Args:
+        per_query: a row per test query, from :meth:`opera.run_folder.folder.Run.per_query`.
+        measures: names of measures.
+    """
+    changes = {}
+    for name in measures:
+        base, final = column("base", name), column("final", name)
+        if {base, final} <= set(per_query.column_names) and per_query.num_rows:
+            differences = per_query[final].to_numpy() - per_query[base].to_numpy()
+            low, high = mean_interval(differences, bounds=DIFFERENCE)
+            changes[name] = Change(float(differences.mean()), low, high)
+    return changes

@@ -18,8 +18,8 @@ from opera.core.terminal import counted, shown
 from opera.data.decisions import DecidedLabel, read_test_decisions
 from opera.data.id_lists import begins
 from opera.experiments.analysis.groups import Group
-from opera.run_folder.changes import Change, changes_on_test
 from opera.run_folder.folder import Run
+from opera.run_folder.verdict import Change, changes_on_test
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""

@@ -17,8 +17,8 @@ from opera.experiments.analysis import (
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
-from opera.run_folder.changes import changes_on_test
 from opera.run_folder.folder import Run
+from opera.run_folder.verdict import changes_on_test
 
 Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]
