@@ -14,10 +14,10 @@ from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData
 from opera.retrieval import measures
 from opera.retrieval.evaluation import Evaluation
-from opera.retrieval.measures import FULL_MEASURES, Ranking, check_trec_ids, parse_measures, write_trec_run
+from opera.retrieval.measures import FULL_MEASURES, Measure, Ranking, check_trec_ids, parse_measures, write_trec_run
 
 
-def per_query(ranking: Ranking, qrels: Qrels, names: Sequence[str]) -> dict[str, np.ndarray]:
+def per_query(ranking: Ranking, qrels: Qrels, names: Sequence[str | Measure]) -> dict[str, np.ndarray]:
     """As an evaluation measures, by names."""
     return measures.per_query(ranking, qrels, parse_measures(names))
 
@@ -68,6 +68,17 @@ def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff: i
         relevant = qrels.doc_rows[part][qrels.grades[part] > 0]
         labels = np.isin(ranking.doc_rows[query][:100], relevant).astype(float)
         assert ours[query] == pytest.approx(ndcg_score([labels], [np.arange(100, 0, -1)], k=cutoff))
+
+
+def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents() -> None:
+    ranking, qrels = problem(4, depth=20)
+
+    def recall(grades: np.ndarray, relevant: np.ndarray, cutoff: int) -> np.ndarray:
+        assert set(np.unique(grades)) <= {0, *qrels.grades[qrels.grades > 0]}
+        return (grades[:, :cutoff] > 0).sum(axis=1) / relevant
+
+    values = per_query(ranking, qrels, [Measure("recall@10", recall, 10), Measure.parse("R@10")])
+    assert np.allclose(values["recall@10"], values["R@10"])
 
 
 def test_a_line_per_query_and_rank(tmp_path: Path) -> None:

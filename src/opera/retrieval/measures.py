@@ -3,7 +3,7 @@
 Register your own measure with one line::
 
     @register_measure("my_measure")  # then request my_measure@10
-    def my_measure(gains, cutoff): ...
+    def my_measure(grades, relevant, cutoff): ...
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from opera.core.files import replace_file
 from opera.core.registry import Registry
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData
+from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ FULL_MEASURES = tuple(
 )
 
 
-GainsMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
-"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is
-at least the cutoff, unless the corpus is smaller."""
+GradesMeasure = Callable[[NDArray[np.int32], NDArray[np.int64], int], NDArray[np.float64]]
+"""Takes the grades of the ranked documents, int32 ``[n, depth]``, 0 for a document that is not
+relevant or not judged; the number of relevant documents of each query, int64 ``[n]``; and a cutoff.
+Returns float64 ``[n]``. Depth is at least the cutoff, unless the corpus is smaller."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Measure:
     """
 
     name: str
-    computed_by: GainsMeasure | ir_measures.Measure
+    computed_by: GradesMeasure | ir_measures.Measure
     depth: int
 
     @classmethod
@@ -141,50 +143,55 @@ def per_query(
         for measure in measures
         if isinstance(measure.computed_by, ir_measures.Measure)
     }
-    grades, ranked = _grades_by_id(qrels) if computed else {}, ranking.doc_rows
+    grades_by_id, ranked = _grades_by_id(qrels) if computed else {}, ranking.doc_rows
     by_depth: dict[int, list[ir_measures.Measure]] = {}
     for measure in computed:
         limit = ranked.shape[1] if "cutoff" in measure.params else NO_CUTOFF_DEPTH
         by_depth.setdefault(min(limit, ranked.shape[1]), []).append(measure)
     for depth, of_depth in by_depth.items():
-        for value in ir_measures.iter_calc(of_depth, grades, _ranks_by_id(ranked[:, :depth])):
+        run = _ranks_by_id(ranked[:, :depth])
+        for value in ir_measures.iter_calc(of_depth, grades_by_id, run):
             computed[value.measure][int(value.query_id)] = value.value
-    gains = _binary_gains(ranking, qrels)
+    grades = _grades_of(ranking, qrels)
+    relevant = np.bincount(qrels.query_index[qrels.grades > 0], minlength=qrels.n_queries)
     return {
         measure.name: computed[measure.computed_by]
         if isinstance(measure.computed_by, ir_measures.Measure)
-        else measure.computed_by(gains, measure.depth)
+        else measure.computed_by(grades, relevant, measure.depth)
         for measure in measures
     }
 
 
-def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
+def retrieved_ideal_ndcg(
+    grades: NDArray[np.int32], relevant: NDArray[np.int64], cutoff: int
+) -> NDArray[np.float64]:
     """The paper's NDCG@k, whose ideal ranking holds relevant documents *among the 100 retrieved*.
 
     It rewards a loss of recall and must never be reported as nDCG (erratum 8). It is 0 if no
     relevant document was retrieved.
 
     Args:
-        gains: float64 ``[n, depth]``, 1 if the document at that rank is relevant, else 0.
+        grades: int32 ``[n, depth]``, above 0 if the document at that rank is relevant, else 0.
+        relevant: not used, because the ideal ranking depends on the ranking.
         cutoff: k.
 
     Returns:
         float64 ``[n]``.
     """
-    considered = gains[:, :RETRIEVED_DEPTH]
+    considered = (grades[:, :RETRIEVED_DEPTH] > 0).astype(np.float64)
     discounts = 1 / np.log2(np.arange(2, considered.shape[1] + 2))
     gained = considered[:, :cutoff] @ discounts[:cutoff]
     ideal = -np.sort(-considered, axis=1)[:, :cutoff] @ discounts[:cutoff]
     return np.divide(gained, ideal, out=np.zeros(len(gained)), where=ideal > 0)
 
 
-MEASURES: Registry[GainsMeasure] = Registry("measure")
+MEASURES: Registry[GradesMeasure] = Registry("measure")
 """Measures that ir_measures lacks, by name; users request them as NAME@CUTOFF."""
 
 MEASURES[RETRIEVED_IDEAL] = retrieved_ideal_ndcg
 
 
-def register_measure(name: str) -> Callable[[GainsMeasure], GainsMeasure]:
+def register_measure(name: str) -> Callable[[GradesMeasure], GradesMeasure]:
     """Return a function decorator that makes ``name@CUTOFF`` a measure.
 
     Raises:
@@ -258,12 +265,11 @@ def _ranks_by_id(doc_rows: NDArray[np.int32]) -> dict[str, dict[str, float]]:
     }
 
 
-def _binary_gains(ranking: Ranking, qrels: Qrels) -> NDArray[np.float64]:
-    """Mark the relevant documents of a ranking: float64 ``[n, depth]``, 1 or 0."""
-    parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
-    relevant = [qrels.doc_rows[part][qrels.grades[part] > 0] for part in parts]
-    rows = zip(ranking.doc_rows, relevant, strict=True)
-    return np.array([np.isin(ranked, correct) for ranked, correct in rows], dtype=np.float64)
+def _grades_of(ranking: Ranking, qrels: Qrels) -> NDArray[np.int32]:
+    """Return the grade of each ranked document: int32 ``[n, depth]``, 0 if it is not relevant."""
+    judged, ranked = qrels.keys, pair_keys(qrels.query_rows[:, None], ranking.doc_rows)
+    place = np.minimum(np.searchsorted(judged, ranked), len(judged) - 1)
+    return np.where(judged[place] == ranked, np.maximum(qrels.grades[place], 0), 0)
 
 
 def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
