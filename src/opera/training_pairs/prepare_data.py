@@ -164,6 +164,16 @@ def _conflicts(
         path is not None and negatives != "teacher" and settings.loss == "infonce",
         f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
     )
+    default = TrainSettings.model_fields["distill_weight"].default
+    yield (
+        settings.loss == "infonce" and settings.distill_weight != default,
+        f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
+    )
+    yield (
+        settings.negatives not in (None, "random") and settings.n_negatives == 0,
+        f"negatives={negatives}: train_group_size=1 leaves no room for negatives; pass "
+        "train_group_size=2 or more",
+    )
     yield (
         distills and data.teacher is None,
         f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, and "
