@@ -80,8 +80,8 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     read (No such file or directory)
 train data --model model --steps 2 --batch-size 4 --out out --set distill_weight=0.3 => distill_weight=0.3: has no
     effect without loss=distill
-train data --model model --steps 2 --batch-size 4 --out out --negatives hard --set train_group_size=1 => --negatives=hard:
-    train_group_size=1 leaves no room for negatives; pass train_group_size=2 or more
+train data --model model --steps 2 --batch-size 4 --out out --negatives hard --set train_group_size=1 =>
+    --negatives=hard: train_group_size=1 leaves no room for negatives; pass train_group_size=2 or more
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>
     distill_weight: must be less than or equal to 1, got 1.5
     """),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def load_data(
         return text
     reader = find_source(text)
     check_cache_stays_out(text)
-    return reader.load(text)
+    return replace(reader.load(text), source=text)
 
 
 def named_source(
