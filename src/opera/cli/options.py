@@ -203,16 +203,6 @@ def one_source(
     return str(source)
 
 
-def additional_source(data: str, encoding: str | None, skip_bad_rows: bool) -> str:
-    """Return the source of a further data set; ``--columns`` is only for the first."""
-    from opera.data.loading import table_source
-    from opera.data.sources import kind_of_files
-
-    if kind_of_files(data) != "tables":
-        return data
-    return table_source(data, None, encoding, skip_bad_rows)
-
-
 def collect_values(
     config: list[str] | None,
     assignments: list[str] | None,

@@ -25,7 +25,6 @@ from opera.cli.options import (
     SetOption,
     SkipOption,
     TrainerOption,
-    additional_source,
     collect_values,
     interruptible,
     one_source,
@@ -155,6 +154,7 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
+    from opera.data.loading import additional_source
     from opera.run.adapt import adapt, foresee
     from opera.run_folder.housekeeping import check_reads_survive
     from opera.run_folder.verdict import gained

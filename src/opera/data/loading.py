@@ -127,6 +127,17 @@ def named_source(
     return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
 
 
+def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -> Any:
+    """Check a further data set of a run, as :func:`named_source`.
+
+    The user's columns belong to the first data set. Encoding and bad rows concern only tables.
+    """
+    is_path = isinstance(source, str | os.PathLike)
+    if not is_path or kind_of_files(expand_user(source, "data")) != "tables":
+        return named_source(source)
+    return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
+
+
 def _is_path(value: Any) -> bool:
     """Whether a value is a path or ``None``. All other values are data in memory."""
     return isinstance(value, str | os.PathLike | None)

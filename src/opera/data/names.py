@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from urllib.parse import parse_qsl
 
@@ -23,6 +24,12 @@ EXAMPLE = "example:"
 """The prefix of a data set that comes with OPERA."""
 MEMORY = "memory:"
 """The prefix of data that were built in memory, not read from files."""
+
+
+def split_in(name: str, splits: Mapping[str, str] = SPLIT_NAMES) -> str | None:
+    """Return the split of a file or folder: the last word of its name that means a split."""
+    words = [word for word in re.split("[^a-z]+", name.lower()) if word in splits]
+    return splits[words[-1]] if words else None
 
 
 def source_title(source: str) -> str:

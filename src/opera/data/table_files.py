@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
-from opera.data.names import SPLIT_NAMES, TABLES
+from opera.data.names import SPLIT_NAMES, TABLES, split_in
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
 from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
@@ -26,7 +25,6 @@ _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
 _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
 """Columns of a TSV without a header, by their number: MS MARCO's queries or passages, and its
 documents."""
-_SPLIT = re.compile(f"({'|'.join(SPLIT_NAMES)})(?![A-Za-z0-9])")
 
 
 @dataclass(frozen=True)
@@ -261,7 +259,7 @@ def open_pairs(
     if 0 < len(unnamed) < len(tables):
         notes.append(
             f"{shortened(', '.join(unnamed), 200)}: read as train, unless a column has the split, "
-            "because the name does not begin with a split, as in test.csv"
+            "because the name has no split, as in test.csv"
         )
     return tables
 
@@ -304,6 +302,5 @@ def _open(
 
 
 def _split_of(path: Path) -> str | None:
-    """The split at the beginning of a file's name, or of the name of a folder above it."""
-    matches = (_SPLIT.match(part.lower()) for part in reversed(path.parts))
-    return next((SPLIT_NAMES[match[1]] for match in matches if match), None)
+    """The split in a file's name, or else in the name of a folder above it."""
+    return next(filter(None, map(split_in, reversed(path.parts))), None)

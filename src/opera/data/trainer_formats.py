@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice, zip_longest
@@ -15,7 +14,7 @@ import pyarrow as pa
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
 from opera.data.index import TextNumbering
-from opera.data.names import SPLIT_NAMES
+from opera.data.names import SPLIT_NAMES, split_in
 from opera.data.read import JsonLines, JsonTable, json_value
 from opera.data.relation import Relation, document_key, key
 from opera.data.rules import Problems
@@ -243,14 +242,11 @@ def add_records(
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the splits by file: the last split in the file's name, or ``train``.
+    """Return the splits by file: the split in the file's name, or ``train``.
 
     ``eval`` means test, or dev if other files are test.
     """
-    splits = {}
-    for path in paths:
-        words = [word for word in re.split("[^a-z]+", path.stem.lower()) if word in _SPLITS]
-        splits[path] = _SPLITS[words[-1]] if words else "train"
+    splits = {path: split_in(path.stem, _SPLITS) or "train" for path in paths}
     evaluated = "dev" if "test" in splits.values() else "test"
     return {path: evaluated if split == "eval" else split for path, split in splits.items()}
 

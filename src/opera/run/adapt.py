@@ -13,7 +13,7 @@ from opera.core.arguments import flag
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path, without_parents
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.data.loading import Given, named_source
+from opera.data.loading import Given, additional_source, named_source
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.run_folder.folder import Run
@@ -53,7 +53,7 @@ def adapt(
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that
             trains twice calls them in both trainings.
-        columns: columns of the tables of all data sets, as for :func:`opera.load_data`.
+        columns: columns of the first data set, as for :func:`opera.load_data`.
         encoding: encoding of the tables, as for :func:`opera.load_data`.
         skip_bad_rows: skip rows that break a rule; ``skipped_rows.csv`` in the run lists them.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
@@ -160,7 +160,9 @@ def check(
     # a list of rows is a table; any other list is a list of data sets
     rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
     several = data if isinstance(data, list | tuple) and not rows else [data]
-    sources = [named_source(source, **reading) for source in several]
+    sources = [named_source(source, **reading) for source in several[:1]]
+    how = reading["encoding"], reading["skip_bad_rows"]
+    sources += [additional_source(source, *how) for source in several[1:]]
     for source in sources:
         check_stays_out(folder, "--out", source)
     if overwrite:
