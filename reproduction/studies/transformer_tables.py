@@ -220,26 +220,26 @@ def lengths_table(results: TransformerResults, name: str, temperature: float, re
     return table_lines(["step", "ft, dev / test", "dp, dev / test", "dp − ft, test"], rows) if rows else ""
 
 
-def draw_lengths(results: TransformerResults, path: Path, name: str = "nfcorpus") -> None:
+def draw_lengths(results: TransformerResults, path: Path) -> None:
     """Draw nDCG@10 on test of ft and dp at every tenth of a long training in the paper's regime."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    figure = Figure((6, 3.2), layout="constrained")
-    axes = figure.add_subplot()
-    for method, colour in (("ft", "#7d8590"), ("dp", "#2f86e0")):
-        fields = {**PAPER, "steps": LONG, "regime": "plain", "seed": 0}
-        rows = sorted(results.select(set=name, method=method, **fields), key=lambda row: row["step"])
-        axes.plot(
-            [row["step"] for row in rows], [row["test nDCG@10"] for row in rows], "o-", color=colour, label=method
-        )
-    (base,) = results.finished(**_base({"set": name, "regime": "plain"}))
-    axes.axhline(base["test nDCG@10"], color="black", linestyle=":", linewidth=0.8, label="base model")
-    axes.set(xlabel="step", ylabel="nDCG@10 on test")
+    figure = Figure((7, 4.6), layout="constrained")
+    for axes, (name, title) in zip(figure.subplots(2, 2, sharex=True).flat, NAMES.items(), strict=True):
+        for method, colour in (("ft", "#7d8590"), ("dp", "#2f86e0")):
+            fields = {**PAPER, "steps": LONG, "regime": "plain", "seed": 0}
+            rows = sorted(results.select(set=name, method=method, **fields), key=lambda row: row["step"])
+            values = [row["test nDCG@10"] for row in rows]
+            axes.plot([row["step"] for row in rows], values, ".-", color=colour, label=method)
+        (base,) = results.finished(**_base({"set": name, "regime": "plain"}))
+        axes.axhline(base["test nDCG@10"], color="black", linestyle=":", linewidth=0.8, label="base model")
+        axes.set_title(title, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("step", fontsize=9)
+    figure.supylabel("nDCG@10 on test", fontsize=9)
     axes.legend(frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    with mpl.rc_context({"svg.hashsalt": "opera"}):
+    with mpl.rc_context({"svg.hashsalt": "opera", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 

@@ -79,6 +79,9 @@ BLOCK_SCORES = 2**21
 SIMILAR = 1.125
 """Most times that a block's longest text is as long as its shortest, or 8 tokens longer."""
 
+TORCH_TYPES = (torch.float32, *[torch.bfloat16] * torch.cpu._is_amx_tile_supported())
+"""Types in which torch's attention without dropout is faster: bfloat16 only with AMX."""
+
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
 """Arguments that change the result, and that packed attention does not support."""
 
@@ -222,10 +225,7 @@ class PackedAttention(torch.autograd.Function):
 
 
 def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
-    """Attend within each text by torch's attention, without dropout or gradients.
-
-    In float32 this is faster than :class:`PackedAttention`, but not in half precision.
-    """
+    """Attend within each text by torch's attention, without dropout or gradients."""
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
         queries, keys, values = (
@@ -282,7 +282,7 @@ def packed_attention(
         part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
     )
     attended: Tensor
-    if dtype == torch.float32 and dropout == 0 and not torch.is_grad_enabled():
+    if dtype in TORCH_TYPES and dropout == 0 and not torch.is_grad_enabled():
         attended = attended_by_torch(queries, keys, values, Pack.of(bounds), rule)
     else:
         attended = PackedAttention.apply(queries, keys, values, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Part of every key of cached vectors, rankings and scores. Change it if encoding or search
 computes something else."""
 
