@@ -29,7 +29,7 @@ import numpy as np
 
 from opera.core.cache import cache_folder
 from opera.core.processes import everywhere
-from opera.data import RetrievalData, load_data
+from opera.data import load_data
 from opera.encoder import embeddings
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder, open_encoder
@@ -96,7 +96,7 @@ def watch_disk() -> None:
     queries = {f"q{at}": text for at, text in enumerate(texts[DOCUMENTS:])}
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as place:
         os.environ["OPERA_CACHE"], tempfile.tempdir = cache, place
-        data = RetrievalData.from_dicts("made up", corpus=corpus, queries=queries, qrels={})
+        data = load_data(queries=queries, documents=corpus, pairs=[("q0", "d0")])
         encoder = open_encoder(STATIC)
         encoder = Encoder(encoder.model, use_cache=False, show_progress=False)
         most, done = [0], threading.Event()

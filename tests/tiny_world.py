@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from opera.data import Qrels, RetrievalData, TextTable
+
 TOPICS, WORDS_PER_TOPIC = 12, 8
+Texts = Mapping[str, str]
+
+
+def data_from_dicts(name: str, *, corpus: Texts, queries: Texts, qrels: Mapping[str, Any]) -> RetrievalData:
+    """A data set of texts by id, and grades by split, query and document."""
+    tables = TextTable.from_texts(corpus), TextTable.from_texts(queries)
+    splits = {}
+    for split, judged in qrels.items():
+        rows = [(query, doc, grade) for query, docs in judged.items() for doc, grade in docs.items()]
+        query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
+        found = tables[1].find_rows(list(query_ids)), tables[0].find_rows(list(doc_ids))
+        splits[split] = Qrels.from_arrays(*found, np.array(grades, dtype=np.int32))
+    contents = json.dumps([name, corpus, queries, qrels], default=int)
+    short = name.rsplit("/", 1)[-1]
+    return RetrievalData(short, name, hashlib.sha256(contents.encode()).hexdigest(), *tables, splits)
 
 
 def topic_word(topic: int, word: int) -> str:

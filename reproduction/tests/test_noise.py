@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import opera
 from commands import Opera
 from opera_paper.noise import add_wrong_pairs
-from tiny_world import write_beir
+from tiny_world import data_from_dicts, write_beir
 
 Pairs = set[tuple[str, str]]
 
@@ -73,7 +73,7 @@ def test_ranked_kinds_draw_from_the_models_ranking(kind: str, tiny: opera.Retrie
 def test_no_copy_of_a_right_document_and_no_empty_one_is_wrong(names: list[str], seed: int) -> None:
     texts = {f"d{row}": name for row, name in enumerate(["a", *names, "b", "c", "", " "])}
     judged = {split: {split: {"d0": 1}} for split in ("train", "test")}
-    data = opera.RetrievalData.from_dicts("x", corpus=texts, queries={"train": "q", "test": "t"}, qrels=judged)
+    data = data_from_dicts("x", corpus=texts, queries={"train": "q", "test": "t"}, qrels=judged)
     _, wrong = add_wrong_pairs(data, "random", 2 / 3, seed)
     assert sorted(texts[doc] for _, doc, _ in wrong) == ["b", "c"], "each text once"
 

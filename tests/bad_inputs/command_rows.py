@@ -47,7 +47,7 @@ TRAINING = [
     Bad(f"{TRAIN} --resume --overwrite", "--resume continues a run and --overwrite replaces it: pass one of the two",
         with_run),
     Bad(f"{TRAIN} --set pair_weights=loss",
-        "pair_weights=loss: the pairs of data have no weights; remove the setting"),
+        "pair_weights=loss: 'data' has no column with weights; remove the setting"),
 ]  # fmt: skip
 
 MEASURING = [

@@ -110,7 +110,8 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
 EXPORTS = [
     *table("", """
 export ./absent --onnx --out out --no-measure => ./absent: no such model folder
-export model --onnx --out out => model: is not a run, so its data are not known; pass --data DATA, or --no-measure
+export model --onnx --out out => 'model' is not a run, so OPERA does not know its data; pass --data DATA, or
+    --no-measure
     """),
     Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
     Bad("export run --onnx --out out", "run is a static model, which looks vectors up and runs no transformer: nothing "

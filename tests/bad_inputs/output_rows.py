@@ -16,7 +16,7 @@ data => --out data: is not empty and holds no run; pass an empty or a new folder
 out --resume => --out out: holds no run to resume; omit --resume to start
     """),
     Bad("compare data --model model --out data",
-        "--out data: is not empty and holds no grid; pass an empty or new folder"),
+        "--out data: is not empty and was not written by opera compare; pass an empty or new folder"),
     Bad(f"{TRAIN} out", "--out out: is a named pipe; pass a folder", pipe("out")),
     Bad(f"{TRAIN} run",
         "--out run: holds a run; pass --resume to continue it, --overwrite to replace it, or another folder",

@@ -85,7 +85,7 @@ FILES = [
 ]  # fmt: skip
 
 GRIDS = [
-    Bad(COMPARE.replace("refit=false", "refit=true"), f"{CELL}: was started with another refit; pass another "
+    Bad(COMPARE.replace("refit=false", "refit=true"), f"{CELL}: was started with another value of refit; pass another "
         "--out", with_grid),
     Bad(COMPARE.replace("--model model", "--model ./model"), f"{CELL}: was started with another model; pass another "
         "--out", with_grid),
@@ -100,7 +100,7 @@ DECISIONS = [
     )
     for message, rows in (
         (
-            "decisions.csv: has no decision about test; opera review RUN --split test writes a page to make them",
+            "decisions.csv: has no decision about a test label; make decisions with opera review RUN --split test",
             "test0,d0,unsure,test\ntrain0,d0,wrong,train\n",
         ),
         (

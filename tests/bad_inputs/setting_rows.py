@@ -10,7 +10,7 @@ SETTINGS = """\
 max_steps=ten: must be a whole number, got 'ten'
 epochs=.nan: must be a finite number, got nan
 matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
-lora=true: must be r alone, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
+lora=true: must be a rank such as 16, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
 lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), got \
 'rank=4'
 trainer=num_train_epochs=3 => trainer: OPERA sets num_train_epochs itself (opera train --help-settings), \

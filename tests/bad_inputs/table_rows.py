@@ -38,8 +38,8 @@ left,right⏎a,b => p.csv: OPERA recognises no column for the query and the docu
 query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; choose one, as in --columns
     query=query
 query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: a quotation mark has no partner (unexpected end of data); put a field
-    with quotation marks in quotes and double the marks inside: "5"" pipe" (2 of 3 rows)⏎--skip-bad-rows leaves out
-    these 2 of 3 rows
+    with quotation marks in quotes and double the marks inside: "5"" pipe" (2 of 3 rows)⏎pass --skip-bad-rows to
+    leave out these 2 of 3 rows
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test and agree with
     the file name, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
@@ -47,8 +47,8 @@ query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got
 query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must be between -1000 and 1000, got 4000; pass counts,
     such as clicks, as weights: --columns weight=COLUMN
 question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:2: column 'answer' must not be empty; fill it or remove the row
-    (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎--skip-bad-rows leaves out
-    these 3 of 4 rows
+    (2 of 4 rows)⏎p.csv:5: column 'question' must not be empty; fill it or remove the row⏎pass --skip-bad-rows to
+    leave out these 3 of 4 rows
 query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts; pass the texts with
     --documents FILE
     """, lambda lines: write("p.csv", lines + "\n")),
@@ -58,7 +58,7 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
         "pass the folder that contains its qrels/",
         write("c.jsonl", '{"_id": "d", "title": "", "text": "x"}\n')),
     Bad(BY_ID, "pairs.csv:3: document '7' is not an id in the table of documents; add it to the table, "
-        "or remove its pairs (2 of 4 rows)\n--skip-bad-rows leaves out these 2 of 4 rows", DOCS, QUERIES,
+        "or remove its pairs (2 of 4 rows)\npass --skip-bad-rows to leave out these 2 of 4 rows", DOCS, QUERIES,
         write("pairs.csv", "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n")),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",

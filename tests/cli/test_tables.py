@@ -68,7 +68,7 @@ def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(
     given = (table, "--columns", "query=Ticket title,document=KB article", "--encoding", "cp1252")
     refused = run_opera("inspect", *given, "--model", static_model)
     assert refused.returncode == 2
-    assert "--skip-bad-rows leaves out these 5 of 65 rows" in refused.stderr
+    assert "pass --skip-bad-rows to leave out these 5 of 65 rows" in refused.stderr
     wrong = run_opera("inspect", *given[:3], "--skip-bad-rows", "--model", static_model)
     assert (wrong.returncode, "give the encoding with --encoding" in wrong.stderr) == (2, True)
     assert "would leave out 65 of 65 rows" in wrong.stderr

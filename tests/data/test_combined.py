@@ -12,12 +12,12 @@ from opera.core.errors import DataError
 from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores, load_all, load_data
 from opera.data.combined import combine, data_sets, first_rows
 from opera.data.splits import copy_splits, draw_missing_splits
-from tiny_world import write_beir
+from tiny_world import data_from_dicts, write_beir
 
 
 def one(name: str, n: int) -> RetrievalData:
     """A set with n queries, each with the document of its number; the first also judges document 0 at grade 2."""
-    return RetrievalData.from_dicts(
+    return data_from_dicts(
         name,
         corpus={f"d{row}": f"{name} document {row}" for row in range(n + 1)},
         queries={f"q{row}": f"{name} query {row}" for row in range(n)},

@@ -21,6 +21,7 @@ from opera.data.splits import (
     known_fraction,
     recurring_fraction,
 )
+from tiny_world import data_from_dicts
 
 FUTURES: tuple[ExpectedDocuments, ...] = ("known", "new", "both", "like-test")
 
@@ -32,7 +33,7 @@ def make_data(positives: list[set[int]], test: list[set[int]] | None = None) -> 
     if test is not None:
         qrels["test"] = {f"t{n}": {f"d{d}": 1 for d in docs} for n, docs in enumerate(test)}
     names = [name for split in qrels.values() for name in split]
-    return RetrievalData.from_dicts(
+    return data_from_dicts(
         "mine",
         corpus={f"d{d}": f"document {d}" for d in range(12)},
         queries={name: name for name in names},

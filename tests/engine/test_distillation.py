@@ -49,7 +49,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
         pairs=PAIRS,
         negatives=SimpleNamespace(lists=None, kind="random"),
     )
-    loss.use(training_set, TrainSettings.parse({"temperature": 0.1, **values}))
+    loss.prepare(training_set, TrainSettings.parse({"temperature": 0.1, **values}))
     loss.teacher_temperature = 2
     return loss
 

@@ -22,6 +22,7 @@ from opera.run import steps
 from opera.run_folder.folder import Run
 from opera.training_pairs.prepare import load_and_check
 from small_runs import assert_same_run
+from tiny_world import data_from_dicts
 
 REFIT: dict[str, Any] = {
     "method": "ft",
@@ -250,7 +251,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
 
 
 def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None:
-    data = opera.RetrievalData.from_dicts(
+    data = data_from_dicts(
         "pairs",
         corpus={f"d{n}": f"t{n % 12}w{n % 8} common{n % 20} x{n}" for n in range(60)},
         queries={f"q{n}": f"t{n % 12}w{n % 7} common{n % 19} y{n}" for n in range(60)},

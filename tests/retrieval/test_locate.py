@@ -86,3 +86,10 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
     other = opera.evaluate(run.path, model=static_model)  # on the run's test queries
     assert len(other.query_ids) == run.per_query().num_rows
     assert not set(other.query_ids) & set(run.pairs()["query_id"].to_pylist())
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(path.read_bytes())
+    assert opera.evaluate(copy, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["final"])
+    with path.open("a") as file:
+        file.write('\n{"query": "t1w5 new", "pos": ["t1w1 new"]}')
+    with pytest.raises(DataError, match="has changed since"):
+        opera.evaluate(path, model=run.path)

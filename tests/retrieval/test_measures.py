@@ -11,10 +11,11 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from opera.core.errors import DataError
-from opera.data import Qrels, RetrievalData
+from opera.data import Qrels
 from opera.retrieval import measures
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.measures import FULL_MEASURES, Measure, Ranking, check_trec_ids, parse_measures, write_trec_run
+from tiny_world import data_from_dicts
 
 
 def per_query(ranking: Ranking, qrels: Qrels, names: Sequence[str | Measure]) -> dict[str, np.ndarray]:
@@ -83,7 +84,7 @@ def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents()
 
 def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
     ranking = Ranking(np.array([[2, 0], [1, 2]]), np.array([[1 / 3, 0.25], [2e-10, -1]], dtype=np.float32))
-    data = RetrievalData.from_dicts("mine", corpus=dict.fromkeys("abc", "text"), queries={"q": "text"}, qrels={})
+    data = data_from_dicts("mine", corpus=dict.fromkeys("abc", "text"), queries={"q": "text"}, qrels={})
     write_trec_run(tmp_path / "run.trec", Evaluation("test", ["q0", "qé"], {}, ranking, []), data)
     assert (tmp_path / "run.trec").read_text(encoding="utf-8").splitlines() == [
         "q0 Q0 c 1 0.333333343 opera",
@@ -96,6 +97,6 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])
 def test_ids_with_white_space_are_refused(query: str, doc: str) -> None:
     texts = {"corpus": {"c": "text", doc: "text"}, "queries": {query: "text"}}
-    data = RetrievalData.from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
+    data = data_from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
     with pytest.raises(DataError):
         check_trec_ids(Path("x.run"), data, "test")

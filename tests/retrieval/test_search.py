@@ -23,6 +23,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import rank_by_size, search_corpus
 from small_runs import unit_vectors
+from tiny_world import data_from_dicts
 
 needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss-cpu")
 
@@ -155,5 +156,5 @@ def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: P
     assert [document.text for document in documents] == data.corpus.texts(ranking.doc_rows[0])
     scores = [document.score for document in documents]
     assert scores == pytest.approx(ranking.scores[0].tolist(), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side
-    small = opera.RetrievalData.from_dicts("mine", corpus={"a": "t1w1", "b": "t2w1"}, queries={}, qrels={})
+    small = data_from_dicts("mine", corpus={"a": "t1w1", "b": "t2w1"}, queries={}, qrels={})
     assert [document.id for document in opera.search(small, "t2w1", model=static_model)] == ["b", "a"]

@@ -22,6 +22,7 @@ from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_frac
 from opera.training_pairs.build import TrainingSet, build_training_set
 from opera.training_pairs.prepare import load_and_check
 from opera.training_pairs.prepare_data import prepare_data
+from tiny_world import data_from_dicts
 
 FILLERS = [f"f{n}" for n in range(12)]
 CORPUS = {
@@ -41,7 +42,7 @@ KNOWN = ["positive", "copy", "second", "question"]
 
 @pytest.fixture(scope="module")
 def data() -> RetrievalData:
-    return RetrievalData.from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
+    return data_from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
 
 
 def training_set(data: RetrievalData, model: Path, **settings: Any) -> TrainingSet:
@@ -104,7 +105,7 @@ def copied(n: int, repeats_of: Sequence[int], what: str) -> RetrievalData:
     documents = {f"d{i}": f"document {repeats_of[i] if what == 'documents' else i}" for i in range(n)}
     queries = {f"q{i}": f"query {repeats_of[i] if what == 'queries' else i}" for i in range(n)}
     train = {f"q{i}": {f"d{i}": 1} for i in range(n)}
-    return RetrievalData.from_dicts("copies", corpus=documents, queries=queries, qrels={"train": train})
+    return data_from_dicts("copies", corpus=documents, queries=queries, qrels={"train": train})
 
 
 def texts(data: RetrievalData, split: str) -> tuple[set[str], set[str]]:
@@ -146,7 +147,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
     corpus = {f"e{i}": f"document {i}" for i in range(30)} | {f"x{i}": f"other {i}" for i in range(30)}
     queries = {f"r{i}": f"question {i}" for i in range(30)} | {f"s{i}": f"query {i}" for i in range(30)}
     train = {f"r{i}": {f"e{i}": 1} for i in range(30)} | {f"s{i}": {f"x{i}": 1} for i in range(30)}
-    second = RetrievalData.from_dicts("second", corpus=corpus, queries=queries, qrels={"train": train})
+    second = data_from_dicts("second", corpus=corpus, queries=queries, qrels={"train": train})
     before = combine([first, second])
     drawn = draw_missing_splits(
         before, seed=0, test_fraction=0.2, needs_dev=True, expected_documents=expected_documents
@@ -175,7 +176,7 @@ def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: P
     corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
     queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2"}
     judged = {name: {"answer": 1} for name in queries} | {"relevant": {"relevant": 1}}
-    data = RetrievalData.from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged})
+    data = data_from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged})
     rows = documents_that_are_queries(data, data.split("test"))
     names = data.queries.ids(data.split("test").query_rows)
     assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {"same": 0}
@@ -194,7 +195,7 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
         split: {f"c{query}": {f"n{n}": 1} for n, query in enumerate(judged)}
         for split, judged in (("train", TRAIN), ("test", TEST))
     }
-    other = RetrievalData.from_dicts("other", corpus=corpus, queries=queries, qrels=qrels)
+    other = data_from_dicts("other", corpus=corpus, queries=queries, qrels=qrels)
     both = combine([data, other])
     built = training_set(both, static_model, negatives="hard", range="1:20")
     assert built.negatives.lists is not None

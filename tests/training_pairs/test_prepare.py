@@ -16,6 +16,7 @@ from opera.run_folder.folder import Run
 from opera.training_pairs.build import loss_weights
 from opera.training_pairs.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
+from tiny_world import data_from_dicts
 
 
 def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_test_queries_that_train_too_are_noted() -> None:
         ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, []),
     ]
     for test, counted in tests:
-        data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
+        data = data_from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
         notes = prepare_data(data, make_recipe({"guard": False})).with_splits.notes
         assert [note[15:25] for note in notes if "test queries" in note] == counted
 

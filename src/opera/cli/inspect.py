@@ -155,7 +155,7 @@ def _steps(inspection: Inspection) -> Iterator[str]:
 
 
 def dp_advice(hard: float) -> str:
-    """Say whether to try dp, from the fraction of hard pairs."""
+    """Say whether to try ``dp``, from the fraction of pairs that are hard for the base model."""
     if hard >= DP_MAY_GAIN:
         return "So many labels are hard that dp may gain at a low learning rate: compare it."
     return f"dp is unlikely to gain: fewer than {DP_MAY_GAIN:.0%} of the labels are hard."

@@ -143,7 +143,7 @@ class OptimisationSettings(Settings):
 
     @property
     def encode_batch_size(self) -> int:
-        """Texts of 128 tokens per batch when encoding; other lengths fill as many tokens."""
+        """Texts of 128 tokens per batch when encoding. Other batches have as many tokens."""
         return int(self.of_trainer("per_device_eval_batch_size"))
 
     @property

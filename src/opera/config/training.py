@@ -112,7 +112,7 @@ def _check_lora(value: Any) -> Any:
     if isinstance(text, Mapping):
         text = ",".join(f"{name}={option}" for name, option in text.items())
     if not isinstance(text, str):
-        raise ValueError(f"must be r alone, or {EXAMPLE}")
+        raise ValueError(f"must be a rank such as 16, or {EXAMPLE}")
     try:
         lora_options(text)
     except SettingError as error:

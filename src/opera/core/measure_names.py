@@ -8,9 +8,9 @@ RECALL = "R@20"
 DEFAULT_MEASURES = (PRIMARY, RECALL, "RR@10", "Success@10")
 
 
-def column(moment: str, measure: str) -> str:
+def column(model: str, measure: str) -> str:
     """Return the name of a column of ``per_query.parquet``: ``base nDCG@10``."""
-    return f"{moment} {measure}"
+    return f"{model} {measure}"
 
 
 def trainer_key(measure: str) -> str:

@@ -61,7 +61,7 @@ class Registry(dict[str, T]):
         self[name] = thing
         return thing
 
-    def registers(self, name: str) -> Callable[[T], T]:
+    def decorator(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers a class or function under ``name``."""
         return lambda thing: self.register(name, thing)
 
@@ -120,8 +120,8 @@ def load_extensions() -> None:
     A package declares its module as an entry point of the group ``opera.extensions``.
 
     Raises:
-        InputError: if a module cannot be imported, with its origin; or as
-            :func:`check_surroundings`.
+        InputError: if a module cannot be imported, with its origin; or if
+            :func:`check_surroundings` raises it.
     """
     check_surroundings()
     from_variable = filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(",")))

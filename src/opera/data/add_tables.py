@@ -11,9 +11,9 @@ from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.names import SPLIT_NAMES
 from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, Table
-from opera.data.relation import NUMBERS, Relation, document_key, key
+from opera.data.relation import NUMBERS, Relation, document_key_sql, text_key_sql
 from opera.data.retrieval_data import BEIR_HEADER
-from opera.data.rules import blank, id_rules, literal, rules
+from opera.data.rules import blank_sql, id_rules, literal_sql, rules
 from opera.data.table_files import open_texts
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
@@ -96,10 +96,12 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
         rows = f"(SELECT *, unnest({items}) AS item FROM stream)"
         text, negative, part = "item.text", "item.negative", "item.part"
-        rows += f" WHERE NOT ({negative} AND {blank(text)})"  # an empty text cannot be a negative
+        rows += (
+            f" WHERE NOT ({negative} AND {blank_sql(text)})"  # an empty text cannot be a negative
+        )
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    splits, known = literal(split or "train"), "true"
+    splits, known = literal_sql(split or "train"), "true"
     if "split" in columns:
         names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
         value = _text(table, columns["split"])
@@ -111,8 +113,8 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
             splits = f"CASE WHEN {known} THEN {splits} ELSE {value} END"
     values = {
         "part": part, "split": splits, "known_split": known, "negative": negative, "query": query,
-        "title": titles, "document": text, "query_key": key(query),
-        "document_key": document_key(titles, str(text)),
+        "title": titles, "document": text, "query_key": text_key_sql(query),
+        "document_key": document_key_sql(titles, str(text)),
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"
@@ -171,7 +173,7 @@ def _text(table: Table, names: Sequence[str] | None) -> str | None:
 
 
 def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool) -> str:
-    """The SQL of the documents in a column, as a list."""
+    """Return SQL that turns a column of documents into a list."""
     if not is_list:
         column = f"[{column}]"
     elif not (negative or lenient):  # an empty list is a missing document

@@ -56,9 +56,9 @@ def data_sets(data: RetrievalData, split: str | None = None) -> list[RetrievalDa
     ``split``, if given.
     """
     return [
-        part
-        for part in data.sets or (data,)
-        if split is None or (split in part.splits and part.splits[split].has_relevant.any())
+        data_set
+        for data_set in data.sets or (data,)
+        if split is None or (split in data_set.splits and data_set.splits[split].has_relevant.any())
     ]
 
 
@@ -96,8 +96,8 @@ def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 def _first_rows(sets: Sequence[RetrievalData]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (
-        np.cumsum([0, *(len(part.queries) for part in sets)]),
-        np.cumsum([0, *(len(part.corpus) for part in sets)]),
+        np.cumsum([0, *(len(data_set.queries) for data_set in sets)]),
+        np.cumsum([0, *(len(data_set.corpus) for data_set in sets)]),
     )
 
 
@@ -159,9 +159,10 @@ Firsts = Sequence[tuple[int, int]]
 """The first row of each set in the query table, and in the corpus."""
 
 
-def moved(qrels: Qrels, query: int, document: int) -> Qrels:
-    """Return a set's qrels with the rows of the joined tables, where its texts begin at the rows
-    ``query`` and ``document``.
+def with_shifted_rows(qrels: Qrels, query: int, document: int) -> Qrels:
+    """Shift a set's qrels to the rows of the joined tables.
+
+    ``query`` and ``document`` are the first rows of the set there.
     """
     return replace(
         qrels,
@@ -171,7 +172,9 @@ def moved(qrels: Qrels, query: int, document: int) -> Qrels:
 
 
 def _joined_qrels(qrels: Sequence[Qrels | None], firsts: Firsts) -> Qrels | None:
-    parts = [moved(part, *first) for part, first in zip(qrels, firsts, strict=True) if part]
+    parts = [
+        with_shifted_rows(part, *first) for part, first in zip(qrels, firsts, strict=True) if part
+    ]
     return reduce(Qrels.union, parts) if parts else None
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
-from opera.data.combined import data_sets, first_rows, moved, with_sets
+from opera.data.combined import data_sets, first_rows, with_sets, with_shifted_rows
 from opera.data.id_lists import read_list, read_pairs
 from opera.data.identity import text_keys
 from opera.data.pairs import pair_keys
@@ -143,8 +143,8 @@ def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
                 raise DataError(f"{path}: {_named(*pair)} is {CONTRADICTION}")
     if not decided:
         raise DataError(
-            f"{', '.join(map(str, files))}: has no decision about test; opera review RUN --split "
-            "test writes a page to make them"
+            f"{', '.join(map(str, files))}: has no decision about a test label; "
+            "make decisions with opera review RUN --split test"
         )
     return list(decided.values())
 
@@ -186,15 +186,15 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     decisions = read_decisions(data, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
     sets = [
-        _applied(data, part, first, about_training, counts)
-        for part, *first in zip(data_sets(data), *first_rows(data), strict=False)
+        _applied(data, data_set, first, about_training, counts)
+        for data_set, *first in zip(data_sets(data), *first_rows(data), strict=False)
     ]
     if len(about_training.relevant) and not counts.total():
         raise DataError(
             f"{decisions.paths}: has no decision about a query of train or dev; decisions about "
             "test need the word test in a column split"
         )
-    if not any(part.splits["train"].has_relevant.any() for part in sets):
+    if not any(data_set.splits["train"].has_relevant.any() for data_set in sets):
         raise DataError(
             f"{decisions.paths}: calls every training pair wrong: no pair is left to train on"
         )
@@ -213,24 +213,26 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
 
 def _applied(
     data: RetrievalData,
-    part: RetrievalData,
+    data_set: RetrievalData,
     first: Sequence[int],
     decisions: Decisions,
     counts: Counter[str],
 ) -> RetrievalData:
-    """Apply decisions to ``part``, a set of the data whose query and document rows start at
+    """Apply decisions to ``data_set``, a set of the data whose query and document rows start at
     ``first``, and count the changes.
     """
-    in_part = (decisions.doc_rows >= first[1]) & (decisions.doc_rows < first[1] + len(part.corpus))
+    in_part = (decisions.doc_rows >= first[1]) & (
+        decisions.doc_rows < first[1] + len(data_set.corpus)
+    )
     wrong = decisions.select(~decisions.relevant)
     relevant = decisions.select(decisions.relevant)
     relevant_here = decisions.select(decisions.relevant & in_part)
-    splits, excess = dict(part.splits), 0
-    qrels = {name: moved(of_split, *first) for name, of_split in splits.items()}
+    splits, excess = dict(data_set.splits), 0
+    qrels = {name: with_shifted_rows(of_split, *first) for name, of_split in splits.items()}
     for name in set(CHANGED) & splits.keys():
         judged, others = qrels[name], [qrels[other] for other in qrels if other != name]
-        if part.held_out is not None:
-            others.append(moved(part.held_out, *first))
+        if data_set.held_out is not None:
+            others.append(with_shifted_rows(data_set.held_out, *first))
         keys, is_relevant = text_keys(data, judged), judged.grades > 0
         is_wrong = np.isin(keys, wrong.keys(data))
         counts["removed"] += int((is_wrong & is_relevant).sum())
@@ -240,21 +242,21 @@ def _applied(
         counts["added"] += len(missing.query_rows)
         counts["held out"] += blocked
         left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
-        grades = np.full(len(missing.doc_rows), part.lowest_grade, dtype=np.int32)
+        grades = np.full(len(missing.doc_rows), data_set.lowest_grade, dtype=np.int32)
         # an added pair counts as much as the mean pair
         weights = None if left.weights is None else np.full(len(grades), left.weights.mean())
         added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades, weights)
-        splits[name] = moved(left.union(added), -first[0], -first[1])
+        splits[name] = with_shifted_rows(left.union(added), -first[0], -first[1])
         in_split = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
         if name == "train":
             ranks = wrong.first_rank[np.isin(wrong.keys(data), keys[is_wrong & is_relevant])]
             excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
         counts["rejected"] += int(in_split.sum())
     return replace(
-        part,
+        data_set,
         splits=splits,
-        confirmed=_keys_in(part, relevant, first),
-        rejected=_keys_in(part, wrong, first),
+        confirmed=_keys_in(data_set, relevant, first),
+        rejected=_keys_in(data_set, wrong, first),
         removed_excess=excess,
     )
 
@@ -286,13 +288,15 @@ def _missing(
 
 
 def _keys_in(
-    part: RetrievalData, decisions: Decisions, first: Sequence[int]
+    data_set: RetrievalData, decisions: Decisions, first: Sequence[int]
 ) -> NDArray[np.int64] | None:
     """The keys of decided pairs in one data set; ``None`` if it has none."""
     queries, documents = decisions.query_rows - first[0], decisions.doc_rows - first[1]
-    inside = (queries >= 0) & (queries < len(part.queries))
-    inside &= (documents >= 0) & (documents < len(part.corpus))
-    keys = pair_keys(part.query_group[queries[inside]], part.document_group[documents[inside]])
+    inside = (queries >= 0) & (queries < len(data_set.queries))
+    inside &= (documents >= 0) & (documents < len(data_set.corpus))
+    keys = pair_keys(
+        data_set.query_group[queries[inside]], data_set.document_group[documents[inside]]
+    )
     return np.unique(keys) if len(keys) else None
 
 

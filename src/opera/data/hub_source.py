@@ -22,9 +22,9 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
-from opera.data.index import TextNumbering, parse_relation
 from opera.data.memory import table_of_dataset
 from opera.data.names import SPLIT_NAMES
+from opera.data.numbering import TextNumbering, parse_relation
 from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
@@ -58,7 +58,7 @@ class HubName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> HubName:
-        """Parse the name after ``hf:``. A folder goes before a data set of the hub."""
+        """Parse the name after ``hf:``. A local folder takes precedence over the hub."""
         folder, _, part = name.rpartition(":")
         for place, split in ((name, None), (folder, part)):
             if place and Path(place).is_dir():
@@ -111,7 +111,7 @@ def load_hub(
 
     parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
     short = Path(parsed.place).name
-    return load_or_parse(key, short, source or place, parse, named=not parsed.local)
+    return load_or_parse(key, short, source or place, parse)
 
 
 def _files(name: HubName, source: str) -> list[Path]:

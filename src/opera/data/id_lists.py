@@ -62,11 +62,13 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
     scored = read_pairs(path, data, "are they scores of other data?", needed=["score"])
     scores = np.array(scored.values["score"], dtype=np.float64)
     sets = []
-    for number, (part, *first) in enumerate(zip(data_sets(data), *first_rows(data), strict=False)):
+    for number, (data_set, *first) in enumerate(
+        zip(data_sets(data), *first_rows(data), strict=False)
+    ):
         here = scored.sets == number
         rows = scored.query_rows[here] - first[0], scored.doc_rows[here] - first[1]
         teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
-        sets.append(replace(part, teacher=teacher))
+        sets.append(replace(data_set, teacher=teacher))
     if unknown := scored.count - len(scores):
         count = f"{unknown:,} of {scored.count:,} scores"
         note = f"{path}: ignored {count}, because the data do not contain their pairs"
@@ -128,7 +130,7 @@ def read_pairs(
             _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
     if not known.any() and (len(known) or needed):
         if data.sets:
-            names = ", ".join(part.name for part in data.sets)
+            names = ", ".join(data_set.name for data_set in data.sets)
             advice = f"ids must be SET/ID, where SET is one of {names}"
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"

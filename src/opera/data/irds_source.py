@@ -20,8 +20,8 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
-from opera.data.index import TextNumbering, parse_relation
 from opera.data.names import SPLIT_NAMES, source_name
+from opera.data.numbering import TextNumbering, parse_relation
 from opera.data.read import arrow_rows
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
@@ -98,7 +98,7 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
             _read(splits, source, relation, builder)
 
     parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
-    return load_or_parse(digest_files([], f"irds\0{splits}"), name, source, parse, named=True)
+    return load_or_parse(digest_files([], f"irds\0{splits}"), name, source, parse)
 
 
 def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: DataBuilder) -> None:

@@ -21,7 +21,7 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
 
-Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+ColumnNames = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""
 
 
@@ -31,7 +31,7 @@ def load_data(
     pairs: Any = None,
     documents: Any = None,
     queries: Any = None,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     name: str = "pairs",
@@ -87,7 +87,7 @@ def named_source(
     pairs: Any = None,
     documents: Any = None,
     queries: Any = None,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     name: str = "pairs",
@@ -166,7 +166,7 @@ def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
 
 
 def table_source(
-    text: str, columns: Given | None, encoding: str | None, skip_bad_rows: bool
+    text: str, columns: ColumnNames | None, encoding: str | None, skip_bad_rows: bool
 ) -> str:
     """Return the string form of a table of pairs and its options; for other data, their name.
 

@@ -17,8 +17,8 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
-from opera.data.index import TextNumbering, parse_relation
 from opera.data.names import MEMORY
+from opera.data.numbering import TextNumbering, parse_relation
 from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData

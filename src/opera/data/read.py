@@ -21,7 +21,7 @@ from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import LISTS_OF_TEXTS
-from opera.data.rules import Problems, literal
+from opera.data.rules import Problems, literal_sql
 from opera.data.text_files import (
     ALWAYS_UTF8,
     BadRow,
@@ -240,9 +240,9 @@ class DelimitedTable(TextFile):
         columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
         mark = "'\"'" if self._quoted else "''"
         return (
-            f"FROM read_csv({literal(path)}, delim={literal(str(self.delimiter))}, quote={mark}, "
-            f"escape={mark}, comment='', header=false, auto_detect=false, strict_mode=true, "
-            f"columns={{{columns}}})"
+            f"FROM read_csv({literal_sql(path)}, delim={literal_sql(str(self.delimiter))}, "
+            f"quote={mark}, escape={mark}, comment='', header=false, auto_detect=false, "
+            f"strict_mode=true, columns={{{columns}}})"
         )
 
     def line(self, number: int) -> int:

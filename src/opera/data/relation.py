@@ -47,7 +47,7 @@ PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
 """SQL: orders the rows of pairs by first appearance."""
 
 
-def key(text: str) -> str:
+def text_key_sql(text: str) -> str:
     """The SQL of a text's hash, with normalised white space."""
     odd = " OR ".join(
         f"contains({text}, {mark})" for mark in ("'  '", *map("chr({})".format, range(9, 14)))
@@ -57,12 +57,12 @@ def key(text: str) -> str:
     return f"hash(CASE WHEN {odd} THEN {plain} ELSE {text} END)"
 
 
-def document_key(title: str, text: str) -> str:
+def document_key_sql(title: str, text: str) -> str:
     """The SQL of a document's key; the title is part of the text."""
     if title in ("NULL", "''"):
-        return key(text)
-    both = key(f"({title} || ' ' || {text})")
-    return f"CASE WHEN coalesce(trim({title}), '') = '' THEN {key(text)} ELSE {both} END"
+        return text_key_sql(text)
+    both = text_key_sql(f"({title} || ' ' || {text})")
+    return f"CASE WHEN coalesce(trim({title}), '') = '' THEN {text_key_sql(text)} ELSE {both} END"
 
 
 @dataclass
@@ -139,11 +139,10 @@ class Relation:
             self.notes.append(text)
 
     def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> set[str]:
-        """Make the rows of a table the relation ``stream``, which can be read once; return the
-        names of its columns with lists.
+        """Register a table as the relation ``stream``; return the names of its columns with lists.
 
-        ``stream`` has the line of each row, or its number if DuckDB reads the file, and the columns
-        of ``roles`` as texts. ``c0`` is the first column of the table.
+        ``stream`` can be read once. It has the line of each row, or its number if DuckDB reads the
+        file, and the columns of ``roles`` as texts. ``c0`` is the first column of the table.
         """
         if isinstance(table, DelimitedTable) and (scan := table.scan()):
             rows = f"SELECT row_number() OVER () - 1 AS line, * {scan} OFFSET {table.has_header:d}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +16,11 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
-from opera.core.terminal import counted, shown
+from opera.core.terminal import counted
 from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.rules import MAX_GRADE, check_id, check_string
-from opera.data.texts import ROWS_AT_ONCE, TextTable, empty_text_notes
+from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 log = logging.getLogger("opera")
 
@@ -77,67 +74,6 @@ class RetrievalData:
     skipped: pa.Table | None = None
     lowest_grade: int = 1
     sets: tuple[RetrievalData, ...] = ()
-
-    @classmethod
-    def from_dicts(
-        cls,
-        source: str,
-        *,
-        corpus: Mapping[str, str],
-        queries: Mapping[str, str],
-        qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
-    ) -> RetrievalData:
-        """Build a data set in memory from dictionaries.
-
-        Args:
-            source: the user's argument; its stem is the name.
-            corpus: text by document id.
-            queries: text by query id.
-            qrels: grade by document id by query id by split.
-
-        Raises:
-            DataError: for an id or text that is not a string, or an invalid id; for a judged id
-                without a text, or a relevant pair with an empty text.
-            SettingError: for a grade that is not a whole number from -1000 to 1000.
-        """
-        for kind, texts in (("document", corpus), ("query", queries)):
-            for identifier, text in texts.items():
-                check_id(f"{source}: {kind} id", identifier)
-                check_string(f"{source}: {kind} {shown(identifier)}: text", text)
-        corpus_table, query_table = TextTable.from_texts(corpus), TextTable.from_texts(queries)
-        splits = {}
-        for split, judged in qrels.items():
-            place = f"{source}: split '{split}'"
-            rows = [
-                (query, doc, whole_number(grade, f"{place}: score", -MAX_GRADE, MAX_GRADE))
-                for query, docs in judged.items()
-                for doc, grade in docs.items()
-            ]
-            for query, doc, grade in rows:
-                for kind, identifier, texts in (
-                    ("query", query, queries),
-                    ("document", doc, corpus),
-                ):
-                    if identifier not in texts:
-                        raise DataError(f"{place} judges {kind} {shown(identifier)} without a text")
-                if grade > 0 and not (queries[query].strip() and corpus[doc].strip()):
-                    pair = f"query {shown(query)}, document {shown(doc)}"
-                    raise DataError(f"{place}: a relevant pair ({pair}) has an empty text")
-            splits[split] = Qrels.from_arrays(
-                query_table.find_rows([query for query, _, _ in rows]),
-                corpus_table.find_rows([doc for _, doc, _ in rows]),
-                np.array([grade for _, _, grade in rows], dtype=np.int32),
-            )
-        contents = json.dumps(
-            [dict(corpus), dict(queries), qrels],
-            # for inner mappings, and integers of NumPy
-            default=lambda value: dict(value) if isinstance(value, Mapping) else int(value),
-        )
-        fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
-        notes = tuple(empty_text_notes(corpus_table, query_table))
-        return cls(
-            Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes
-        )
 
     @property
     def title(self) -> str:

@@ -40,20 +40,6 @@ def check_id(place: str, identifier: object) -> None:
         raise DataError(f"{place} must not be empty")
 
 
-def check_text(place: str, text: object) -> None:
-    """Check that a text is a string and not only white space.
-
-    Args:
-        place: the document or query; the message starts with it.
-        text: its text.
-
-    Raises:
-        DataError: with the rule.
-    """
-    if not check_string(f"{place}: text", text).strip():
-        raise DataError(f"{place} has an empty text")
-
-
 def check_string(place: str, value: object) -> str:
     """Check that a value is a string that a file can hold, and return it.
 
@@ -85,17 +71,17 @@ LEAST, LARGEST = 1e-37, 1e28
 EMPTY = "must not be empty; fill it or remove the row"
 
 
-def blank(column: str) -> str:
+def blank_sql(column: str) -> str:
     """SQL: true for an empty or white-space text. The first test is fast for ASCII."""
     return f"({column} NOT BETWEEN '!' AND '~' AND NOT regexp_matches({column}, '[^{WHITE}]'))"
 
 
-def literal(text: str) -> str:
-    """A text in SQL."""
+def literal_sql(text: str) -> str:
+    """Quote a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def number(column: str) -> str:
+def number_sql(column: str) -> str:
     """The SQL of a text as a number."""
     return f"TRY_CAST({column} AS DOUBLE)"
 
@@ -116,7 +102,7 @@ class Rule(NamedTuple):
     numeric: bool = False
 
 
-GRADE = number("grade")
+GRADE = number_sql("grade")
 ONE_LINE = (
     "column {column} must not contain a tab, a line break or another control character, got {}"
 )
@@ -130,19 +116,19 @@ BETWEEN = (
 def id_rules(column: str) -> list[Rule]:
     """The rules of an id, which must fit into one column of a text file."""
     return [
-        Rule(column, blank(column), "column {column} must not be empty"),
+        Rule(column, blank_sql(column), "column {column} must not be empty"),
         Rule(column, f"regexp_matches({column}, '{CONTROL_SQL}')", ONE_LINE),
     ]
 
 
 def number_rules(column: str) -> list[Rule]:
     """The rules of a number."""
-    value, has_value = number(column), f"NOT {blank(column)}"
+    value, has_value = number_sql(column), f"NOT {blank_sql(column)}"
     fits = f"{value} IS NOT NULL AND NOT regexp_matches({column}, '[^0-9eE.+ -]')"
     large = f"{value} != 0 AND abs({value}) NOT BETWEEN {LEAST!r} AND {LARGEST!r}"
     finite = "column {column} must be a finite number, got {}"
     return [
-        Rule(column, blank(column), "column {column} is missing"),
+        Rule(column, blank_sql(column), "column {column} is missing"),
         Rule(column, f"NOT ({fits}) AND {has_value}", "column {column} must be a number, got {}"),
         Rule(column, f"{fits} AND isinf({value})", finite, True),
         Rule(
@@ -157,17 +143,19 @@ def number_rules(column: str) -> list[Rule]:
 def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
     empty = f"column {{column}} {EMPTY}"
-    no_document = f"{blank('document')} AND (title IS NULL OR {blank('title')})"
+    no_document = f"{blank_sql('document')} AND (title IS NULL OR {blank_sql('title')})"
     query, document = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
-        Rule("query", f"{blank('query')} AND {document} IS NOT NULL", empty),
+        Rule("query", f"{blank_sql('query')} AND {document} IS NOT NULL", empty),
         Rule("document", f"{no_document} AND NOT negative AND {query} IS NOT NULL", empty),
     ]
     fraction = f"{GRADE} != floor({GRADE}) AND isfinite({GRADE})"
     weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"  # weights have no limit
     large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r} AND NOT {weighed}"
     split = "column {column} must be train, dev or test and agree with the file name, got {}"
-    negative = Rule("weight", f"{number('weight')} < 0", "weight must be 0 or more, got {}", True)
+    negative = Rule(
+        "weight", f"{number_sql('weight')} < 0", "weight must be 0 or more, got {}", True
+    )
     ids = [rule for column in ("query_id", "document_id") for rule in id_rules(column)]
     numbers = [rule for column in ("grade", "weight", "score") for rule in number_rules(column)]
     size = Rule("grade", large, BETWEEN, True)
@@ -239,7 +227,7 @@ class Problems:
         broken, rows = self._counts()
         if self.skip is False and 1 < broken < rows:
             option = next(iter(self._read)).skip
-            lines.append(f"{option} leaves out these {broken:,} of {rows:,} rows")
+            lines.append(f"pass {option} to leave out these {broken:,} of {rows:,} rows")
         return DataError(*lines)
 
     def note(self) -> str:

@@ -21,9 +21,9 @@ from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
-from opera.data.index import TextNumbering, parse_relation
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
+from opera.data.numbering import TextNumbering, parse_relation
 from opera.data.python_source import load_python
 from opera.data.read import Table
 from opera.data.relation import Relation

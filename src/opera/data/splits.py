@@ -63,9 +63,7 @@ def recurring_fraction(data: RetrievalData, train: Qrels) -> float:
 
 
 def queries_per_document(data: RetrievalData, relevant: Qrels) -> NDArray[np.int64]:
-    """The number of queries to which each relevant judgement's document is relevant: int64
-    ``[M]``.
-    """
+    """How many queries have the document of each relevant judgement as relevant: int64 ``[M]``."""
     _, documents = split_keys(np.unique(text_keys(data, relevant)))
     queries_of = np.bincount(documents, minlength=len(data.corpus))
     return np.asarray(queries_of[data.document_group[relevant.doc_rows]])
@@ -148,28 +146,29 @@ def draw_missing_splits(
             or has no relevant document.
     """
     expected = {
-        part.name: expected_documents or assumed_documents(part) for part in data_sets(data)
+        data_set.name: expected_documents or assumed_documents(data_set)
+        for data_set in data_sets(data)
     }
 
-    def add_test(part: RetrievalData) -> RetrievalData:
-        if "test" in part.splits:
-            return part
-        chosen = expected[part.name]
+    def add_test(data_set: RetrievalData) -> RetrievalData:
+        if "test" in data_set.splits:
+            return data_set
+        chosen = expected[data_set.name]
         if chosen == "like-test":
             raise DataError(
-                f"{part.title}: has no split 'test', which --expected-documents like-test needs; "
-                "pass another value"
+                f"{data_set.title}: has no split 'test', which --expected-documents like-test "
+                "needs; pass another value"
             )
         if expected_documents is None:
-            part = replace(part, notes=(*part.notes, _assumption(part, chosen)))
-        return hold_out(part, "test", test_fraction, seed, chosen)
+            data_set = replace(data_set, notes=(*data_set.notes, _assumption(data_set, chosen)))
+        return hold_out(data_set, "test", test_fraction, seed, chosen)
 
-    def add_dev(part: RetrievalData) -> RetrievalData:
-        if "dev" in part.splits:
-            return part
-        if expected[part.name] == "like-test":
-            part.judged_qrels("test")  # raises an error if test has no relevant document
-        return hold_out(part, "dev", dev_fraction, seed, expected[part.name])
+    def add_dev(data_set: RetrievalData) -> RetrievalData:
+        if "dev" in data_set.splits:
+            return data_set
+        if expected[data_set.name] == "like-test":
+            data_set.judged_qrels("test")  # raises an error if test has no relevant document
+        return hold_out(data_set, "dev", dev_fraction, seed, expected[data_set.name])
 
     for add_split in (add_test, add_dev) if needs_dev else (add_test,):
         split = for_each(add_split, data)
@@ -192,15 +191,15 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
     document_groups = np.split(data.document_group, document_rows[1:-1])
     sets = list(zip(data.sets, before.sets, query_groups, document_groups, strict=True))
     texts = []  # the queries of the added splits, and their new documents
-    for part, old, query_group, document_group in sets:
-        added = [part.splits[name] for name in part.splits.keys() - old.splits.keys()]
+    for data_set, old, query_group, document_group in sets:
+        added = [data_set.splits[name] for name in data_set.splits.keys() - old.splits.keys()]
         queries = [query for split in added for query in query_group[split.query_rows]]
         documents = [row for split in added for row in split.relevant().doc_rows]
-        trained = document_group[part.split("train").relevant().doc_rows]
+        trained = document_group[data_set.split("train").relevant().doc_rows]
         texts.append((queries, np.setdiff1d(document_group[documents], trained)))
     changed = []
-    for number, (part, _, query_group, document_group) in enumerate(sets):
-        train, others = part.split("train"), [*texts[:number], *texts[number + 1 :]]
+    for number, (data_set, _, query_group, document_group) in enumerate(sets):
+        train, others = data_set.split("train"), [*texts[:number], *texts[number + 1 :]]
         leaves = np.zeros(len(train.doc_rows), dtype=bool)
         for queries, new_documents in others:
             leaves |= np.isin(query_group[train.query_rows], queries)[train.query_index]
@@ -209,9 +208,9 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
         if leaves.any():
             pairs = counted(int(leaves.sum()), "pair")
             note = f"removed {pairs} from train whose query or document another data set holds out"
-            part = part.hold_out_pairs(train.select_judgements(leaves))
-            part = replace(part, notes=(*part.notes, note))
-        changed.append(part)
+            data_set = data_set.hold_out_pairs(train.select_judgements(leaves))
+            data_set = replace(data_set, notes=(*data_set.notes, note))
+        changed.append(data_set)
     return with_sets(data, changed)
 
 
@@ -292,8 +291,8 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     ``source`` is an earlier version of ``data`` with more splits.
     """
 
-    def split_as(part: RetrievalData, source_part: RetrievalData) -> RetrievalData:
-        train, splits = part.split("train"), dict(part.splits)
+    def split_as(data_set: RetrievalData, source_part: RetrievalData) -> RetrievalData:
+        train, splits = data_set.split("train"), dict(data_set.splits)
         for name, qrels in source_part.splits.items():
             same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
             if name == "train" or not same:
@@ -304,7 +303,9 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
         if source_part.held_out is not None:
             leaves = source_part.held_out.contains(splits["train"])
             splits["train"] = splits["train"].select_judgements(~leaves)
-        return replace(part, splits=splits, held_out=source_part.held_out, notes=source_part.notes)
+        return replace(
+            data_set, splits=splits, held_out=source_part.held_out, notes=source_part.notes
+        )
 
     return for_each(split_as, data, source)
 

@@ -27,10 +27,10 @@ from opera.data.texts import (
     open_arrow,
 )
 
-LAYOUT = "4"
+LAYOUT = "5"
 """Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
-FINGERPRINT, SKIPPED = "fingerprint", "skipped.arrow"
+FINGERPRINT, SKIPPED, ARRAYS = "fingerprint", "skipped.arrow", "arrays.npz"
 SKIPPED_SCHEMA = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
 )
@@ -125,18 +125,15 @@ def load_or_parse(
     name: str,
     source: str,
     parse: Callable[[DataBuilder], None],
-    *,
-    named: bool = False,
 ) -> RetrievalData:
     """Load the data that are stored under a key; if there are none, parse and store them first.
 
     Args:
-        key: the SHA-256 of the source, which becomes the fingerprint.
+        key: the SHA-256 of the source's files or name, and of everything that decides how to read
+            it.
         name: short name, for tables.
         source: the user's argument.
         parse: fills a builder. If it raises an error, the cache stores nothing.
-        named: whether the key is the hash of a name and not of contents. The fingerprint is then
-            the hash of the stored files.
     """
 
     def write(folder: Path) -> None:
@@ -144,8 +141,9 @@ def load_or_parse(
         parse(builder)
         builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
         _write(builder)
-        stored = digest_files(sorted(folder.iterdir()), "stored") if named else key
-        (folder / FINGERPRINT).write_text(stored, encoding="utf-8")
+        contents = [folder / name for name in ("corpus.arrow", "queries.arrow", ARRAYS)]
+        fingerprint = digest_files(contents, f"contents\0{builder.query_prompt}")
+        (folder / FINGERPRINT).write_text(fingerprint, encoding="utf-8")
 
     home = cached("data", key[:32], lambda folder, _: write(folder))
     fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
@@ -163,7 +161,7 @@ def _write(builder: DataBuilder) -> None:
         for field in fields(part)
         if (values := getattr(part, field.name)) is not None
     }
-    np.savez(builder.folder / "arrays.npz", **arrays)
+    np.savez(builder.folder / ARRAYS, **arrays)
     about: dict[str, Any] = {
         "splits": list(builder.splits),
         "notes": builder.notes,
@@ -175,7 +173,7 @@ def _write(builder: DataBuilder) -> None:
 
 def _stored_fields(home: Path) -> dict[str, Any]:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
-    with np.load(home / "arrays.npz") as arrays:
+    with np.load(home / ARRAYS) as arrays:
 
         def read(kind: type[Arrays], name: str) -> Arrays:
             return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))

@@ -67,7 +67,7 @@ def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(list(columns), schema=TEXT_SCHEMA)
 
 
-def blank(texts: pa.ChunkedArray) -> BoolArray:
+def is_blank(texts: pa.ChunkedArray) -> BoolArray:
     """Whether each text is empty or white space: bool ``[texts]``."""
     has_characters = pc.binary_length(texts).cast(pa.bool_())
     is_blank = pc.or_(pc.invert(has_characters), pc.utf8_is_space(texts))
@@ -191,9 +191,9 @@ class TextTable:
 
     def empty_rows(self, corpus_text: CorpusText = "title_text") -> NDArray[np.int64]:
         """Return the rows whose encoded text is empty or white space, ascending: int64."""
-        empty = blank(self.table["text"])
+        empty = is_blank(self.table["text"])
         if corpus_text == "title_text":
-            empty &= blank(self.table["title"])
+            empty &= is_blank(self.table["title"])
         return np.flatnonzero(empty)
 
     def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.index import TextNumbering
 from opera.data.names import SPLIT_NAMES, split_in
+from opera.data.numbering import TextNumbering
 from opera.data.read import JsonLines, JsonTable, json_value
-from opera.data.relation import Relation, document_key, key
+from opera.data.relation import Relation, document_key_sql, text_key_sql
 from opera.data.rules import Problems
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
@@ -228,12 +228,12 @@ def add_records(
             for pair in pairs:
                 yield line, *({"negative": False, **pair}.get(name) for name in FIELDS)
 
-    of_document = document_key("title", "document")
+    of_document = document_key_sql("title", "document")
     types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
     values = {
         "part": "0", "split": f"'{split}'", "known_split": "true",
         **{name: name for name in FIELDS},
-        "query_key": f"CASE WHEN query IS NOT NULL THEN {key('query')} END",
+        "query_key": f"CASE WHEN query IS NOT NULL THEN {text_key_sql('query')} END",
         "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
     }  # fmt: skip
     relation.stream_rows(rows(), types)

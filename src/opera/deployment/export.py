@@ -161,7 +161,9 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     elif isinstance(locate_model(model), str):
         raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")
     elif not holds_run(Path(model)):
-        raise SettingError(f"{model}: is not a run, so its data are not known; {advice}")
+        raise SettingError(
+            f"{shown(model)} is not a run, so OPERA does not know its data; {advice}"
+        )
     else:
         loaded = run_data(model, advice)
     prepared = with_run_splits(loaded, model)

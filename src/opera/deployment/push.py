@@ -18,7 +18,7 @@ from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
 from opera.core.terminal import counted, first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
-from opera.run.model_card import HUB_ID, is_local_path
+from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
 from opera.run_folder.folder import CARD_FILE, MODEL_FILES
 from opera.run_folder.reading import read_object
 
@@ -27,8 +27,6 @@ log = logging.getLogger("opera")
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """An ISO 639 code, optionally with a script or region."""
 REFUSED = (401, 403)
-EXAMPLE_FOLDER = "path/to/this/folder"
-"""Placeholder for the model's folder in the card of a run."""
 
 
 def push(

@@ -19,7 +19,7 @@ from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.decisions import with_decisions
-from opera.data.loading import Given, named_source
+from opera.data.loading import ColumnNames, named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import known_fraction
@@ -175,7 +175,7 @@ def inspect(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     decisions: str | Path | Sequence[str | Path] | None = None,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
 ) -> Inspection:

@@ -77,9 +77,11 @@ BLOCK_TOKENS = 4_096
 BLOCK_SCORES = 2**21
 """Most scores to compute at once, unless one head of one text has more."""
 SIMILAR = 1.125
-"""Most times that a block's longest text is as long as its shortest, or 8 tokens longer."""
+"""The longest text of a block has at most this many times the tokens of the shortest, or 8 more."""
 
-TORCH_TYPES = (torch.float32, *[torch.bfloat16] * torch.cpu._is_amx_tile_supported())
+TORCH_TYPES = {torch.float32}
+if torch.cpu._is_amx_tile_supported():
+    TORCH_TYPES.add(torch.bfloat16)
 """Types in which torch's attention without dropout is faster: bfloat16 only with AMX."""
 
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")

@@ -126,7 +126,7 @@ def _survives(first, second, column, threshold):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _keys_of(query, length, is_causal):
-    """Return how many keys a query attends to; they are the first ones."""
+    """Return how many keys a query attends to. Attention starts at the first key."""
     return min(query + 1, length) if is_causal else length
 
 

@@ -31,8 +31,9 @@ Lookup = Callable[[IntArray], Sequence[Any]]
 class PairDataset(Dataset[dict[str, Any]]):
     """Looks up a batch at a time.
 
-    An item has a column for the query, a column per document, and ``label``, its pair id. The loss
-    needs no more than the pair ids, which the collator turns into one int64 tensor ``[m]``.
+    An item has a column for the query, a column per document, and ``label``, its pair id. Apart
+    from the texts, the loss needs only the pair ids, which the collator turns into one int64 tensor
+    ``[m]``.
 
     Args:
         query_rows: int32 ``[n]``, the query table's row of each training query.

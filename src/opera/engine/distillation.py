@@ -74,7 +74,7 @@ class DistillationLoss(InfoNCELoss):
     scale is the same for pairs with and without teacher scores.
     """
 
-    def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+    def prepare(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Load the teacher's scores; log how many pairs have one."""
         data = training_set.data
         assert data.teacher is not None

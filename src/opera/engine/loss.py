@@ -60,7 +60,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     With ``gradient_cache``, a forward pass embeds only that many texts, which saves memory. First
     passes, without gradients, give the loss. Second passes, with the same dropout, give the
-    gradients (GradCache, arXiv:2101.06983). Both are unchanged.
+    gradients (GradCache, arXiv:2101.06983). Loss and gradients equal
+    those of a single pass.
 
     Args:
         model: the model that trains.
@@ -115,7 +116,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """
         return self.pair_losses(similarity, excluded, batch.local.start)
 
-    def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+    def prepare(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Prepare the loss, before training, with data that batches lack."""
 
     def observed(
@@ -269,4 +270,4 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
     Raises:
         ValueError: if a loss has this name; upper and lower case do not differ.
     """
-    return LOSSES.registers(name)
+    return LOSSES.decorator(name)

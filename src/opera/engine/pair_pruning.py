@@ -1,4 +1,4 @@
-"""``opera.PairPruning``: the sampler of ``opera train`` in a script of sentence-transformers."""
+"""``opera.PairPruning``: the sampler of ``opera train`` in your sentence-transformers script."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ class PairPruning(SamplerLink):
         self.sampler, self._seed = self.batches_of, 0
         self._losses: dict[str, tuple[float, bool]] = {}
         self.batches = read_all(dataset)
-        self.first_pairs = np.cumsum([0, *(part.pairs.n_pairs for part in self.batches)])
-        self.names = [part.name for part in self.batches]
-        for part in self.batches:
-            self.method.check(self.method_settings, part.pairs.n_queries, part.pairs.n_pairs)
+        self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in self.batches)])
+        self.names = [rows.name for rows in self.batches]
+        for rows in self.batches:
+            self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
             if self.method.needs_scores(self.method_settings):
-                part.vectors = part.encode(model, self._prompts)
-        by_name = {part.name: part.dataset for part in self.batches}
+                rows.vectors = rows.encode(model, self._prompts)
+        by_name = {rows.name: rows.dataset for rows in self.batches}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
             args.batch_sampler = self.sampler
@@ -183,9 +183,9 @@ class PairPruning(SamplerLink):
         file = user_path(path, "path")
         # a table may hold decisions
         check_output(file, "path", SUFFIXES, overwrite=file.suffix == ".html")
-        part = batches.review(self._seed)
-        chosen = chosen_items(part, {}, whole_number(items, "items", 1))
-        write_review(file, "Rows of the data set", "train", part, chosen)
+        contents = batches.review(self._seed)
+        chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
+        write_review(file, "Rows of the data set", "train", contents, chosen)
         return file
 
     def _trained_batches(self, name: str, function: str) -> PairRows:
@@ -213,27 +213,27 @@ class PairPruning(SamplerLink):
             SettingError: if a batch would hold a query twice.
             TrainingError: if a training or an evaluation has already read the data set.
         """
-        part = next((part for part in self.batches if part.dataset is dataset), None)
-        if part is None:
+        rows = next((rows for rows in self.batches if rows.dataset is dataset), None)
+        if rows is None:
             random = RandomSampler(dataset, generator=how.get("generator"))
             return DefaultBatchSampler(random, **how)
-        if part.length:
+        if rows.length:
             raise TrainingError(
-                f"PairPruning: {part.data.source} is read again, by a second training or an "
+                f"PairPruning: {rows.data.source} is read again, by a second training or an "
                 f"evaluation; {ADVICE_ONCE}"
             )
-        size, queries = how["batch_size"], part.pairs.n_queries
+        size, queries = how["batch_size"], rows.pairs.n_queries
         if size > queries:
             raise SettingError(
-                f"per_device_train_batch_size={size}: {part.data.source} has only "
+                f"per_device_train_batch_size={size}: {rows.data.source} has only "
                 f"{counted(queries, 'distinct query')}, and a batch must not hold a query twice; "
                 f"use {queries} or less"
             )
         self._seed, of_all = how.get("seed") or 0, size * process_count()
-        steps = part.pairs.n_pairs / of_all
-        part.batch_size = size
-        part.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
-        return part
+        steps = rows.pairs.n_pairs / of_all
+        rows.batch_size = size
+        rows.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
+        return rows
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Create the samplers; if the trainer resumes, load their state from its checkpoint.
@@ -248,7 +248,7 @@ class PairPruning(SamplerLink):
                 training.
         """
         check_arguments(args)
-        has_scores = any(part.vectors for part in self.batches)
+        has_scores = any(rows.vectors for rows in self.batches)
         if has_scores and self._prompts != (args.prompts or None):
             raise SettingError(
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
@@ -258,15 +258,15 @@ class PairPruning(SamplerLink):
             raise SettingError(
                 "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer"
             )
-        if not all(part.length for part in self.batches):
+        if not all(rows.length for rows in self.batches):
             raise SettingError(
                 "PairPruning: the trainer does not train on pruning.dataset; pass "
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler"
             )
         loader = kwargs["train_dataloader"]
-        for part in self.batches:
-            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, part.lists)
+        for rows in self.batches:
+            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, rows.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
@@ -274,11 +274,11 @@ class PairPruning(SamplerLink):
         epochs, left = divmod(state.max_steps, updates)
         read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
         in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
-        lengths = [1 if in_turns else part.length for part in self.batches]
-        for part, length in zip(self.batches, lengths, strict=True):
+        lengths = [1 if in_turns else rows.length for rows in self.batches]
+        for rows, length in zip(self.batches, lengths, strict=True):
             draws = max(1, math.ceil(read * length / sum(lengths)))
-            part.sampler = self._sampler(part, draws, lag)
-        self.samplers = [part.sampler for part in self.batches]
+            rows.sampler = self._sampler(rows, draws, lag)
+        self.samplers = [rows.sampler for rows in self.batches]
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates
             self._resume(args, state, skips * accumulation * processes)
@@ -292,7 +292,7 @@ class PairPruning(SamplerLink):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
-        starts = {str(number): part.epoch_start for number, part in enumerate(self.batches)}
+        starts = {str(number): rows.epoch_start for number, rows in enumerate(self.batches)}
         method = zlib.crc32(self.method.name.encode())
         return {**super().state_dict(), "epoch_starts": starts, "method": method}
 
@@ -315,8 +315,8 @@ class PairPruning(SamplerLink):
                 raise ValueError(f"its method is not {self.method.name}")
             self.load_state_dict(sampler_state)
             trained = [
-                part.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
-                for number, part in enumerate(self.batches)
+                rows.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
+                for number, rows in enumerate(self.batches)
             ]
             if sum(trained) != skipped:
                 raise ValueError(
@@ -336,32 +336,32 @@ class PairPruning(SamplerLink):
         super()._observe(number, pair_ids, similarity, losses, first_p)
         self.batches[number].mark_trained(pair_ids)
 
-    def _sampler(self, part: PairRows, draws: int, lag: int) -> PairSampler:
-        scores = self._scores(part)
+    def _sampler(self, rows: PairRows, draws: int, lag: int) -> PairSampler:
+        scores = self._scores(rows)
         values = () if scores is None else (scores.similarity, scores.loss)
-        arrays = (part.pairs.pair_query, part.pairs.pair_doc, *values)
+        arrays = (rows.pairs.pair_query, rows.pairs.pair_doc, *values)
         refuse_differences("training pairs or scores", arrays)
-        plan = Plan(self._seed, draws, part.batch_size)
-        method = self.method(part.pairs, plan, self.method_settings, scores)
-        repeated = len(np.unique(part.copies)) < part.pairs.n_pairs
-        visits = FirstVisits.none(part.pairs.n_pairs, copies=part.copies if repeated else None)
+        plan = Plan(self._seed, draws, rows.batch_size)
+        method = self.method(rows.pairs, plan, self.method_settings, scores)
+        repeated = len(np.unique(rows.copies)) < rows.pairs.n_pairs
+        visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
         return PairSampler(
-            [SetSampler(method)], part.pairs, plan, part.batch_size, lag=lag, visits=visits
+            [SetSampler(method)], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits
         )
 
-    def _scores(self, part: PairRows) -> PairScores | None:
+    def _scores(self, rows: PairRows) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""
-        if part.vectors is None:
+        if rows.vectors is None:
             return None
-        temperature, across = self._losses.get(part.name) or next(iter(self._losses.values()))
+        temperature, across = self._losses.get(rows.name) or next(iter(self._losses.values()))
         return pretrained_scores(
-            part.pairs,
-            *part.vectors,
+            rows.pairs,
+            *rows.vectors,
             temperature,
-            part.batch_size * (len(part.columns) - 1) * (process_count() if across else 1),
+            rows.batch_size * (len(rows.columns) - 1) * (process_count() if across else 1),
             self._seed,
             None,
-            DocumentPool.of(part.data, "text"),
+            DocumentPool.of(rows.data, "text"),
             self.method.cbs_pool_size(self.method_settings),
         )
 

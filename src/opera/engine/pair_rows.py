@@ -216,7 +216,7 @@ class PairRows:
         return self._trained_copies[self.copies[pair_ids]]
 
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:
-        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
+        """Mark the positives of the batch to leave out of a pair's ranking: bool ``[m, m]``."""
         pairs = self.pairs
         documents = pairs.pair_doc[pair_ids]
         known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)

@@ -30,7 +30,7 @@ SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
 
 
 def not_finite(quantity: str, step: int) -> TrainingError:
-    """Return the error for a loss or a gradient of a step, from 0, that is not a finite number."""
+    """Return the error for a loss or gradient that is not finite; ``step`` counts from 0."""
     return TrainingError(f"step {step + 1}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
 
 
@@ -119,7 +119,7 @@ class SetSampler:
 class PairSampler:
     """Samples a step at a time and cuts it into the batches of this process.
 
-    The length is fixed, because trainers count steps only once. Every process samples the same
+    Trainers read the length once, so it never changes. Every process samples the same
     steps from the same scores, and takes its part of each batch. The pair ids of a batch identify
     its step: the first sampled step that holds them and is not trained.
 
@@ -248,9 +248,9 @@ class PairSampler:
     def observe(
         self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray, p: FloatArray
     ) -> None:
-        """Store the observations of a process's batch ``[m]``, which step + lag will use.
+        """Store the observations of a process's batch ``[m]``, for use ``lag`` steps later.
 
-        A step is trained once all its pairs are observed. ``p`` holds the p-values of
+        A step counts as trained as soon as all its pairs are observed. ``p`` holds the p-values of
         :class:`opera.labels.visits.FirstVisits`.
         """
         step, _ = self._find(pair_ids, 0, self.batch_size)

@@ -55,8 +55,8 @@ class Session:
         resume: whether to continue an earlier session.
         callbacks: for the trainer: logging services and the user's callbacks.
         record: the content of ``run.json``.
-        embeddings: of the models that the guard measured, to measure them again; without corpora
-            that are cheap to encode or ranked only in part.
+        embeddings: document embeddings of the models that the guard measured, for the final
+            measurements; ``None`` if encoding is cheap, or if dev ranks only a part of the corpus.
     """
 
     prepared: Prepared

@@ -85,6 +85,7 @@ class RunSamplerLink(SamplerLink):
             training_set.first_pairs,
             np.concatenate([part.confirmed for part in training_set.sets]),
             [part.data.removed_excess for part in training_set.sets],
+            training_set.copies,
         )
         weighs = self.settings.pair_weights == "loss"
         parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
@@ -238,7 +239,7 @@ def train(
         sizes=settings.matryoshka or (),
     )
     loss.link = link
-    loss.use(training_set, settings)
+    loss.prepare(training_set, settings)
     loss.negatives_are_random = training_set.negatives.kind == "random"
     loss.packs = not (settings.trainer or {}).get("torch_compile")
 

@@ -36,9 +36,9 @@ def best_documents(
     """
     return [
         search_corpus(
-            encoder, part, part.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
+            encoder, data_set, data_set.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
         ).doc_rows.astype(np.int64)
-        for part in data_sets(data)
+        for data_set in data_sets(data)
     ]
 
 
@@ -49,13 +49,13 @@ def dev_corpus(
 
     Args:
         data: the data set.
-        best: per data set, rows of documents to include: ``[rankings, k]``, best first.
+        best: for each data set, an array ``[rankings, k]`` of document rows to include, best first.
         settings: the run's.
     """
     parts = []
-    for part, rows in zip(data_sets(data), best, strict=True):
-        limit = max(1, GUARD_DOCUMENTS * len(part.corpus) // len(data.corpus))
-        parts.append(reduced_corpus(part, rows, limit, settings))
+    for data_set, rows in zip(data_sets(data), best, strict=True):
+        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(data.corpus))
+        parts.append(reduced_corpus(data_set, rows, limit, settings))
     return combine(parts) if data.sets else parts[0]
 
 

@@ -52,8 +52,8 @@ STATIC_ANCHOR = (0.25, 0.6, 1.0)
 documents fall behind. Adapters use it too: in six trainings with new documents the best λ was 0.2
 on average (docs/adapters.md)."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0)
-"""a(s) of a transformer, which generalises better to new documents. For s = 0 it is midway between
-the last two values of λ, so that dev alone decides between them (study: docs/did-it-help.md)."""
+"""a(s) of a transformer, which generalises better to new documents. For s = 0 it
+is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
 GAIN = 0.1
 """G: expected gain of the measure per unit of λ below the anchor, and loss above it."""
 SPREAD = 0.1

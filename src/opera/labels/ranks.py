@@ -12,9 +12,10 @@ LEAST_RANKED = 1 / 8
 
 
 def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Tensor:
-    """Rank each pair's document among the batch's: uniform in (0, 1) for a random document.
+    """Rank each pair's document among the other documents of the batch, scaled to (0, 1).
 
-    It is (a + ½)/(b + 1), where a of b other documents score higher. An equal score counts half.
+    If a of b other documents score higher, the result is (a + ½)/(b + 1). An equal score counts
+    half. For a random document, the result is uniform.
 
     Args:
         similarity: float ``[m, M]``; row i's positive is column ``first`` + i.

@@ -23,9 +23,8 @@ class FirstVisits:
         first_pairs: int ``[sets + 1]``, the first pair of each data set, and the end of the last
             one. Each data set has its own estimate.
         confirmed: bool ``[N]``, the pairs that a reviewer decided to be correct.
-        removed_excess: for each data set, among the pairs that decisions removed as wrong, the
-            number with p above ½ minus the number below. The p of all wrong pairs is uniform only
-            if the removed pairs count too.
+        removed_excess: for each data set, how many more of the pairs that decisions removed have a
+            p above ½ than below. The p of all wrong pairs is uniform only if these pairs count too.
         copies: int ``[N]``, equal for pairs with the same texts, which share their first visit;
             ``None`` if no pair is repeated.
     """

@@ -22,8 +22,8 @@ UPDATES = 10
 
 
 def denoising_probabilities(pairs: TrainingPairs, correct: FloatArray) -> Probabilities:
-    """P(d|q) is proportional to each pair's probability to be correct ``[N]``, P(q) to the largest
-    probability of the query's pairs.
+    """P(d|q) is proportional to each pair's probability of being correct, ``[N]``, and P(q) to the
+    largest probability of the query's pairs.
     """
     pair = np.asarray(correct, dtype=np.float64)
     query = np.maximum.reduceat(pair, pairs.query_offsets[:-1])

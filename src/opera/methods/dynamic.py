@@ -85,7 +85,7 @@ def document_threshold(similarities: Counts, cutoff: float) -> int:
 
 
 def query_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
-    """T over the pairs of each query (erratum 5): the (1 - v) quantile, interpolated.
+    """The threshold T of each query (erratum 5): the (1 - v) quantile of its pairs' similarities.
 
     Args:
         query: int ``[M]``, the query of each pair, in ascending order.

@@ -67,12 +67,12 @@ class InfoBatchSettings(Settings):
 
 
 class InfoBatch(Method[InfoBatchSettings]):
-    """Passes over the queries that prune a part of the learned queries, with uniform documents.
+    """Sample in passes over the queries that leave out some learned ones; documents are uniform.
 
     A query's score is the latest unweighted loss of one of its pairs. The first pass prunes
     nothing. A query without a loss when the second pass begins is not learned, and does not count
-    in the mean. At step ⌈δ·t_max⌉ a pruned pass is abandoned; then passes prune nothing, with
-    weight 1. Passes vary in length; only the number of steps ends training.
+    in the mean. At step ⌈δ·t_max⌉ a pruned pass is abandoned; later passes prune nothing, and all
+    weights are 1. Passes vary in length; only the number of steps ends training.
 
     Attributes:
         anneal_from: ⌈δ·t_max⌉.

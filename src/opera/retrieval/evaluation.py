@@ -171,8 +171,8 @@ def evaluate_encoder(
     depth, rows = ranking_depth(parsed), qrels.query_rows
     if data.sets:
         sets = {
-            part.name: evaluate_encoder(encoder, part, split, parsed, corpus_text, sizes)
-            for part in data_sets(data, split)
+            data_set.name: evaluate_encoder(encoder, data_set, split, parsed, corpus_text, sizes)
+            for data_set in data_sets(data, split)
         }
         return _joined(data, split, sets)
     query_documents = documents_that_are_queries(data, qrels)
@@ -205,7 +205,7 @@ def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]
 
 def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:
     """Join the results of several data sets, with the depth of the shortest ranking."""
-    first = dict(zip([part.name for part in data.sets], first_rows(data)[1], strict=False))
+    first = dict(zip([data_set.name for data_set in data.sets], first_rows(data)[1], strict=False))
     rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
     rows = []
@@ -259,9 +259,9 @@ def query_difficulty(
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
     if data.sets:
-        parts = data_sets(data, split)
+        sets = data_sets(data, split)
         return np.concatenate(
-            [query_difficulty(encoder, part, split, corpus_text) for part in parts]
+            [query_difficulty(encoder, data_set, split, corpus_text) for data_set in sets]
         )
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.training import TrainSettings
-from opera.core.errors import InputError, ModelError, SettingError
+from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
@@ -133,13 +133,26 @@ def data_and_model(
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
-    """Apply the relevant grade and splits of a run on these data; other models change nothing."""
-    run = _run_on(data, model)
+    """Apply the relevant grade and splits of a run on these data; other models change nothing.
+
+    Raises:
+        DataError: if the run split off a test split, and its data have changed since.
+    """
+    run = _run(model)
     if run is None:
         return data
     identity = run.record.identity
     values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
     settings = TrainSettings.parse(values)
+    if _run_on(data, model) is None:
+        if data.source != run.record.data.source:
+            return data
+        if "test" not in data.splits:
+            raise DataError(
+                f"{data.title}: has changed since {model} trained on it, so the run's test split "
+                "no longer exists; train again, or pass data with a test split"
+            )
+        return data.with_relevant_grade(settings.relevant_grade)
     sets = () if data.sets else run.record.sets or ()
     missing = {"dev", "test"} - data.splits.keys()
     # the splits of a data set depend on the other data sets

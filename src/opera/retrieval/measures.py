@@ -75,7 +75,8 @@ class Measure:
 
     Attributes:
         name: as the user wrote it.
-        computed_by: a function of gains and cutoff, or a measure of ir_measures.
+        computed_by: a function of grades, numbers of relevant documents and cutoff, or a measure of
+            ir_measures.
         depth: number of ranked documents that it needs.
     """
 
@@ -199,7 +200,7 @@ def register_measure(name: str) -> Callable[[GradesMeasure], GradesMeasure]:
     """
     if name.casefold() in map(str.casefold, ir_measures.measures.registry):
         raise ValueError(f"a measure named '{name}' is part of ir_measures")
-    return MEASURES.registers(name)
+    return MEASURES.decorator(name)
 
 
 def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:

@@ -27,8 +27,8 @@ from opera.retrieval.prompts import check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
 FEWEST_WORDS = 0.1
-"""Minimum vocabulary per row of the weights. Libraries replace a missing tokenizer file by one
-with special tokens only."""
+"""Smallest vocabulary of a tokenizer, as a fraction of the rows of embeddings. Libraries replace a
+missing tokenizer file by one with special tokens only."""
 
 _LOADING = threading.RLock()
 """Only one thread may load a model: transformers changes torch's default type for all threads."""

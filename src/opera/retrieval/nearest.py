@@ -136,7 +136,7 @@ class NearestDocuments:
         return query, document
 
     def _least(self, queries: IntArray) -> NDArray[np.float32]:
-        """Return the lowest of each query's best scores; -inf if it has too few documents."""
+        """Return each query's k-th best score; -inf for a query with fewer than k documents."""
         return np.asarray(self._best.real[queries, 0], dtype=np.float32)
 
     def _add_by_faiss(

@@ -16,7 +16,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_index, process_range
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.combined import one_set
-from opera.data.rules import check_text
+from opera.data.rules import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff
@@ -168,8 +168,7 @@ def checked_query(query: str) -> str:
     """
     if not text(query, "query").strip():
         raise DataError("query: must not be empty")
-    check_text("query", query)
-    return query
+    return check_string("query", query)
 
 
 class CorpusSearch:

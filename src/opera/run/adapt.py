@@ -13,7 +13,7 @@ from opera.core.arguments import flag
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path, without_parents
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.data.loading import Given, additional_source, named_source
+from opera.data.loading import ColumnNames, additional_source, named_source
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.run_folder.folder import Run
@@ -34,7 +34,7 @@ def adapt(
     resume: bool = False,
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     **settings: Any,
@@ -44,15 +44,15 @@ def adapt(
     Args:
         data: anything that :func:`opera.load_data` reads, such as a DataFrame; loaded data; or a
             list of data sets, to train on all of them.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with
-            ``query_vectors`` and ``document_vectors`` any name, which ``run.json`` records.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With
+            ``query_vectors`` and ``document_vectors``: any name, which ``run.json`` records.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        callbacks: additional transformers callbacks for the trainer, or their classes; a run that
-            trains twice calls them in both trainings.
+        callbacks: additional transformers callbacks for the trainer, or their classes. With
+            ``refit``, both trainings call them.
         columns: columns of the first data set, as for :func:`opera.load_data`.
         encoding: encoding of the tables, as for :func:`opera.load_data`.
         skip_bad_rows: skip rows that break a rule; ``skipped_rows.csv`` in the run lists them.
@@ -64,8 +64,8 @@ def adapt(
     Raises:
         InputError: for invalid input, before anything is written.
         TrainingError: if training fails.
-        StorageError: if the disk is full, or the run folder can no longer be written to; ``resume``
-            continues.
+        StorageError: if the disk is full or the run folder cannot be written; ``resume=True``
+            continues the run afterwards.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when a checkpoint is saved; ``resume``
             continues.
     """
@@ -91,7 +91,7 @@ def foresee(
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     **settings: Any,
@@ -157,9 +157,9 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    # a list of rows is a table; any other list is a list of data sets
-    rows = isinstance(data, list | tuple) and isinstance(next(iter(data), None), tuple | Mapping)
-    several = data if isinstance(data, list | tuple) and not rows else [data]
+    several = (
+        data if isinstance(data, list | tuple) and not _is_row(next(iter(data), None)) else [data]
+    )
     sources = [named_source(source, **reading) for source in several[:1]]
     how = reading["encoding"], reading["skip_bad_rows"]
     sources += [additional_source(source, *how) for source in several[1:]]
@@ -175,3 +175,9 @@ def check(
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
     return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether a value is a row of a table in memory, and not a data set."""
+    texts = isinstance(value, list) and all(isinstance(cell, str) for cell in value)
+    return texts or isinstance(value, tuple | Mapping)

@@ -93,7 +93,7 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
     """Estimate the seconds of encoding in a run of so many steps.
 
     The run encodes the corpus for both models on test, and for each evaluation on dev. The guard
-    encodes a part of a large corpus for each mixture. An adapter needs every text once.
+    encodes a part of a large corpus for each λ that it tries. An adapter needs every text once.
     """
     settings, model, corpus = prepared.settings, prepared.model, prepared.data.with_splits.corpus
     if settings.query_vectors is not None:

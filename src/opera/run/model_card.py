@@ -32,6 +32,9 @@ TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 HUB_NAMES = {MINILM: "sentence-transformers/all-MiniLM-L6-v2"}
 """The hub ids of models with a short name."""
+EXAMPLE_FOLDER = "path/to/this/folder"
+"""Placeholder for the model's folder in the card of a run."""
+
 MODEL_CARD = """---
 {metadata}
 ---
@@ -48,14 +51,14 @@ MODEL_CARD = """---
 
 `{data}`: {counts}.
 
-Training read at most {query_length} tokens of a query and {document_length} of a document. It put
+Training read {query_length} of a query and {document_length} of a document. It put
 {query_prompt} before queries and {document_prompt} before documents.
 
 ## Use
 
 ```python
 from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("path/to/this/folder")
+model = SentenceTransformer("{folder}")
 scores = model.similarity(model.encode_query(["a question"]), model.encode_document(["a document"]))
 ```
 
@@ -123,8 +126,9 @@ def write_model_card(
         seed=record.seed,
         measures=_measures(record, measures, changes, queries),
         counts=", ".join(counts),
-        query_length=settings["max_query_length"],
-        document_length=settings["max_passage_length"],
+        query_length=_length(settings["max_query_length"]),
+        document_length=_length(settings["max_passage_length"]),
+        folder=EXAMPLE_FOLDER,
         query_prompt=_prompt(settings["query_prompt"]),
         document_prompt=_prompt(settings["document_prompt"]),
         note="  # normalised only" if settings["adapter"] != "both" else "",
@@ -170,6 +174,10 @@ def hub_id(source: str) -> str | None:
     return name if HUB_ID.fullmatch(name) and not is_local_path(source) else None
 
 
+def _length(tokens: int | None) -> str:
+    return "all tokens" if tokens is None else f"at most {tokens} tokens"
+
+
 def _prompt(prompt: str | None) -> str:
     return f"the prompt `{json.dumps(prompt)}`" if prompt else "no prompt"
 
@@ -180,7 +188,7 @@ def is_local_path(text: str) -> bool:
 
 
 def repeat_command(record: RunRecord) -> str:
-    """Return the ``opera train`` command that repeats a run, with ``DATA`` for data in memory."""
+    """Return the ``opera train`` command that repeats a run; ``DATA`` stands for data in memory."""
     first, *also = [shlex.quote(_data_argument(source)) for source in _sources(record)]
     words = [
         f"opera train {first}",

@@ -39,22 +39,22 @@ def missing_candidates(
     All processes must call this.
     """
     candidates: list[Candidate] = []
-    for part in training_set.sets:
+    for one_set in training_set.sets:
         rng = generator(settings.seed, "review.queries")
-        queries = np.sort(rng.permutation(part.pairs.n_queries)[:MOST_QUERIES])
-        rows = part.train.query_rows
-        ranking = search_corpus(encoder, part.data, rows[queries], 1, settings.corpus_text)
-        known = KnownPositives.of(part.data, rows, part.pairs)
+        queries = np.sort(rng.permutation(one_set.pairs.n_queries)[:MOST_QUERIES])
+        rows = one_set.train.query_rows
+        ranking = search_corpus(encoder, one_set.data, rows[queries], 1, settings.corpus_text)
+        known = KnownPositives.of(one_set.data, rows, one_set.pairs)
         best = ranking.doc_rows[:, 0]
         is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
-        is_missing &= ~_judged(part.data, "train", rows[queries], best)
-        if part.data.rejected is not None:
-            groups = part.data.query_group[rows[queries]], part.data.document_group[best]
-            is_missing &= ~np.isin(pair_keys(*groups), part.data.rejected)
+        is_missing &= ~_judged(one_set.data, "train", rows[queries], best)
+        if one_set.data.rejected is not None:
+            groups = one_set.data.query_group[rows[queries]], one_set.data.document_group[best]
+            is_missing &= ~np.isin(pair_keys(*groups), one_set.data.rejected)
         for position in np.flatnonzero(is_missing):
-            query = part.first_query + int(queries[position])
+            query = one_set.first_query + int(queries[position])
             score = float(ranking.scores[position, 0])
-            candidates.append((query, part.first_document + int(best[position]), score))
+            candidates.append((query, one_set.first_document + int(best[position]), score))
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 

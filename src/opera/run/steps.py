@@ -116,7 +116,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
                 stack.enter_context(logged_to(folder / LOG_FILE))
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
-            session.run.write_skipped([part.skipped for part in data_sets(checked.data)])
+            session.run.write_skipped([data_set.skipped for data_set in data_sets(checked.data)])
             yield
         except KeyboardInterrupt:  # record the seconds of this session
             with suppress(OSError, OperaError):
@@ -139,7 +139,7 @@ def first_training(session: Session) -> Fit | None:
     if record is not None and record.refit and record.second is not None:
         return None
     data, title = prepared.data.with_splits, "training"
-    if prepared.settings.guard:
+    if prepared.data.dev_drawn:
         title = f"training without the {counted(data.split('dev').n_queries, 'dev query')}"
     if prepared.refits:
         return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)

@@ -1,7 +1,7 @@
 """When not to answer: cut-offs for the score of the best document, chosen on the test queries.
 
-A cut-off reaches a precision if the lower end of the 95% interval of its precision does. The same
-queries choose and measure, so the precision itself is too high by chance (docs/deploy.md).
+A cut-off reaches a precision p if the 95% interval of its precision lies above p. It is chosen and
+measured on the same queries, so the measured precision is optimistic (docs/deploy.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNLABELLED = "Documents without a label count as not relevant, so the true preci
 
 
 class CutoffPoint(RecordPart):
-    """What happens on the test queries if only best documents with a score are answers.
+    """The results on the test queries if OPERA answers only when the best document scores enough.
 
     Attributes:
         score: the lowest score of an answer.

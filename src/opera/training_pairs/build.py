@@ -21,7 +21,12 @@ from opera.data.qrels import Qrels
 from opera.methods import Method, PairScores
 from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner
-from opera.training_pairs.negatives import NegativeInputs, Negatives, build_negatives
+from opera.training_pairs.negatives import (
+    ListedNegatives,
+    NegativeInputs,
+    Negatives,
+    build_negatives,
+)
 from opera.training_pairs.prepare import Prepared
 from opera.training_pairs.pretrained_scores import pretrained_scores
 from opera.training_pairs.quotas import Quotas, plan_of
@@ -53,7 +58,7 @@ class SetTrainingPairs:
         confirmed = () if self.data.confirmed is None else self.data.confirmed
         return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
 
-    def known(self, known: KnownPositives) -> KnownPositives:
+    def known_of_set(self, known: KnownPositives) -> KnownPositives:
         """Return the known positives of this set, with its training queries and corpus rows."""
         queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
         documents = slice(self.first_document, self.first_document + len(self.data.corpus))
@@ -110,14 +115,24 @@ class TrainingSet:
     @property
     def first_pairs(self) -> NDArray[np.int64]:
         """The first pair of each set, then N: int64 ``[sets + 1]``."""
-        return np.cumsum([0, *(part.pairs.n_pairs for part in self.sets)])
+        return np.cumsum([0, *(one_set.pairs.n_pairs for one_set in self.sets)])
+
+    @property
+    def copies(self) -> NDArray[np.int64] | None:
+        """One number per pair, equal for pairs with the same texts, int64 ``[N]``; ``None`` if no
+        pair has a copy. A single data set has none, because it merges them.
+        """
+        texts, number = np.unique(text_keys(self.data, self.train), return_inverse=True)
+        return None if len(texts) == len(number) else np.asarray(number)
 
     @property
     def loss_weights(self) -> NDArray[np.float32] | None:
         """The factor of each pair's loss with ``pair_weights=loss``: float32 ``[N]``."""
         if self.train.weights is None:
             return None
-        return np.concatenate([loss_weights(part.train.weights_or_ones()) for part in self.sets])
+        return np.concatenate(
+            [loss_weights(one_set.train.weights_or_ones()) for one_set in self.sets]
+        )
 
     @property
     def shared_arrays(self) -> list[Any]:
@@ -138,8 +153,8 @@ class TrainingSet:
         plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
         starts = self.scores or [None] * len(self.sets)
         return [
-            recipe.method_class(part.pairs, plan, recipe.method_settings, start)
-            for part, plan, start in zip(self.sets, plans, starts, strict=True)
+            recipe.method_class(one_set.pairs, plan, recipe.method_settings, start)
+            for one_set, plan, start in zip(self.sets, plans, starts, strict=True)
         ]
 
 
@@ -157,7 +172,10 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     sets, train = _sets_of(data), data.training_split()
     pairs, quotas = train.pairs(), None
     if data.sets:
-        names, counts = [part.data.name for part in sets], [part.pairs.n_pairs for part in sets]
+        names, counts = (
+            [one_set.data.name for one_set in sets],
+            [one_set.pairs.n_pairs for one_set in sets],
+        )
         quotas = Quotas.of(names, counts, prepared.settings)
     known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
@@ -174,9 +192,9 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
     """Return the parts of combined data; for a single data set, a list with this one."""
     sets, first_query = [], 0
-    for part, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
-        train = part.training_split()
-        sets.append(SetTrainingPairs(part, train, train.pairs(), first_query, first_document))
+    for one_set, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
+        train = one_set.training_split()
+        sets.append(SetTrainingPairs(one_set, train, train.pairs(), first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
 
@@ -191,17 +209,17 @@ def _scores(
     encoder, text = prepared.model.encoder, settings.corpus_text
     return tuple(
         pretrained_scores(
-            part.pairs,
-            encoder.encode_queries(part.data, part.train.query_rows),
-            encoder.encode_corpus(part.data, text),
+            one_set.pairs,
+            encoder.encode_queries(one_set.data, one_set.train.query_rows),
+            encoder.encode_corpus(one_set.data, text),
             temperature=resolved(settings.temperature),
             set_size=settings.documents_per_pass(prepared.processes),
             seed=settings.seed,
-            known=part.known(known) if settings.mask_known_positives else None,
-            pool=DocumentPool.of(part.data, text),
+            known=one_set.known_of_set(known) if settings.mask_known_positives else None,
+            pool=DocumentPool.of(one_set.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        for part in sets
+        for one_set in sets
     )
 
 
@@ -211,23 +229,24 @@ def _negatives(
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
     sources = []
-    for part in sets:
-        kind, data = chosen, part.data
+    for one_set in sets:
+        kind, data = chosen, one_set.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # only other data sets have this kind
         miner = Miner(encoder, data, settings.corpus_text, settings.mining)
-        query_rows, known_here = part.train.query_rows, part.known(known)
-        inputs = NegativeInputs(data, query_rows, part.pairs, known_here, settings, miner)
+        query_rows, known_here = one_set.train.query_rows, one_set.known_of_set(known)
+        inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
-    lists, joined = [getattr(source, "lists", None) for source in sources], None
+    lists = [of_set.lists if isinstance(of_set, ListedNegatives) else None for of_set in sources]
+    joined = None
     if any(lists):
         counts = [
-            np.zeros(part.pairs.n_queries, dtype=np.int64) if listed is None else listed.counts
-            for part, listed in zip(sets, lists, strict=True)
+            np.zeros(one_set.pairs.n_queries, dtype=np.int64) if listed is None else listed.counts
+            for one_set, listed in zip(sets, lists, strict=True)
         ]
         rows = [
-            listed.doc_rows + np.int32(part.first_document)
-            for part, listed in zip(sets, lists, strict=True)
+            listed.doc_rows + np.int32(one_set.first_document)
+            for one_set, listed in zip(sets, lists, strict=True)
             if listed is not None
         ]
         joined = DocumentLists.from_counts(np.concatenate(counts), np.concatenate(rows))

@@ -134,7 +134,7 @@ def may_be_negative(
 
 
 def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
-    """Whether a candidate is the first of its row with the same text: both ``[n, depth]``."""
+    """False for a candidate whose text occurs earlier in its row: both ``[n, depth]``."""
     order = np.argsort(groups, axis=1, kind="stable")
     ordered = np.take_along_axis(groups, order, axis=1)
     first = np.empty(groups.shape, dtype=bool)

@@ -190,7 +190,7 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
     Raises:
         ValueError: if another kind has the name, in upper or lower case.
     """
-    return NEGATIVES.registers(name)
+    return NEGATIVES.decorator(name)
 
 
 def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:

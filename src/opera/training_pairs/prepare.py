@@ -174,7 +174,7 @@ def load_and_check(
             f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
             "numbers"
         )
-    # Defaults depend on all of train, so the guard and decisions do not change them.
+    # Count the queries before dev and decisions remove any; automatic values use this count.
     undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
     all_labels = prepare_data(data, undecided) if settings.decisions else run_data
     situation = Situation(

@@ -14,6 +14,7 @@ from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
+from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.combined import data_sets, for_each
 from opera.data.decisions import with_decisions
@@ -124,9 +125,9 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
 def _fingerprint(data: RetrievalData) -> int:
     """A checksum of the training pairs and of the decisions about them."""
     number = data.training_split().pairs().fingerprint
-    for part in data_sets(data):
-        if part.confirmed is not None:
-            number = zlib.crc32(part.confirmed.tobytes(), number)
+    for data_set in data_sets(data):
+        if data_set.confirmed is not None:
+            number = zlib.crc32(data_set.confirmed.tobytes(), number)
     return number
 
 
@@ -139,11 +140,7 @@ def _conflicts(
     names, mix = [data_set.name for data_set in data.sets], settings.mix
     yield (
         use != "none" and weights is None,
-        f"pair_weights={use}: the pairs of {title} have no weights; remove the setting",
-    )
-    yield (
-        use == "loss" and weights is not None and not weights.any(),
-        f"pair_weights=loss: every training pair of {title} has weight 0",
+        f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
     )
     for name, field in MixingSettings.model_fields.items():
         value = getattr(settings, name)

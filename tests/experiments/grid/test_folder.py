@@ -25,7 +25,7 @@ def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, b
     same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
     assert prepare_grid([str(beir)], axes, out, str(static_model), same, 1).done == {cell.folder}
     for different in ({"learning_rate": 0.2}, {"range": "1:60"}):
-        with pytest.raises(RunFolderError, match=f"was started with another {next(iter(different))}; pass another"):
+        with pytest.raises(RunFolderError, match=f"another value of {next(iter(different))}; pass another"):
             prepare_grid([str(beir)], axes, out, str(static_model), {**same, **different}, 1)
     with pytest.raises(RunFolderError, match="was started with another model"):
         prepare_grid([str(beir)], axes, out, "minilm", same, 1)

@@ -340,7 +340,7 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
 def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     """Average the ranks of the methods over the data sets (Table 2); rank 1 is best.
 
-    There is one group per method and data set. Methods without all data sets are left out. The
+    Each group is one method on one data set. Methods that lack a data set are left out. The
     result is empty if fewer than two methods remain.
     """
     means = {(group.data, group.method): group.mean_std(measure).mean for group in groups}

@@ -14,7 +14,7 @@ from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, load_data
-from opera.data.loading import Given, named_source
+from opera.data.loading import ColumnNames, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -37,7 +37,7 @@ def compare(
     steps: Sequence[int] | None = None,
     baseline: str | None = None,
     jobs: int = 1,
-    columns: Given | None = None,
+    columns: ColumnNames | None = None,
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     **settings: Any,
@@ -122,7 +122,7 @@ def prepare_grid(
     others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
     problem = "is a run" if run_in(out) is not None else None
     if others and not any(out.rglob(RUN_FILE)):
-        problem = "is not empty and holds no grid"
+        problem = "is not empty and was not written by opera compare"
     if problem is not None:
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status = Status.scan(runs, jobs)
@@ -144,7 +144,8 @@ def _check_same(planned: PlannedRun, record: RunRecord, model: str, data: Retrie
     recipe = make_recipe(planned.values)
     wanted = recipe.identity()
     names = [name for name, value in wanted.items() if record.identity.get(name) != value]
-    different = "model" if record.model.source != model else ", ".join(names)
+    other = f"value of {', '.join(names)}" if names else ""
+    different = "model" if record.model.source != model else other
     if different:
         rule = f"was started with another {different}; pass another --out"
         raise RunFolderError(f"{planned.folder}: {rule}")

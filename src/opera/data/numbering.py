@@ -16,8 +16,8 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.relation import NUMBERS, PLACE, Relation, key
-from opera.data.rules import Rule, blank, id_rules, literal, number, rules
+from opera.data.relation import NUMBERS, PLACE, Relation, text_key_sql
+from opera.data.rules import Rule, blank_sql, id_rules, literal_sql, number_sql, rules
 from opera.data.store import DataBuilder
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
@@ -29,7 +29,7 @@ SIDES = {"query": "queries", "document": "documents"}
 def parse_relation(
     read: Callable[[Relation, DataBuilder], None], builder: DataBuilder, **how: Any
 ) -> None:
-    """Fill a builder by a function that reads a relation; ``how`` are its attributes."""
+    """Fill a builder by a function that reads a relation with the attributes ``how``."""
     with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
         relation = Relation(Path(folder), **how)
         read(relation, builder)
@@ -117,7 +117,7 @@ class TextNumbering:
             self.builder.write_texts(FILES[kind], batches)
             relation.execute(
                 f"""CREATE TABLE {kind} AS SELECT id, text, row_number() OVER () - 1 AS number,
-                {blank("text")} AND {blank("title")} AS empty {rows}"""
+                {blank_sql("text")} AND {blank_sql("title")} AS empty {rows}"""
             )
 
     def _reject_repeated(self, kind: str) -> None:
@@ -134,7 +134,7 @@ class TextNumbering:
 
     def _leave_out_empty(self) -> None:
         """Leave out empty documents, and the pairs of queries without a text or a positive."""
-        no_query, no_document = blank("query"), blank("document")
+        no_query, no_document = blank_sql("query"), blank_sql("document")
         answered = f"SELECT file, line FROM pairs WHERE NOT negative AND NOT {no_document}"
         ((documents, queries),) = self.relation.rows(
             f"""SELECT (SELECT count(*) FROM pairs WHERE {no_document}),
@@ -152,7 +152,7 @@ class TextNumbering:
         """Number the texts of all pairs; return whether a row has an invalid id or empty text."""
         relation = self.relation
         joins = " ".join(self._make_numbers(side) for side in SIDES)
-        columns = ", ".join(f"{number(name)}::FLOAT AS {name}" for name in NUMBERS)
+        columns = ", ".join(f"{number_sql(name)}::FLOAT AS {name}" for name in NUMBERS)
         relation.execute(
             f"""CREATE OR REPLACE TABLE numbered AS SELECT file, line, pairs.rowid AS place, split,
             negative, query_texts.number::INTEGER AS query,
@@ -175,7 +175,7 @@ class TextNumbering:
         name, before = f"{side}_key", ""
         if kind in relation.kinds:
             known = relation.rows(f"FROM pairs SEMI JOIN {kind} ON {side} = id LIMIT 1")
-            texts = f"""SELECT {key("text")} AS key, min(number) AS number, false AS empty
+            texts = f"""SELECT {text_key_sql("text")} AS key, min(number) AS number, false AS empty
                 FROM {kind} GROUP BY key"""
             same = f"FROM pairs SEMI JOIN ({texts}) AS texts ON {name} = texts.key LIMIT 1"
             self.by_text[side] = not known and bool(relation.rows(same))
@@ -283,7 +283,7 @@ class TextNumbering:
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
-        rows = f"FROM numbered WHERE NOT negative AND split = {literal(split)}"
+        rows = f"FROM numbered WHERE NOT negative AND split = {literal_sql(split)}"
         ((pairs, graded, weighted, fractions),) = self.relation.rows(
             f"""SELECT count(*), count(grade), count(weight),
             coalesce(bool_or(grade != floor(grade)), false) {rows}"""
