@@ -31,7 +31,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
-search.UNIT, nearest.TILE_BYTES, nearest.BLOCK = 48, 5000, (7, 30)
+search.UNIT, nearest.TILE_BYTES, nearest.QUERIES, nearest.DOCUMENTS = 48, 5000, 7, 30
 embeddings.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")

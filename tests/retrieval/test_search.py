@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import rank_by_size, search_corpus
 from small_runs import unit_vectors
 from tiny_world import data_from_dicts
-
-needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="needs faiss-cpu")
 
 
 def table(ids: list[str]) -> TextTable:
@@ -66,18 +63,16 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
     return queries, docs, ids, draw(st.integers(1, 160))
 
 
-@pytest.mark.parametrize("by_faiss", [False, pytest.param(True, marks=needs_faiss)])
 @given(problem=problems(), size=st.integers(1, 4000), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
 @settings(deadline=None, max_examples=25)
 def test_it_finds_what_brute_force_finds(
-    by_faiss: bool, problem: tuple[np.ndarray, np.ndarray, list[str], int], size: int, block: tuple[int, int]
+    problem: tuple[np.ndarray, np.ndarray, list[str], int], size: int, block: tuple[int, int]
 ) -> None:
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "TILE_BYTES", size)
-        patch.setattr(nearest, "BLOCK", block)
-        patch.setattr(nearest, "MORE_BY_FAISS", 2)
-        patch.setattr(nearest, "faiss_is_usable", lambda: by_faiss)
+        patch.setattr(nearest, "QUERIES", block[0])
+        patch.setattr(nearest, "DOCUMENTS", block[1])
         ranking = exact_search(queries, docs, table(ids), depth)
     assert_same(ranking, brute_force(queries, docs, ids, depth))
 
@@ -92,7 +87,8 @@ def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
     for depth, unit, block in ((7, 16, (4, 9)), (200, 400, (256, 2048))):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(nearest, "TILE_BYTES", 12 * unit)
-            patch.setattr(nearest, "BLOCK", block)
+            patch.setattr(nearest, "QUERIES", block[0])
+            patch.setattr(nearest, "DOCUMENTS", block[1])
             ranking = exact_search(queries, docs, table(ids), depth, similarity=similarity)
         assert_same(ranking, ranked(scores, ids, depth))
 
@@ -109,7 +105,8 @@ def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, l
         self._device = "cuda"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "DEVICE_BLOCK", (16, 50))
+        patch.setattr(nearest, "QUERIES", 16)
+        patch.setattr(nearest, "GPU_DOCUMENTS", 50)
         patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 

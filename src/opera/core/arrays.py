@@ -1,6 +1,8 @@
-"""Array types of any width for arguments, and rows scaled to length 1."""
+"""Array types of any width for arguments, slices of rows, and rows scaled to length 1."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,11 @@ FloatArray = NDArray[np.floating]
 BoolArray = NDArray[np.bool_]
 SHORTEST = 1e-12
 """Shorter rows are not scaled to length 1."""
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Cut ``count`` rows into slices of ``size``; the last may be shorter."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def normalise(rows: NDArray[np.float32]) -> IntArray:

