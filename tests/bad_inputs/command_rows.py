@@ -57,12 +57,12 @@ search data words --model model --top 0 => invalid value for '--top': must be gr
     search --help
 mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts after the end of the corpus (40 documents)
 inspect data --model model --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more
-    (relevant_grade=5, from you or a recipe): nothing to train on
+    (relevant_grade=5): nothing to train on
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
     """),
     *table("evaluate data --model model", """
 --split dev => data: has no split 'dev'; pass --split test or --split train
---relevant-grade 9 => data: split 'test' has no judgement of 9 or more (relevant_grade=9, from you or a recipe):
+--relevant-grade 9 => data: split 'test' has no judgement of 9 or more (relevant_grade=9):
     nothing to measure
     """),
     *table("evaluate data --model model --measures", """

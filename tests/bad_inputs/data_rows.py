@@ -82,7 +82,7 @@ FILES = [
 PUBLISHED = [
     *table("evaluate --model model", """
 irds:beir/fiqua => irds:beir/fiqua: ir_datasets has no judgements for it; did you mean 'beir/fiqa'?
-memory:pairs => memory:pairs: these data were only in memory, as a DataFrame is; pass them
+memory:pairs => memory:pairs: these data were passed in memory, as a DataFrame is; pass them
     again, or save them to a file and pass the file
 'hf:a b/c' => hf:a b/c: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; add :SPLIT if wanted
     """),

@@ -12,9 +12,9 @@ EVALUATE = "evaluate data --model model"
 LOADER = matching("model: cannot be loaded as a sentence-transformers model: [^\n]+")
 """The place is ours; the reason, one line, is the library's."""
 POOLING = (
-    "bge-m3: has no modules.json, so sentence-transformers would use the pooling mean, but models of the family bge-m3 "
-    "need cls (model card of BAAI/bge-m3); use the model's whole folder, with modules.json, or save it with "
-    "sentence_transformers as the modules Transformer and Pooling(dimension, 'cls')"
+    "bge-m3: has no modules.json, so its pooling would be mean, but models of the family bge-m3 need cls (model card "
+    "of BAAI/bge-m3); use the whole model folder, or save it with sentence_transformers as Transformer and "
+    "Pooling(dimension, 'cls')"
 )
 DISTILL = "train data --model model --steps 2 --batch-size 4 --out out --set loss=distill"
 HEADER = "query_id\tdoc_id\tscore\n"

@@ -48,12 +48,12 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], object]:
 
 
 def wrong(place: str, reason: str) -> str:
-    """The message on a file that is not as OPERA wrote it."""
-    return f"{place}: is not as OPERA wrote it: {reason}"
+    """The message on a damaged file."""
+    return f"{place}: is damaged: {reason}; restore it, or delete the run"
 
 
 def of_run(reason: str, make: Make, name: str = "run.json", command: str = REPORT) -> Bad:
-    """A row one of whose run's files is not as OPERA wrote it."""
+    """A row with a damaged file in its run."""
     return Bad(command, wrong(f"run/{name}", reason), with_run, make)
 
 
@@ -70,7 +70,7 @@ FILES = [
     of_run("final.nDCG@10: Input should be a valid number, unable to parse string as a number",
         changed("run/measures.json", put("final", "nDCG@10", value="good")), "measures.json"),
     Bad(REPORT, "run/measures.json: is missing", with_run, remove("run/measures.json")),
-    Bad(REPORT, matching(r"run/trace.parquet: is not as OPERA wrote it: .{5,200}"), with_run,
+    Bad(REPORT, matching(r"run/trace.parquet: is damaged: .{5,200}"), with_run,
         write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
     Bad(REPORT, "run/run.json: was written by another version of OPERA (format 99; this one reads 7); use that "

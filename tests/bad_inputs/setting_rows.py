@@ -25,7 +25,7 @@ range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends inclu
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps, the steps between two evaluations
 guard=perhaps: must be true or false, got 'perhaps'
 k=0.5 => setting 'k' applies only to rp, sp, sp+cbs, sp+dp; this run's method is denoise
-num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
+num_train_epochs=3 => unknown setting 'num_train_epochs'; did you mean 'epochs'? (opera train --help-settings lists all)
 out=elsewhere => 'out' is not a setting; pass --out, or out=... in Python
 """
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""
@@ -59,8 +59,8 @@ temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (oper
         "--config fiqua: no such file, and no recipe has that name; did you mean 'fiqa'?"),
     Bad("train data --model model --out run --resume --steps 4 --batch-size 4 --set refit=false --set query_prompt=a",
         matching("--resume run: was started differently; use the same settings, or --overwrite to start again:\n"
-                 "model_fingerprint: the run has '[0-9a-f]{64}', this call '[0-9a-f]{64}'\n"
-                 "query_prompt: the run has None, this call 'a'"), with_run),
+                 "query_prompt: the run has None, this call 'a'\n"
+                 "model_fingerprint: the run has '[0-9a-f]{64}', this call '[0-9a-f]{64}'"), with_run),
 ]  # fmt: skip
 
 PATHS = [

@@ -68,7 +68,7 @@ def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, en
 def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
-        (tmp_path / split / "part.csv").write_text("query,document\na,b\n")
+        (tmp_path / split / "ab-test.csv").write_text("query,document\na,b\n")
     before = load_data(tmp_path)
     (tmp_path / "test").rename(tmp_path / "dev")
     after = load_data(tmp_path)
@@ -87,8 +87,7 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
 
 def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -> None:
     folder = make_beir()
-    first = load_data(folder)
-    stored = set((cache_folder() / "data").iterdir())
+    first, stored = load_data(folder), set((cache_folder() / "data").iterdir())
     assert load_data(folder).fingerprint == first.fingerprint
     assert set((cache_folder() / "data").iterdir()) == stored
     edit("queries.jsonl", 1, '{"_id": "train0", "text": "something else"}')(folder)

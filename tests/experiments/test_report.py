@@ -127,4 +127,4 @@ def test_what_is_missing_or_left_out_is_said(grid: Path, tmp_path: Path) -> None
     cells = sorted(path.parent.name for path in part.rglob("run.json"))
     (part / cells[0] / "run.json").write_text("<script>")
     text = opera.report(part).read_text()
-    assert f"Left out: {part / cells[0] / 'run.json'}: is not as OPERA wrote it" in text
+    assert f"Left out: {part / cells[0] / 'run.json'}: is damaged" in text

@@ -139,6 +139,9 @@ def test_repeated_rows_share_their_first_visit() -> None:
     visits.record(4, np.array([0, 4]), np.array([0.1, 0.4], np.float32))
     np.testing.assert_array_equal(visits.p, np.array([0.7, 0.4, 0.7, 0.2, 0.4], np.float32))
     assert visits.step.tolist() == [3, 4, 3, 3, 4]
+    later = FirstVisits.none(4)
+    later.take_over(np.array([1, 7, 2, 1]), visits, visits.copies)
+    assert later.step.tolist() == [4, -1, 3, 4]
 
 
 def test_denoise_draws_as_ft_where_nothing_is_doubted() -> None:

@@ -170,7 +170,7 @@ def search(
     skip_bad_rows: SkipOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a corpus with a model. A run has both.
+    """Search a corpus with a model. A run names both.
 
     With --interactive, the model stays loaded, so further searches are quick.
     """

@@ -20,7 +20,7 @@ def whole_number(value: Any, name: str, lowest: int, highest: int = MOST) -> int
     does not.
 
     Raises:
-        SettingError: with the argument, the rule and the value.
+        SettingError: if the value is not a whole number within the bounds.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise SettingError(f"{name}: must be a whole number, got {shown(value)}")
@@ -37,7 +37,7 @@ def number(value: Any, name: str, lowest: float, highest: float) -> float:
     """Return a number between two bounds, both included.
 
     Raises:
-        SettingError: with the argument, the rule and the value.
+        SettingError: if the value is not a number within the bounds.
     """
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not lowest <= float(value) <= highest:
@@ -73,7 +73,7 @@ def several(value: Any, name: str, plural: str) -> tuple[Any, ...]:
     Args:
         value: the argument.
         name: the argument's name, for the message.
-        plural: the plural of its values, for the message.
+        plural: the plural noun for its values, for the message, such as "seeds".
 
     Raises:
         SettingError: if the argument is not iterable, or is text or bytes.

@@ -2,7 +2,7 @@
 
 Threads of GNU OpenMP wait by spinning. On idle cores that saves a wake-up. On busy cores the
 spinning thread uses up the time slice of the thread that it waits for. A step has thousands of such
-barriers (docs/benchmarks.md has the figures). torch also starts a thread for every core of the
+waits (docs/scale.md has the figures). torch also starts a thread for every core of the
 host, even if its container may use only two.
 
 These libraries hold several versions of their kernels and choose by processor. Each version adds
@@ -81,7 +81,8 @@ def fix_arithmetic() -> None:
     """Set the variables if the user asked for it.
 
     ``import opera`` calls this, and child processes inherit the variables. The number of threads is
-    1, or ``OMP_NUM_THREADS`` if that is set. Machines agree only with equal numbers of threads.
+    1, or ``OMP_NUM_THREADS`` if that is set. Two machines give the same bytes only with the same
+    number of threads.
     """
     if not is_reproducible() or _problem():
         return

@@ -101,6 +101,13 @@ OUT_OF_MEMORY = (
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the nearest known name, or an empty text."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    """Return ``"; did you mean 'x'?"`` with the nearest known name, or an empty text.
+
+    A known name of five letters or more inside the name also counts: ``epochs`` for
+    ``num_train_epochs``.
+    """
+    names = list(known)
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    matches = matches or [word for word in names if len(word) > 4 and word in name]
+
     return f"; did you mean '{matches[0]}'?" if matches else ""

@@ -28,16 +28,16 @@ EQUAL = 1e-12
 def mean_interval(
     values: NDArray[np.float64], level: float = LEVEL, bounds: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Return Student's t interval of the mean of values, float64 ``[n]``: the means that the paired
+    """Return Student's t interval of the mean of values, float64 ``[n]``: the means that the
     t-test does not reject.
 
-    Equal values have no variance. Their interval is their mean if :func:`equal_values_p` rejects
-    every other mean, else :data:`OF_ONE_QUERY`.
+    Equal values have no variance, so there is no t-test. Return their mean alone if
+    :func:`equal_values_p` rejects every other mean, else :data:`OF_ONE_QUERY`.
 
-    The interval is cut at the bounds. The mean is within them, so the coverage does not change. The
-    interval still contains 0 if and only if the test does not reject 0. An interval of the logit
-    guarantees neither, and does not exist for a mean of 0 or 1. If a value is outside the bounds,
-    nothing is cut.
+    The interval is cut at the bounds. The true mean is within them, so the coverage does not
+    change. The interval still contains 0 if and only if the test does not reject 0. An interval of
+    the logit guarantees neither, and does not exist for a mean of 0 or 1. If a value is outside the
+    bounds, nothing is cut.
 
     Args:
         values: a measure of each query, or the difference of two models on it.
@@ -64,7 +64,7 @@ def equal_values_p(count: int) -> float:
 
 
 def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
-    """Return the interval of each measure's mean, except for a single query."""
+    """Return the interval of each measure's mean. A single query has none."""
     return {
         measure: mean_interval(per_query, bounds=MEASURE)
         for measure, per_query in values.items()
@@ -101,8 +101,8 @@ def points(difference: float, digits: int = 1) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """Write a number with its sign, and without a sign if it rounds to zero. The minus is as wide
-    as the plus.
+    """Write a number with its sign, and without a sign if it rounds to zero. The minus is
+    U+2212, which is as wide as the plus.
     """
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")

@@ -36,7 +36,7 @@ def load_data(
     skip_bad_rows: bool = False,
     name: str = "pairs",
 ) -> RetrievalData:
-    """Read a data set; return data that is already loaded unchanged.
+    """Read a data set; data that is already loaded is returned as it is.
 
     Args:
         source: the data set. It can be a BEIR folder; a table of pairs (CSV, TSV, JSON Lines,
@@ -55,7 +55,8 @@ def load_data(
         columns: the columns of a table by role, if OPERA does not recognise their names; see
             docs/data.md.
         encoding: encoding of text files, by its Python name, such as ``cp1252``; ``None``: UTF-8.
-        skip_bad_rows: leave out the rows of tables that break a rule; ``skipped`` lists them.
+        skip_bad_rows: leave out the rows of tables that break a rule; the data list them in
+            ``skipped``.
         name: short name of data in memory, for tables and run records.
 
     Raises:
@@ -78,7 +79,11 @@ def load_data(
         return text
     reader = find_source(text)
     check_cache_stays_out(text)
-    return replace(reader.load(text), source=text)
+    loaded = reader.load(text)
+    if not isinstance(loaded, RetrievalData):  # from an extension
+        kind = type(loaded).__name__
+        raise DataError(f"{shortened(text)}: its source must return RetrievalData, got {kind}")
+    return replace(loaded, source=text)
 
 
 def named_source(
@@ -132,8 +137,10 @@ def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) ->
 
     The user's columns belong to the first data set. Encoding and bad rows concern only tables.
     """
-    is_path = isinstance(source, str | os.PathLike)
-    if not is_path or kind_of_files(expand_user(source, "data")) != "tables":
+    if not isinstance(source, str | os.PathLike):
+        loaded = isinstance(source, RetrievalData)
+        return named_source(source, skip_bad_rows=skip_bad_rows and not loaded)
+    if kind_of_files(expand_user(source, "data")) != "tables":
         return named_source(source)
     return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
 

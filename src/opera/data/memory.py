@@ -23,7 +23,7 @@ from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.rules import Problems
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse
+from opera.data.store import DataBuilder, load_or_parse
 
 PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)
@@ -76,7 +76,7 @@ def load_memory(
             texts["documents"] = [_texts(documents, "documents")]
         if queries is not None:
             texts["queries"] = [_texts(queries, "queries")]
-    digest = hashlib.sha256(f"memory\0{LAYOUT}\0{assignments}\0{skip}".encode())
+    digest = hashlib.sha256(f"memory\0{assignments}\0{skip}".encode())
     for kind, part in [*((kind, part) for kind, (part,) in texts.items()), ("pairs", table)]:
         digest.update(f"\0{kind}\0".encode())
         for rows in part.batches(part.columns, Problems()):
@@ -139,7 +139,7 @@ def _texts(value: Any, name: str) -> MemoryTable:
 
 
 def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
-    """Rows or columns as a table; ``columns`` are the names of the values in a tuple."""
+    """Rows or columns as a table. If rows are tuples, ``columns`` names their values, in order."""
     import pandas as pd
 
     if hasattr(value, "column_names") and hasattr(value, "with_format"):

@@ -138,11 +138,7 @@ class RetrievalData:
     def _relevant(self) -> str:
         """Which grades are relevant, for messages."""
         lowest = self.lowest_grade
-        return (
-            "above 0"
-            if lowest == 1
-            else f"of {lowest} or more (relevant_grade={lowest}, from you or a recipe)"
-        )
+        return "above 0" if lowest == 1 else f"of {lowest} or more (relevant_grade={lowest})"
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split; a note has the count.

@@ -229,8 +229,8 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
             return known
     if text.startswith(MEMORY):
         raise DataError(
-            f"{shortened(text)}: these data were only in memory, as a DataFrame is; pass them "
-            "again, or save them to a file and pass the file"
+            f"{shortened(text)}: these data were passed in memory, as a DataFrame is; pass "
+            "them again, or save them to a file and pass the file"
         )
     kind = kind_of_place(Path(text))
     if sources is not None:

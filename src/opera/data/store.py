@@ -45,7 +45,7 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
     Raises:
         DataError: for a file that cannot be read.
     """
-    total = hashlib.sha256(f"{LAYOUT}\0{salt}".encode())
+    total = hashlib.sha256(salt.encode())
     for path in paths:
         try:
             with open_file(path) as file:
@@ -145,7 +145,8 @@ def load_or_parse(
         fingerprint = digest_files(contents, f"contents\0{builder.query_prompt}")
         (folder / FINGERPRINT).write_text(fingerprint, encoding="utf-8")
 
-    home = cached("data", key[:32], lambda folder, _: write(folder))
+    name_in_cache = hashlib.sha256(f"{LAYOUT}\0{key}".encode()).hexdigest()[:32]
+    home = cached("data", name_in_cache, lambda folder, _: write(folder))
     fingerprint = (home / FINGERPRINT).read_text(encoding="utf-8")
     return RetrievalData(name, source, fingerprint, **_stored_fields(home))
 

@@ -20,7 +20,7 @@ from opera.core.rng import generator
 from opera.core.terminal import counted
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse
+from opera.data.store import DataBuilder, load_or_parse
 from opera.data.texts import text_batches
 
 CHUNK_CHARACTERS = 600
@@ -84,7 +84,7 @@ def load_weak_pairs(
     for split in ("train", "test"):
         part = [section for section in sections if (section.group in testing) == (split == "test")]
         splits[split] = _sample(part, limits[split], generator(seed, f"{kind}.{split}"))
-    digest = hashlib.sha256(f"{LAYOUT}\0{kind}\0{name}".encode())
+    digest = hashlib.sha256(f"{kind}\0{name}".encode())
     for split, part in splits.items():
         digest.update(f"\0{split}".encode())
         for section in part:

@@ -38,7 +38,7 @@ _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def packs(model: SentenceTransformer) -> bool:
-    """Whether a model currently reads packed texts, by :func:`packing` or flash attention."""
+    """Whether a model now reads texts without padding, by :func:`packing` or flash attention."""
     transformer = getattr(model[0], "auto_model", None)
     by_opera = transformer is not None and transformer.config._attn_implementation == NAME
     return by_opera or bool(getattr(model[0], "can_flatten_inputs", False))
@@ -46,10 +46,10 @@ def packs(model: SentenceTransformer) -> bool:
 
 @contextmanager
 def packing(model: SentenceTransformer) -> Iterator[None]:
-    """Let a transformer on a CPU use OPERA's dropout, and its attention if the model can pack.
+    """Let a transformer on a CPU use OPERA's dropout, and if it can, OPERA's attention.
 
     Embeddings change only by rounding, which a test with three texts checks once per model. Threads
-    that share a model take turns. ``OPERA_REPRODUCIBLE`` switches this off.
+    that share a model take turns. ``OPERA_REPRODUCIBLE`` switches both off.
     """
     transformer = getattr(model[0], "auto_model", None)
     on_cpu = model.device.type == "cpu" and not is_reproducible()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,18 @@ class FirstVisits:
     def record(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
         new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
-        self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
-        if self.copies is not None and len(new):
-            groups, first = np.unique(self.copies[pair_ids[new]], return_index=True)
-            members = np.flatnonzero(np.isin(self.copies, groups))
-            source = pair_ids[new][first][np.searchsorted(groups, self.copies[members])]
-            self.p[members], self.step[members] = self.p[source], step
+        if self.copies is None:
+            self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
+            return
+        for row in new:  # in reverse, so that the first of several copies in the batch counts
+            number, order = self.copies[pair_ids[row]], self._pairs_by_copy
+            start = np.searchsorted(self.copies, number, "left", order)
+            pairs = order[start : np.searchsorted(self.copies, number, "right", order)]
+            self.p[pairs], self.step[pairs] = p[row], step
+
+    @cached_property
+    def _pairs_by_copy(self) -> NDArray[np.int64]:
+        return np.argsort(self.copies)  # type: ignore[arg-type]
 
     def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
         """Copy the visits of the same pairs from an earlier training.
@@ -89,7 +96,10 @@ class FirstVisits:
             earlier: the visits of the earlier training.
             earlier_keys: its numbers.
         """
-        _, pairs, same = np.intersect1d(keys, earlier_keys, return_indices=True)
+        numbers, first = np.unique(earlier_keys, return_index=True)
+        place = np.minimum(np.searchsorted(numbers, keys), len(numbers) - 1)
+        pairs = np.flatnonzero(numbers[place] == keys)  # a copy has the number of its pair
+        same = first[place[pairs]]
         self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
 
     def state_dict(self) -> dict[str, Any]:

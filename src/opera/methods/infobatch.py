@@ -67,7 +67,7 @@ class InfoBatchSettings(Settings):
 
 
 class InfoBatch(Method[InfoBatchSettings]):
-    """Sample in passes over the queries that leave out some learned ones; documents are uniform.
+    """Sample queries in passes that leave out some learned queries; documents are uniform.
 
     A query's score is the latest unweighted loss of one of its pairs. The first pass prunes
     nothing. A query without a loss when the second pass begins is not learned, and does not count

@@ -91,12 +91,15 @@ def minilm_folder() -> Path:
 def run_data(run: str | Path, advice: str) -> RetrievalData:
     """Load the data that a run trained on; a note reports changes since then.
 
+    Changed data keep the run's relevant grade. The splits that the run drew no longer exist.
+
     Args:
         run: the folder of the run.
         advice: the end of an error message: what to pass instead of the run's data.
 
     Raises:
         InputError: as :func:`opera.data.loading.load_stored`, with ``advice``.
+        DataError: if the run drew the test split, and the data have changed since.
     """
     record = Run.open(run).record
     sources = [part.source for part in record.sets or (record.data,)]
@@ -104,9 +107,15 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
         raise type(error)(f"{error}; the run trained on it; {advice}") from None
-    if loaded.fingerprint != record.data.fingerprint:
-        log.info("note: %s has changed since the run was trained on it", record.data.source)
-    return loaded
+    if loaded.fingerprint == record.data.fingerprint:
+        return loaded
+    if "test" not in loaded.splits:
+        raise DataError(
+            f"{record.data.source}: has changed since {run} trained on it, so the run's test split "
+            f"no longer exists; train again, or {advice}"
+        )
+    log.info("note: %s has changed since the run was trained on it", record.data.source)
+    return loaded.with_relevant_grade(_split_settings(Run.open(run)).relevant_grade)
 
 
 def data_and_model(
@@ -133,26 +142,11 @@ def data_and_model(
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
-    """Apply the relevant grade and splits of a run on these data; other models change nothing.
-
-    Raises:
-        DataError: if the run split off a test split, and its data have changed since.
-    """
-    run = _run(model)
+    """Apply the relevant grade and splits of a run on these data; other models change nothing."""
+    run = _run_on(data, model)
     if run is None:
         return data
-    identity = run.record.identity
-    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
-    settings = TrainSettings.parse(values)
-    if _run_on(data, model) is None:
-        if data.source != run.record.data.source:
-            return data
-        if "test" not in data.splits:
-            raise DataError(
-                f"{data.title}: has changed since {model} trained on it, so the run's test split "
-                "no longer exists; train again, or pass data with a test split"
-            )
-        return data.with_relevant_grade(settings.relevant_grade)
+    settings = _split_settings(run)
     sets = () if data.sets else run.record.sets or ()
     missing = {"dev", "test"} - data.splits.keys()
     # the splits of a data set depend on the other data sets
@@ -167,6 +161,12 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         return drawn
     number = [part.fingerprint for part in sets].index(data.fingerprint)
     return data_sets(drawn)[number]
+
+
+def _split_settings(run: Run) -> TrainSettings:
+    identity = run.record.identity
+    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
+    return TrainSettings.parse(values)
 
 
 def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:

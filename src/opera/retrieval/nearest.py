@@ -22,7 +22,7 @@ from opera.encoder.embeddings import Vectors
 from opera.encoder.kernels import cached_njit
 from opera.retrieval.measures import Ranking
 
-TILE_BYTES = 2**27
+TILE_BYTES = 2**26
 """Size of the embeddings that are read at once."""
 QUERIES, DOCUMENTS, GPU_DOCUMENTS = 1024, 2048, 65_536
 """Queries and documents per product. On a CPU the scores fit into its caches."""

@@ -337,11 +337,10 @@ def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
         log.info("note: %s: has no modules.json, so its pooling is %s", spec, pooling)
     elif guesses != [family.pooling]:
         raise ModelError(
-            f"{spec}: has no modules.json, so sentence-transformers would use the pooling "
-            f"{pooling}, but models of the family {family.name} need {family.pooling} (model card "
-            f"of {family.card}); use the model's whole folder, with modules.json, or save it with "
-            "sentence_transformers as the modules Transformer and Pooling(dimension, "
-            f"{family.pooling!r})"
+            f"{spec}: has no modules.json, so its pooling would be {pooling}, but models of the "
+            f"family {family.name} need {family.pooling} (model card of {family.card}); use the "
+            "whole model folder, or save it with sentence_transformers as Transformer and "
+            f"Pooling(dimension, {family.pooling!r})"
         )
 
 

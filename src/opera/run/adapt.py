@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,5 +180,5 @@ def check(
 
 def _is_row(value: Any) -> bool:
     """Whether a value is a row of a table in memory, and not a data set."""
-    texts = isinstance(value, list) and all(isinstance(cell, str) for cell in value)
-    return texts or isinstance(value, tuple | Mapping)
+    cells = isinstance(value, list) and all(isinstance(cell, str | Real) for cell in value)
+    return cells or isinstance(value, tuple | Mapping)

@@ -144,7 +144,7 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
     differences = [
         f"{shortened(key)}: the run has {shown(recorded.get(key))}, this call "
         f"{shown(identity.get(key))}"
-        for key in sorted({*recorded, *identity})
+        for key in sorted({*recorded, *identity}, key=lambda key: ("fingerprint" in key, key))
         if recorded.get(key) != identity.get(key)
     ]
     if differences:

@@ -33,7 +33,9 @@ class RecordPart(BaseModel):
 
 def broken(path: Path, reason: str) -> RunFolderError:
     """Return the error for a damaged file of a run."""
-    return RunFolderError(f"{path}: is not as OPERA wrote it: {' '.join(reason.split())}")
+    return RunFolderError(
+        f"{path}: is damaged: {' '.join(reason.split())}; restore it, or delete the run"
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:

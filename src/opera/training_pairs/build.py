@@ -122,6 +122,8 @@ class TrainingSet:
         """One number per pair, equal for pairs with the same texts, int64 ``[N]``; ``None`` if no
         pair has a copy. A single data set has none, because it merges them.
         """
+        if not self.data.sets:
+            return None
         texts, number = np.unique(text_keys(self.data, self.train), return_inverse=True)
         return None if len(texts) == len(number) else np.asarray(number)
 
