@@ -179,8 +179,8 @@ class DynamicSettings(Settings):
     )
     update_interval: Annotated[int, Field(ge=1)] | Literal["epoch"] = setting(
         1,
-        "I_u: steps between rankings of the queries (with several data sets, steps that sample "
-        "from the set); epoch: once per n₀ queries",
+        "I_u: steps between updates of the top queries and of T (with several data sets, steps "
+        "that sample from the set); epoch: once per n₀ queries",
         "Table 5; erratum 6",
     )
     levels: Literal["both", "query", "document"] = setting(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.training import TrainSettings
-from opera.core.errors import DataError, InputError, ModelError, SettingError
+from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
@@ -91,7 +91,7 @@ def minilm_folder() -> Path:
 def run_data(run: str | Path, advice: str) -> RetrievalData:
     """Load the data that a run trained on; a note reports changes since then.
 
-    Changed data keep the run's relevant grade. The splits that the run drew no longer exist.
+    Changed data keep the run's relevant grade, but not the splits that the run drew.
 
     Args:
         run: the folder of the run.
@@ -99,7 +99,6 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 
     Raises:
         InputError: as :func:`opera.data.loading.load_stored`, with ``advice``.
-        DataError: if the run drew the test split, and the data have changed since.
     """
     record = Run.open(run).record
     sources = [part.source for part in record.sets or (record.data,)]
@@ -109,12 +108,11 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
         raise type(error)(f"{error}; the run trained on it; {advice}") from None
     if loaded.fingerprint == record.data.fingerprint:
         return loaded
-    if "test" not in loaded.splits:
-        raise DataError(
-            f"{record.data.source}: has changed since {run} trained on it, so the run's test split "
-            f"no longer exists; train again, or {advice}"
-        )
-    log.info("note: %s has changed since the run was trained on it", record.data.source)
+    log.info(
+        "note: %s has changed since the run was trained on it; splits that the run drew no longer "
+        "exist",
+        record.data.source,
+    )
     return loaded.with_relevant_grade(_split_settings(Run.open(run)).relevant_grade)
 
 
