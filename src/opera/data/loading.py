@@ -137,9 +137,10 @@ def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) ->
 
     The user's columns belong to the first data set. Encoding and bad rows concern only tables.
     """
+    if isinstance(source, RetrievalData):
+        return source
     if not isinstance(source, str | os.PathLike):
-        loaded = isinstance(source, RetrievalData)
-        return named_source(source, skip_bad_rows=skip_bad_rows and not loaded)
+        return named_source(source, skip_bad_rows=skip_bad_rows)
     if kind_of_files(expand_user(source, "data")) != "tables":
         return named_source(source)
     return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)

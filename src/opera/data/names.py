@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import PurePath
 from urllib.parse import parse_qsl
 
@@ -18,8 +18,6 @@ SPLIT_NAMES = {
     "test": "test",
 }
 """OPERA's names of the splits, by their usual names."""
-SPLIT_WORDS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
-"""The same for words in names of files and folders. :func:`splits_of` decides what eval means."""
 TABLES = "tables:"
 """The prefix of the string form of several tables; see ``TableSource``."""
 EXAMPLE = "example:"
@@ -28,24 +26,18 @@ MEMORY = "memory:"
 """The prefix of data that were built in memory, not read from files."""
 
 
-def splits_of(paths: Iterable[PurePath]) -> dict[PurePath, str | None]:
-    """Return the split that each path names, or ``None``.
+def split_of(path: PurePath, splits: Mapping[str, str] = SPLIT_NAMES) -> str | None:
+    """Return the split that a path names, or ``None``.
 
-    A folder or file whose whole name is a split counts first, such as ``train`` in
+    A file or folder whose whole name is a split counts first, such as ``train`` in
     ``train/ab-test.csv``. Else the last word that means a split counts, such as test in
-    ``my_test.csv``. ``eval`` means test, or dev if another path means test.
+    ``my_test.csv``.
     """
-    splits = {path: _split_of(path) for path in paths}
-    evaluated = "dev" if "test" in splits.values() else "test"
-    return {path: evaluated if split == "eval" else split for path, split in splits.items()}
-
-
-def _split_of(path: PurePath) -> str | None:
-    names = [path.name.partition(".")[0], *reversed(path.parts[:-1])]
-    whole = [SPLIT_WORDS[name] for name in map(str.lower, names) if name in SPLIT_WORDS]
-    words = [word for part in path.parts for word in re.split("[^a-z]+", part.lower())]
-    last = [SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS]
-    return next(iter(whole + last), None)
+    stem = PurePath(path.name.removesuffix(".gz")).stem
+    names = [name.lower() for name in (*path.parts[:-1], stem)]
+    words = [word for name in names for word in re.split("[^a-z]+", name)]
+    named = [splits[word] for word in (*words, *names) if word in splits]
+    return named[-1] if named else None
 
 
 def source_title(source: str) -> str:

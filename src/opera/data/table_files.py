@@ -15,7 +15,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
-from opera.data.names import SPLIT_NAMES, TABLES, splits_of
+from opera.data.names import SPLIT_NAMES, TABLES, split_of
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
 from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
@@ -241,22 +241,21 @@ def open_pairs(
     notes: list[str],
     encoding: str | None = None,
 ) -> list[tuple[str | None, Table]]:
-    """Open tables of pairs with their splits; the paths of several files name the split.
+    """Open tables of pairs with their splits, which the paths of several files name.
 
     Raises:
         DataError: if a file cannot be read, or is not a table.
     """
-    homes = [(split or None, Path(place)) for split, place in pairs]
-    files = [
-        (split, file, path_below(file, home)) for split, home in homes for file in files_in(home)
-    ]
-    several = len(pairs) > 1 or homes[0][1].is_dir()
-    named = splits_of(path for split, _, path in files if split is None and several)
-    tables = [
-        (split or named.get(path), _open(file, "pairs", columns, notes, encoding))
-        for split, file, path in files
-    ]
-    unnamed = [path.name for path, split in named.items() if split is None]
+    tables: list[tuple[str | None, Table]] = []
+    unnamed = []
+    for split, place in pairs:
+        home = Path(place)
+        for file in files_in(home):
+            split_name: str | None = split or None
+            if split_name is None and (len(pairs) > 1 or home.is_dir()):
+                split_name = split_of(path_below(file, home))
+                unnamed += [file.name] * (split_name is None)
+            tables.append((split_name, _open(file, "pairs", columns, notes, encoding)))
     if 0 < len(unnamed) < len(tables):
         notes.append(
             f"{shortened(', '.join(unnamed), 200)}: read as train, unless a column has the split, "

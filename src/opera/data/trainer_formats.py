@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.names import splits_of
+from opera.data.names import SPLIT_NAMES, split_of
 from opera.data.numbering import TextNumbering
 from opera.data.read import JsonLines, JsonTable, json_value
 from opera.data.relation import Relation, document_key_sql, text_key_sql
@@ -22,6 +22,7 @@ from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
 from opera.data.text_files import BadRow
 
+_SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
 FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
 """The values of a pair from an adapter. A missing value is null."""
 Record = dict[str, Any]
@@ -241,9 +242,13 @@ def add_records(
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the splits by file: the split in the file's name, or ``train``."""
-    splits = splits_of(Path(path.name) for path in paths)
-    return {path: splits[Path(path.name)] or "train" for path in paths}
+    """Return the splits by file: the split in the file's name, or ``train``.
+
+    ``eval`` means test, or dev if other files are test.
+    """
+    splits = {path: split_of(Path(path.name), _SPLITS) or "train" for path in paths}
+    evaluated = "dev" if "test" in splits.values() else "test"
+    return {path: evaluated if split == "eval" else split for path, split in splits.items()}
 
 
 def _common_prompt(prompts: list[str], notes: list[str]) -> str | None:

@@ -15,6 +15,7 @@ from opera.core.paths import expand_user
 from opera.data import RetrievalData, files_read, load_all
 from opera.data.combined import data_sets
 from opera.data.loading import load_stored
+from opera.data.names import MEMORY
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.run_folder.folder import ADAPTER_FILE, Run, holds_run, run_in
@@ -91,8 +92,6 @@ def minilm_folder() -> Path:
 def run_data(run: str | Path, advice: str) -> RetrievalData:
     """Load the data that a run trained on; a note reports changes since then.
 
-    Changed data keep the run's relevant grade, but not the splits that the run drew.
-
     Args:
         run: the folder of the run.
         advice: the end of an error message: what to pass instead of the run's data.
@@ -109,11 +108,10 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
     if loaded.fingerprint == record.data.fingerprint:
         return loaded
     log.info(
-        "note: %s has changed since the run was trained on it; splits that the run drew no longer "
-        "exist",
+        "note: %s has changed since the run was trained on it; splits that the run drew may differ",
         record.data.source,
     )
-    return loaded.with_relevant_grade(_split_settings(Run.open(run)).relevant_grade)
+    return loaded
 
 
 def data_and_model(
@@ -140,11 +138,25 @@ def data_and_model(
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
-    """Apply the relevant grade and splits of a run on these data; other models change nothing."""
-    run = _run_on(data, model)
+    """Apply the relevant grade and splits of a run on these data; other models change nothing.
+
+    If the files have changed since the run, only its relevant grade applies.
+    """
+    run = _run(model)
     if run is None:
         return data
-    settings = _split_settings(run)
+    parts = [run.record.data, *(run.record.sets or ())]
+    is_same = data.fingerprint in [part.fingerprint for part in parts]
+    places = [os.path.realpath(part.source) for part in parts]
+    if not is_same and (
+        data.source.startswith(MEMORY) or os.path.realpath(data.source) not in places
+    ):
+        return data
+    identity = run.record.identity
+    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
+    settings = TrainSettings.parse(values)
+    if not is_same:
+        return data.with_relevant_grade(settings.relevant_grade)
     sets = () if data.sets else run.record.sets or ()
     missing = {"dev", "test"} - data.splits.keys()
     # the splits of a data set depend on the other data sets
@@ -159,12 +171,6 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         return drawn
     number = [part.fingerprint for part in sets].index(data.fingerprint)
     return data_sets(drawn)[number]
-
-
-def _split_settings(run: Run) -> TrainSettings:
-    identity = run.record.identity
-    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
-    return TrainSettings.parse(values)
 
 
 def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
