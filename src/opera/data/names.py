@@ -33,7 +33,7 @@ def split_of(path: PurePath, splits: Mapping[str, str] = SPLIT_NAMES) -> str | N
     ``train/ab-test.csv``. Else the last word that means a split counts, such as test in
     ``my_test.csv``.
     """
-    stem = PurePath(path.name.removesuffix(".gz")).stem
+    stem = PurePath(path.name.removesuffix(".gz").removesuffix(".zst")).stem
     names = [name.lower() for name in (*path.parts[:-1], stem)]
     words = [word for name in names for word in re.split("[^a-z]+", name)]
     named = [splits[word] for word in (*words, *names) if word in splits]
