@@ -145,9 +145,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     run = _run(model)
     if run is None:
         return data
-    parts = [run.record.data, *(run.record.sets or ())]
-    is_same = data.fingerprint in [part.fingerprint for part in parts]
-    places = [os.path.realpath(part.source) for part in parts]
+    is_same = _run_on(data, model) is not None
+    places = [os.path.realpath(part.source) for part in _data_records(run)]
     if not is_same and (
         data.source.startswith(MEMORY) or os.path.realpath(data.source) not in places
     ):
@@ -235,6 +234,10 @@ def _run(model: str | Path) -> Run | None:
 def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
     """The run of a model, if it trained on these data, alone or with other data sets."""
     run = _run(model)
-    record = None if run is None else run.record
-    parts = () if record is None else (record.data, *(record.sets or ()))
-    return run if any(part.fingerprint == data.fingerprint for part in parts) else None
+    records = [] if run is None else _data_records(run)
+    return run if data.fingerprint in [record.fingerprint for record in records] else None
+
+
+def _data_records(run: Run) -> list[Any]:
+    """The records of all data of a run together, and of each data set."""
+    return [run.record.data, *(run.record.sets or ())]
