@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import opera
+from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import query_difficulty
 from opera.retrieval.measures import FULL_MEASURES
@@ -42,6 +45,36 @@ def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
     assert opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES).measures == runs[2].measures["final"]
     loose = opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES, relevant_grade=1)
     assert loose.measures != runs[2].measures["final"]
+
+
+def test_every_measurement_says_once_that_documents_are_copies(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Copies tie, so their ids decide the scores."""
+    folder = make_beir()
+    lines = (folder / "corpus.jsonl").read_text().splitlines()
+    copy = json.loads(lines[0]) | {"_id": "copy"}
+    (folder / "corpus.jsonl").write_text("\n".join([*lines, json.dumps(copy)]) + "\n")
+    caplog.set_level("INFO", "opera")
+
+    def notes() -> list[str]:
+        messages = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return [message for message in messages if "copies among the documents" in message]
+
+    opera.evaluate(folder, model=static_model)
+    (note,) = notes()
+    assert note == (
+        f"note: {folder.name}: copies among the documents: 1, such as 'copy' with the text of 'd0'; training, "
+        "negatives and splits treat copies as one, but measures do not: ids decide which copy ranks first"
+    )
+    axes, shared = grid_axes({}, ["ft", "rp:k=0.5"], [0, 1], [4])
+    prepare_grid([str(folder)], axes, tmp_path / "grid", str(static_model), shared, 1)
+    assert notes() == [note]
+    run = opera.adapt(folder, model=static_model, out=tmp_path / "run", method="ft", **SMALL)
+    assert len(notes()) == 1
+    opera.evaluate(run.path)
+    assert notes() == [note]
 
 
 @pytest.mark.shared

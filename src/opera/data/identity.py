@@ -6,6 +6,7 @@ still use ids.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.terminal import shown
+from opera.data.combined import data_sets
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import digests_of
+
+log = logging.getLogger("opera")
 
 
 def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
@@ -104,9 +108,16 @@ def copy_notes(data: RetrievalData) -> list[str]:
             notes.append(
                 f"copies among the {kind}: {len(copies):,}, such as {shown(copy)} with the text of "
                 f"{shown(first)}; training, negatives and splits treat copies as one, but measures "
-                "do not"
+                "do not: ids decide which copy ranks first"
             )
     return notes
+
+
+def log_copies(data: RetrievalData) -> None:
+    """Log the notes of :func:`copy_notes` on each data set."""
+    for data_set in data_sets(data):
+        for note in copy_notes(data_set):
+            log.info("note: %s: %s", data_set.name, note)
 
 
 def merge_copies(data: RetrievalData) -> RetrievalData:

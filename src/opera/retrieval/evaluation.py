@@ -20,7 +20,7 @@ from opera.core.measure_names import DEFAULT_MEASURES
 from opera.core.terminal import counted
 from opera.data import RetrievalData, load_data
 from opera.data.combined import data_sets, first_rows
-from opera.data.identity import documents_that_are_queries
+from opera.data.identity import documents_that_are_queries, log_copies
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
@@ -139,6 +139,7 @@ def evaluate(
         options = " or ".join(f"--split {name}" for name in prepared.splits)
         raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
     prepared.judged_qrels(split)
+    log_copies(prepared)
     if split == "dev" and trained_on_dev(original, model):
         log.info(
             "note: %s was also trained on its dev split, so its dev scores are too high", model

@@ -14,6 +14,7 @@ from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, load_data
+from opera.data.identity import log_copies
 from opera.data.loading import ColumnNames, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
@@ -129,6 +130,7 @@ def prepare_grid(
     for source in data:
         check_stays_out(out, "--out", source)
         loaded = load_data(source)
+        log_copies(loaded)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
