@@ -107,6 +107,14 @@ CASES: dict[str, Case] = {
         'query,document\nq one,d one\nq two, "d two"\n "q two",d two\nq two,said "two" \n', skip_bad_rows=True
     ),
     "blank lines": csv_case("\n\nquery,document\n\na,b\n   \n\nc,d\n\n", skip_bad_rows=True),
+    "stated delimiter": csv_case('\ufeff"sep=;"\r\nquery;document\r\na, b | c;d\r\n'),
+    "stated tab": csv_case("SEP=\\t\nquery\tdocument\na;b;c\td\n"),
+    "stated tab in utf-16": (
+        {"p.csv": "sep=\t\nquery\tdocument\na;b;c\td\n".encode("utf-16")}, {"source": "p.csv", "encoding": "utf-16"}
+    ),
+    "rows of separators": csv_case(";;\nquery;document;grade\n;;\na;b;1\n; ;\"\"\n;;;;\nc;d;0\n;;\n"),
+    "empty cells at the end": csv_case("query;document;;\na;b\nc;d;;;;\ne;f;;note\n"),
+    "labels of a spreadsheet": csv_case("query,document,label\na,b,TRUE\nc,d,False\ne,f,1\n"),
     "gz": ({"p.csv.gz": gzip.compress(CSV.encode(), mtime=0)}, {"source": "p.csv.gz"}),
     "zst": ({"p.csv.zst": zst(CSV.encode())}, {"source": "p.csv.zst"}),
     "jsonl.zst": ({"p.jsonl.zst": zst(b'{"query": "a", "document": "b"}\n')}, {"source": "p.jsonl.zst"}),

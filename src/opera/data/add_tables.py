@@ -118,6 +118,8 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"
+    truth = f"map {{'true': '1', 'false': '0'}}[lower({values['grade']})]"  # as Excel and pandas
+    values["grade"] = f"coalesce({truth}, {values['grade']})"
     relation.insert("pairs", table, columns, values, rows)
 
 

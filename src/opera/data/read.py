@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ BATCH_ROWS = 20_000
 BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+STATED_DELIMITER = re.compile(r'"?sep=([^\w\s"]|\t|\\t)"?[\r\n]*', re.IGNORECASE)
+"""The first line of a file that tells a spreadsheet how columns are separated."""
 QUOTES = (
     "a quotation mark has no partner ({}); put a field with quotation marks in quotes and double "
     'the marks inside: "5"" pipe"'
@@ -212,7 +214,12 @@ class DelimitedTable(TextFile):
         self.path, self.encoding = path, encoding
         self.scanned = False
         """Whether DuckDB read the file, so that the relation has row numbers instead of lines."""
-        self.delimiter = None if header is None else "\t" if tabs else self._delimiter()
+        first_line = next(filter(str.strip, self.lines()), "")
+        self._stated = header and STATED_DELIMITER.fullmatch(first_line)
+        if self._stated:
+            self.delimiter: str | None = self._stated[1].replace("\\t", "\t")
+        else:
+            self.delimiter = None if header is None else "\t" if tabs else _delimiter(first_line)
         self._quoted = not (header is None or tabs)
         line, self.first_line, problem = next(self._records(), (0, [], None))
         if line == 0:
@@ -261,7 +268,8 @@ class DelimitedTable(TextFile):
             records, listed = self._records(), ", ".join(map(shown, self.columns))
             if self.has_header:
                 next(records)
-            for line, fields, problem in records:
+            for line, cells, problem in records:
+                fields = _fitted(cells, self.columns)
                 if problem is None and len(fields) != len(self.columns):
                     rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
                     joined = shown((self.delimiter or " ").join(fields))
@@ -274,9 +282,15 @@ class DelimitedTable(TextFile):
         yield from arrow_rows(rows(), dict.fromkeys(columns, pa.string()))
 
     def _records(self) -> Iterator[tuple[int, list[str], BadRow | None]]:
-        """Yield the first line of each row, its fields, and its problem, if any."""
-        for line, fields, unreadable in self._quoted_rows() if self._quoted else self._plain_rows():
+        """Yield the first line of each row, its fields, and its problem, if any.
+
+        Rows without a text, which spreadsheets write as separators only, are not rows.
+        """
+        rows = self._quoted_rows() if self._quoted else self._plain_rows()
+        for line, fields, unreadable in islice(rows, int(bool(self._stated)), None):
             problem = unreadable
+            if problem is None and not any(map(str.strip, fields)):
+                continue
             try:
                 check_characters((self.delimiter or " ").join(fields), self.encoding)
             except BadRow as error:
@@ -311,11 +325,21 @@ class DelimitedTable(TextFile):
             if fields:
                 yield first, fields, problem
 
-    def _delimiter(self) -> str:
-        """The separator of the columns, from the first line without its quoted parts."""
-        first_line = next(filter(str.strip, self.lines()), "")
-        line = re.sub(r'"[^"]*"?', "", first_line)
-        return max(",;\t|", key=line.count)
+
+def _delimiter(first_line: str) -> str:
+    """The separator of the columns, from the first line without its quoted parts."""
+    return max(",;\t|", key=re.sub(r'"[^"]*"?', "", first_line).count)
+
+
+def _fitted(fields: list[str], columns: list[str]) -> list[str]:
+    """Drop empty fields after the last column, and add missing fields of columns without a name.
+
+    Spreadsheets write the empty cells at the end of some rows only.
+    """
+    extra, missing = fields[len(columns) :], columns[len(fields) :]
+    if any(map(str.strip, (*extra, *missing))):
+        return fields
+    return [*fields, *missing][: len(columns)]
 
 
 def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:

@@ -22,7 +22,7 @@ from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
 from opera.data.read import DelimitedTable, Table, arrow_rows
-from opera.data.rules import WHITE, Problems, Rule
+from opera.data.rules import WHITE, Problems, Rule, blank_sql
 
 MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""
@@ -145,7 +145,13 @@ class Relation:
         file, and the columns of ``roles`` as texts. ``c0`` is the first column of the table.
         """
         if isinstance(table, DelimitedTable) and (scan := table.scan()):
-            rows = f"SELECT row_number() OVER () - 1 AS line, * {scan} OFFSET {table.has_header:d}"
+            blank = " AND ".join(
+                f"coalesce({blank_sql(f'c{place}')}, true)" for place in range(len(table.columns))
+            )
+            rows = (
+                f"SELECT row_number() OVER () - 1 AS line, * {scan} WHERE NOT ({blank}) "
+                f"OFFSET {table.has_header:d}"
+            )
             with suppress(self._error):
                 self.db.execute(f"CREATE OR REPLACE TEMP VIEW stream AS {rows}")
                 table.scanned = True
