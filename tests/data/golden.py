@@ -165,7 +165,7 @@ CASES: dict[str, Case] = {
     "numbers a file lacks": ({"c.csv": "query,document,clicks\na,x,5\nb,x,2\n", "p.csv": "query,document\nc,y\n"},
                              {"pairs": ["c.csv", "p.csv", "test=p.csv"]}),
     "forms of numbers": csv_case("query,document,score\na,x, 1e0\na,y,+1\na,z,2.\na,w,.5e1\n"),
-    "splits": csv_case("query,document,split\na,x,train\nb,y,Validation\nc,z, test\nd,x,val\n"),
+    "splits": csv_case("query,document,split\na,x,train\nb,y,Validation\nc,z, test\nd,x,validation \n"),
     "negatives": csv_case("query,positive,negative_1,negative_2,split\na,p,n,m,train\nb,q,n,p,test\nc,p, ,n,train\n"),
     "lists": json_case({"query": "a", "positive": ["p", "q"], "negatives": ["n", "p", None, ""]},
                        {"query": "b", "positive": "q", "negatives": None}),
@@ -237,6 +237,16 @@ CASES: dict[str, Case] = {
         "f/corpus.jsonl": [{"docid": "x", "text": "ex"}, {"docid": "y", "title": "Y", "text": "why"}],
         "f/train.jsonl": [{"query_id": "1", "query_text": "one", "positive_document_ids": ["y"],
                            "negative_document_ids": ["x"]}], "f/dev.jsonl": [PASSAGES]}, {"source": "f"}),
+    "DPR": ({"f.json": '[\n  {"question": "one", "answers": ["x"], "positive_ctxs": [{"title": "T", "text": "a } [",\n'
+             '"passage_id": "7"}],\n"negative_ctxs": [], "hard_negative_ctxs": [{"psg_id": 8, "text": "b"}]},\n'
+             '{"question": "two", "positive_ctxs": [], "negative_ctxs": [{"passage_id": "9", "text": "c"}]}'
+             ', {"question": "three", "positive_ctxs": [{"passage_id": "8", "text": "b"}], "negative_ctxs": '
+             '[{"passage_id": "9", "text": "c"}]}]'}, {"source": "f.json"}),
+    "DPR's folder": ({
+        "f/biencoder-train.jsonl": [{"question": "one", "positive_ctxs": [{"title": "T", "text": "a"}],
+                                     "hard_negative_ctxs": [{"title": "", "text": "b"}]}],
+        "f/biencoder-dev.json": '[{"question": "two", "positive_ctxs": [{"title": "", "text": "b"}]}]',
+        "f/about.json": '{"author": "me"}'}, {"source": "f"}),
     "hub of pairs": ({"h/train.jsonl": [{"anchor": "a", "positive": "p", "negative": "n"},
                                         {"anchor": " ", "positive": "p", "negative": "m"},
                                         {"anchor": "b", "positive": "", "negative": "n"},

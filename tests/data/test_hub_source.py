@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import pytest
@@ -118,6 +119,57 @@ def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypa
     pinned = load_data("hf:o/n@v1")
     assert judged(pinned, "train") == [("1", "1", 1)]
     assert asked == [("o/n", "corpus", "v1"), ("o/n", "queries", "v1"), ("o/n-qrels", "default", None)]
+
+
+def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = "a" * 40, "b" * 40
+    for commit in (first, second):
+        write_beir_hub(tmp_path / commit)
+    judgements = {first: "q1\t1\t1", second: "q1\t2\t1"}
+    on_hub: dict[str, str | None] = {"o/n": first, "o/n-qrels": first}
+    read_from_library = []
+    load, configs = datasets.load_dataset, datasets.get_dataset_config_names
+
+    def folder(place: str, revision: str | None) -> str:
+        read_from_library.append(revision)
+        return str(tmp_path / f"{revision}{'-qrels' * place.endswith('-qrels')}")
+
+    def dataset_info(place: str, revision: str | None = None, timeout: float | None = None) -> SimpleNamespace:
+        if on_hub[place] is None:
+            raise ConnectionError
+        return SimpleNamespace(sha=on_hub[place])
+
+    monkeypatch.setattr("huggingface_hub.dataset_info", dataset_info)
+    monkeypatch.setattr("datasets.get_dataset_config_names", lambda place, revision: configs(folder(place, revision)))
+    monkeypatch.setattr(
+        "datasets.load_dataset",
+        lambda place, config, cache_dir, revision: load(folder(place, revision), config, cache_dir=cache_dir),
+    )
+    for commit, judgement in judgements.items():
+        path = tmp_path / f"{commit}-qrels" / "train.tsv"
+        path.write_text(f"query-id\tcorpus-id\tscore\n{judgement}\n")
+
+    def loaded() -> RetrievalData:
+        read_from_library.clear()
+        return load_data("hf:o/n")
+
+    old = loaded()
+    assert judged(old, "train") == [("q1", "1", 1)]
+    assert f"read at commit {first[:12]}" in old.notes
+    assert loaded().fingerprint == old.fingerprint
+    assert not read_from_library
+    on_hub["o/n-qrels"] = second  # only the judgements change, in a repository that belongs to them
+    assert judged(loaded(), "train") == [("q1", "2", 1)]
+    on_hub["o/n"] = second
+    new = loaded()
+    assert f"read at commit {second[:12]}" in new.notes
+    on_hub["o/n"] = None
+    offline = loaded()
+    assert not read_from_library
+    assert offline.fingerprint == new.fingerprint
+    assert offline.notes[-1] == f"the hub cannot be reached, so OPERA reads commit {second[:12]} from its cache"
 
 
 def test_offline_it_says_what_to_fetch() -> None:

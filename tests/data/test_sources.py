@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import datasets
 import numpy as np
@@ -13,7 +17,7 @@ import pytest
 
 from bad_inputs.table import edit
 from opera.core.errors import DataError
-from opera.data import RetrievalData, cache_folder, load_data, register_source, sources
+from opera.data import RetrievalData, cache_folder, irds_source, load_data, register_source, sources
 from opera.run_folder.folder import Run
 from tiny_world import data_from_dicts
 
@@ -41,6 +45,75 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
 def test_a_run_is_not_data(trained: Run) -> None:
     with pytest.raises(DataError, match="is a run, not data; pass the data that it trained on"):
         load_data(trained.path)
+
+
+PAIR = "query,document\na,b\n"
+LINE = {"query": "a", "pos": ["b"]}
+TWO_DEVS: dict[str, tuple[dict[str, str], Any]] = {
+    "a folder of tables": ({f"f/{name}.csv": PAIR for name in ("train", "dev", "my_validation")}, {"source": "f"}),
+    "files": ({"a.csv": PAIR, "b.csv": PAIR}, {"pairs": {"dev": "a.csv", "validation": "b.csv"}}),
+    "a column": (
+        {"p.csv": "query,document,split\na,b,train\nc,d,dev\ne,f, Validation\n"}, {"source": "p.csv"}
+    ),
+    "BEIR": (
+        {
+            "f/corpus.jsonl": '{"_id": "d", "text": "b"}\n',
+            "f/queries.jsonl": '{"_id": "q", "text": "a"}\n',
+            **{f"f/qrels/{name}.tsv": "query-id\tcorpus-id\tscore\nq\td\t1\n" for name in ("dev", "validation")},
+        },
+        {"source": "f"},
+    ),
+    "a trainer": (
+        {f"f/{name}.jsonl": json.dumps(LINE) + "\n" for name in ("train", "dev", "validation")}, {"source": "f"}
+    ),
+    "the hub": ({f"f/{name}.jsonl": json.dumps(LINE) + "\n" for name in ("dev", "validation")} | {
+        "f/README.md": "---\nconfigs:\n- config_name: default\n  data_files:\n"
+        + "".join(f"  - split: {name}\n    path: {name}.jsonl\n" for name in ("dev", "validation")) + "---\n"
+    }, {"source": "hf:f"}),
+    "memory": ({}, {"pairs": {"query": ["a", "b"], "document": ["c", "d"], "split": ["dev", "validation"]}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TWO_DEVS)
+def test_two_names_of_dev_are_an_error(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, arguments = TWO_DEVS[kind]
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    with pytest.raises(DataError, match="the splits 'dev' and 'validation' both mean dev; rename one of them"):
+        load_data(**arguments)
+
+
+def test_two_names_of_dev_in_ir_datasets_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    Document, Query = namedtuple("Document", "doc_id text"), namedtuple("Query", "query_id text")
+
+    class Part:
+        has_qrels = has_queries = staticmethod(lambda: True)
+        docs_metadata = staticmethod(dict)
+        docs_iter = staticmethod(lambda: [Document("d", "b")])
+        queries_iter = staticmethod(lambda: [Query("q", "a")])
+        qrels_iter = staticmethod(lambda: [SimpleNamespace(query_id="q", doc_id="d", relevance=1)])
+
+    registry = {f"small/{name}": Part() for name in ("train", "dev", "val")}
+    library = SimpleNamespace(
+        registry=registry, load=registry.__getitem__, util=SimpleNamespace(home_path=lambda: "/nowhere")
+    )
+    monkeypatch.setattr(irds_source, "_library", lambda _: library)
+    with pytest.raises(DataError, match="irds:small: the splits 'dev' and 'val' both mean dev"):
+        load_data("irds:small")
+
+
+def test_splits_of_several_files_with_one_name_are_one_split(tmp_path: Path) -> None:
+    for name in ("nq_dev", "fever_dev", "train"):
+        (tmp_path / f"{name}.csv").write_text(PAIR)
+    assert list(load_data(tmp_path).splits) == ["dev", "train"]
+    (tmp_path / "corpus.jsonl").write_text('{"id": "d", "text": "b"}\n')
+    for name in ("nq_dev", "fever_dev", "train"):
+        (tmp_path / f"{name}.csv").unlink()
+    (tmp_path / "test_queries.jsonl").write_text('{"id": "q", "text": "a"}\n')
+    (tmp_path / "validation_qrels.jsonl").write_text('{"qid": "q", "docid": "d"}\n')
+    assert list(load_data(tmp_path).splits) == ["dev"]
 
 
 TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})

@@ -27,7 +27,7 @@ PLAIN = ["first", "second", "third", "caf\u00e9 \U0001f600", "with \"quotes\" an
 ODD = [
     "", " ", "\u00a0", "\u2003", "First", "first ", " first", "first  second", "1.0", "01", "-1", "0.5", "nan", "inf",
     "null", "true", "u\u2028s\u0085x\u001cy", "\ufefffirst", "\u200bfirst", "'", '"', '""', 'a"b', "\\", "#", "test",
-    "TRAIN ", "val", "d0", "q0", "query", "document", "1e39", "1001", "\x01",
+    "TRAIN ", "dev", "d0", "q0", "query", "document", "1e39", "1001", "\x01",
 ]  # fmt: skip
 MULTILINE = ["two\nlines", "cr\rlf\r\n", "a\tb"]
 """What TSV cannot hold."""
@@ -42,7 +42,7 @@ def tables(draw: Callable[..., Any], odd: list[str]) -> list[Row]:
     values = {
         "query": text, "document": text, "title": st.sampled_from(["", "of it"]), "negative": text,
         "grade": st.sampled_from("0123"), "weight": st.sampled_from(["0", "1", "2.5", "7"]),
-        "split": st.sampled_from(["train", "train", "dev", "validation", "test"]),
+        "split": st.sampled_from(["train", "train", "validation", "test"]),
     }  # fmt: skip
     rows = []
     for _ in range(draw(st.integers(1, 8))):
@@ -53,7 +53,7 @@ def tables(draw: Callable[..., Any], odd: list[str]) -> list[Row]:
     for _ in range(draw(st.integers(0, 3))):
         row = draw(st.sampled_from(rows))
         row[draw(st.sampled_from(list(row)))] = draw(st.sampled_from(odd))
-    return rows
+    return [row if any(map(str.strip, row.values())) else row | {"query": "first"} for row in rows]
 
 
 def written(rows: list[Row], suffix: str, delimiter: str = ",", end: str = "\n") -> bytes:
@@ -132,6 +132,12 @@ TRAINERS = {
          "negative_passages": [{"docid": 7, "text": "b"}]},
         {"query_id": "2", "query_text": "two", "positive_document_ids": ["x"], "negative_document_ids": []},
     ],
+    "d.jsonl": [
+        {"question": "one", "answers": ["a"], "positive_ctxs": [{"title": "t", "text": "a", "passage_id": "1"}],
+         "negative_ctxs": [{"title": "", "text": "b", "psg_id": 2}], "hard_negative_ctxs": []},
+        {"question": "two", "positive_ctxs": [{"text": "b", "passage_id": "2"}], "hard_negative_ctxs": [
+            {"title": "t", "text": "a", "passage_id": "1"}]},
+    ],
 }  # fmt: skip
 
 
@@ -139,7 +145,9 @@ TRAINERS = {
 @few(30)
 @given(st.data())
 def test_a_spoilt_file_of_another_trainer_is_read_or_refused(name: str, data: st.DataObject) -> None:
-    content = data.draw(spoilt(json_lines(list(TRAINERS[name]))))
+    records, as_list = list(TRAINERS[name]), data.draw(st.booleans())
+    name = name.removesuffix("l") if as_list else name
+    content = data.draw(spoilt(json.dumps(records, indent=4).encode() if as_list else json_lines(records)))
     with workplace({name: content}) as folder, only_refusals(lambda message: name in message):
         loaded = load_data(folder / name)
         assert all(query.strip() for query in loaded.queries.texts())

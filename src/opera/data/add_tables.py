@@ -33,7 +33,8 @@ def add_tables(
     Args:
         relation: gets the rows.
         texts: the tables of documents and of queries.
-        pairs: split and table. The split is ``None`` if a column says it, or if all rows are train.
+        pairs: name of the split, and table. The name is ``None`` if a column says it, or if all
+            rows are train.
         columns: the columns that the user names.
 
     Raises:
@@ -78,8 +79,12 @@ def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles)
     relation.insert("texts", table, columns, values)
 
 
-def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | None) -> None:
-    """Add a table of pairs. ``split`` is the split of all rows; a column must not contradict it."""
+def add_pairs(
+    relation: Relation, table: Table, columns: Roles, split_name: str | None = None
+) -> None:
+    """Add a table of pairs. ``split_name`` names the split of all rows; a column must not
+    contradict it.
+    """
     lists, rows = relation.source(table, columns), "stream"
     for role in NUMBERS:
         if columns.get(role, [""])[0] in lists:
@@ -101,20 +106,23 @@ def add_pairs(relation: Relation, table: Table, columns: Roles, split: str | Non
         )
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    splits, known = literal_sql(split or "train"), "true"
+    named = split_name or "train"
+    splits, known = literal_sql(SPLIT_NAMES.get(named, named)), "true"
+    names = literal_sql(named)
     if "split" in columns:
-        names = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
+        listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
         value = _text(table, columns["split"])
-        name = f"map {{{names}}}[lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))]"
-        if split is None:
-            splits, known = f"coalesce({name}, {value})", f"{name} IS NOT NULL"
+        cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
+        of_row = f"map {{{listed}}}[{cell}]"
+        if split_name is None:
+            splits, known, names = f"coalesce({of_row}, {value})", f"{of_row} IS NOT NULL", cell
         else:
-            known = f"coalesce({name}, {splits}) = {splits}"
+            known = f"coalesce({of_row}, {splits}) = {splits}"
             splits = f"CASE WHEN {known} THEN {splits} ELSE {value} END"
     values = {
-        "part": part, "split": splits, "known_split": known, "negative": negative, "query": query,
-        "title": titles, "document": text, "query_key": text_key_sql(query),
-        "document_key": document_key_sql(titles, str(text)),
+        "part": part, "split": splits, "split_name": names, "known_split": known,
+        "negative": negative, "query": query, "title": titles, "document": text,
+        "query_key": text_key_sql(query), "document_key": document_key_sql(titles, str(text)),
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"

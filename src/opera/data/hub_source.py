@@ -14,11 +14,15 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from opera.core.cache import cache_folder
 from opera.core.errors import DataError
+from opera.core.files import replace_file
 from opera.core.terminal import shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
@@ -35,6 +39,8 @@ log = logging.getLogger("opera")
 _HUB = re.compile(
     r"([\w.-]+/[\w.-]+)(?:@(refs/\w+/[\w.-]+|\w[\w.-]*))?(?:/([\w.-]+))?(?::([\w.-]+))?"
 )
+SECONDS = 10
+"""How long to wait for the hub's answer, before OPERA uses its cache."""
 _OUTSIDE = re.compile(r"[/~]|.*(://|::)|(.*/)?\.[^/]")
 """Paths that lead out of a folder, or to a hidden file in it."""
 
@@ -48,6 +54,7 @@ class HubName(NamedTuple):
         split: the only split to read, or ``None``.
         local: whether it is a folder.
         revision: the commit, tag or branch of ``OWNER/NAME`` to read, or ``None``: the newest.
+        qrels_revision: the commit of ``OWNER/NAME-qrels``, or ``None``: the newest.
     """
 
     place: str
@@ -55,6 +62,7 @@ class HubName(NamedTuple):
     split: str | None
     local: bool
     revision: str | None = None
+    qrels_revision: str | None = None
 
     @classmethod
     def parse(cls, name: str) -> HubName:
@@ -92,11 +100,20 @@ def load_hub(
         DataError: if the download fails, the layout is unknown, or the data break a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
+    last_read = cache_folder() / "hub" / digest_files([], f"{parsed}")
+    commits = [] if parsed.local else _newest_commits(parsed)
+    notes: tuple[str, ...] = ()
+    if not commits and last_read.is_file():
+        commits = last_read.read_text(encoding="utf-8").split()
+        notes = (
+            f"the hub cannot be reached, so OPERA reads commit {commits[0][:12]} from its cache",
+        )
+    pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
+    parsed = HubName(*parsed[:4], *(commits or parsed[4:]))
     files = _files(parsed, place) if parsed.local else []
     names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
-    # a folder's key depends on its contents; a hub data set is downloaded once
+    # a folder's key depends on its contents, and a hub data set's on its commits
     key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names or parsed}")
-    pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
     download = f"hf download --repo-type dataset {parsed.place} {pinned}--local-dir FOLDER"
     online = f"on a machine with internet access, run: {download}; then pass hf:FOLDER"
     advice = "correct the folder" if parsed.local else online
@@ -110,8 +127,27 @@ def load_hub(
             _read(relation, builder, place, parsed, Columns(columns), cache)
 
     parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
-    short = Path(parsed.place).name
-    return load_or_parse(key, short, source or place, parse)
+    data = load_or_parse(key, Path(parsed.place).name, source or place, parse)
+    if commits and not notes:
+        last_read.parent.mkdir(exist_ok=True)
+        replace_file(last_read, lambda path: path.write_text(" ".join(commits), encoding="utf-8"))
+    return replace(data, notes=(*data.notes, *notes))
+
+
+def _newest_commits(name: HubName) -> list[str]:
+    """Ask the hub for the commits of a data set and of its judgements, if they have a data set
+    themselves. Empty if the hub does not answer.
+    """
+    from huggingface_hub import dataset_info  # slow to import
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        commits = [dataset_info(name.place, revision=name.revision, timeout=SECONDS).sha]
+        with suppress(RepositoryNotFoundError):
+            commits.append(dataset_info(f"{name.place}-qrels", timeout=SECONDS).sha)
+    except Exception:  # the library for connections has other errors than the hub's
+        return []
+    return [str(commit) for commit in commits]
 
 
 def _files(name: HubName, source: str) -> list[Path]:
@@ -167,14 +203,12 @@ def _read(
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     revision = name.revision
+    if re.fullmatch("[0-9a-f]{40}", revision or ""):
+        relation.note(f"read at commit {str(revision)[:12]}")
 
     def tables(place: str, config: str) -> dict[str, Table]:
-        """The splits of a configuration, memory-mapped. A note has the commit."""
+        """The splits of a configuration, memory-mapped."""
         splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
-        urls = " ".join(str(part.info.download_checksums) for part in splits.values())
-        commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
-        if commits:
-            relation.note(f"read at commit {commits[0]}")
         return {
             split: table_of_dataset(f"{source}, {config if split == config else split}", part)
             for split, part in splits.items()
@@ -188,8 +222,8 @@ def _read(
         texts["queries"] = list(tables(place, "queries").values())
         judged = [config for config in configs if config in ("qrels", "default")]
         if not judged:
-            place, revision = f"{place}-qrels", None  # another repository, with other commits
-            judged = datasets.get_dataset_config_names(place)
+            place, revision = f"{place}-qrels", name.qrels_revision
+            judged = datasets.get_dataset_config_names(place, revision=revision)
         config = judged[0]
     else:
         config = _config_of_pairs(source, name, configs)
@@ -210,11 +244,11 @@ def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
 
 
 def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:
-    """Return the splits to read as train, dev and test. A single split of another name is train."""
+    """Return the splits to read. A single split of another name is train."""
     wanted = name.split or (next(iter(splits)) if len(splits) == 1 else None)
     if wanted is None:
-        return {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
+        return splits
     if wanted not in splits:
         listed = ", ".join(splits)
         raise DataError(f"{source}: has no split {shown(wanted)} (it has: {listed})")
-    return {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
+    return {wanted if wanted in SPLIT_NAMES else "train": splits[wanted]}

@@ -46,7 +46,7 @@ def load_irds(identifier: str) -> RetrievalData:
 
 
 def find_splits(identifier: str) -> dict[str, str]:
-    """Return the id of each split.
+    """Return the id of each split by the name of the split.
 
     Raises:
         DataError: if the id is unknown or has no judgements.
@@ -61,13 +61,10 @@ def find_splits(identifier: str) -> dict[str, str]:
             return False
 
     if judged(identifier):
-        named = [SPLIT_NAMES[part] for part in identifier.split("/") if part in SPLIT_NAMES]
+        named = [part for part in identifier.split("/") if part in SPLIT_NAMES]
         return {named[-1] if named else "test": identifier}
-    below: dict[str, str] = {}
-    for name, split in SPLIT_NAMES.items():
-        if judged(f"{identifier}/{name}"):
-            below.setdefault(split, f"{identifier}/{name}")
-    if below:
+    paths = {name: f"{identifier}/{name}" for name in SPLIT_NAMES}
+    if below := {name: path for name, path in paths.items() if judged(path)}:
         return below
     known = list(registry)
     inside = [name for name in known if name.startswith(f"{identifier}/") and judged(name)]
@@ -125,7 +122,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         rows = dataset.queries_iter() if dataset.has_queries() else ()
         texts = {query.query_id: _title_and_text(query)[1] for query in rows}
         if any(queries.get(query, text) != text for query, text in texts.items()):
-            prefixes[split] = f"{split}:"
+            prefixes[split] = f"{SPLIT_NAMES[split]}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
@@ -151,7 +148,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         relation.note(
             "the splits use the same query ids: ids of later splits begin with the split's name"
         )
-    TextNumbering(relation, builder, source).build(list(datasets))
+    TextNumbering(relation, builder, source).build([SPLIT_NAMES[name] for name in datasets])
 
 
 def _title_and_text(item: Any) -> tuple[str, str]:

@@ -40,8 +40,8 @@ def load_data(
 
     Args:
         source: the data set. It can be a BEIR folder; a table of pairs (CSV, TSV, JSON Lines,
-            Parquet, Arrow, or a folder of these); a ``.jsonl`` file of FlagEmbedding or Tevatron,
-            or a folder of them; ``example:faq``, which comes with OPERA; ``python:PACKAGE`` for the
+            Parquet, Arrow, or a folder of these); a file of FlagEmbedding, Tevatron or DPR, or a
+            folder of them; ``example:faq``, which comes with OPERA; ``python:PACKAGE`` for the
             source code of an installed package (``python:stdlib`` for the standard library);
             ``irds:ID`` for ir_datasets; ``hf:OWNER/NAME`` for the Hugging Face hub; the name of a
             registered source; or a table of pairs in memory, such as a DataFrame.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import PurePath
 from urllib.parse import parse_qsl
 
@@ -26,17 +26,17 @@ MEMORY = "memory:"
 """The prefix of data that were built in memory, not read from files."""
 
 
-def split_of(path: PurePath, splits: Mapping[str, str] = SPLIT_NAMES) -> str | None:
-    """Return the split that a path names, or ``None``.
+def split_name(path: PurePath, names: Collection[str] = SPLIT_NAMES) -> str | None:
+    """Return the name of a split in a path, or ``None``.
 
     A file or folder whose whole name is a split counts first, such as ``train`` in
     ``train/ab-test.csv``. Else the last word that means a split counts, such as test in
     ``my_test.csv``.
     """
     stem = PurePath(path.name.removesuffix(".gz").removesuffix(".zst")).stem
-    names = [name.lower() for name in (*path.parts[:-1], stem)]
-    words = [word for name in names for word in re.split("[^a-z]+", name)]
-    named = [splits[word] for word in (*words, *names) if word in splits]
+    parts = [part.lower() for part in (*path.parts[:-1], stem)]
+    words = [word for part in parts for word in re.split("[^a-z]+", part)]
+    named = [word for word in (*words, *parts) if word in names]
     return named[-1] if named else None
 
 

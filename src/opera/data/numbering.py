@@ -78,6 +78,7 @@ class TextNumbering:
             self._leave_out_empty()
         relation.break_rules("pairs", rules(lenient=relation.lenient))
         relation.leave_out_broken()
+        self._reject_two_names()
         in_order = relation.rows("SELECT split FROM pairs GROUP BY split ORDER BY min(rowid)")
         while self._number():  # rows that are left out may contain the texts of other rows
             relation.leave_out_broken()
@@ -97,6 +98,22 @@ class TextNumbering:
         for split in splits or [split for (split,) in in_order]:
             self.builder.splits[split] = self._qrels(split)
         self._store_negatives()
+
+    def _reject_two_names(self) -> None:
+        """Reject two names of dev or test, such as ``dev`` and ``validation``.
+
+        Files of texts, and some files of train, have no name of a split.
+        """
+        for split, names in self.relation.rows(
+            """SELECT split, list_sort(list(DISTINCT split_name)) AS names FROM pairs
+            WHERE split != 'train' AND split_name IS NOT NULL GROUP BY split
+            HAVING len(names) > 1"""
+        ):
+            listed = " and ".join(map(shown, names))
+            raise DataError(
+                f"{self.name}: the splits {listed} both mean {split}; rename one of them, or leave "
+                "it out"
+            )
 
     def _write_known_texts(self) -> None:
         """Check and write the tables of documents and queries."""

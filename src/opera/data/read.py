@@ -38,6 +38,7 @@ TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 STATED_DELIMITER = re.compile(r'"?sep=([^\w\s"]|\t|\\t)"?[\r\n]*', re.IGNORECASE)
 """The first line of a file that tells a spreadsheet how columns are separated."""
+STRINGS_AND_BRACES = re.compile(r'("(?:[^"\\]|\\.)*"|[{}])')
 QUOTES = (
     "a quotation mark has no partner ({}); put a field with quotation marks in quotes and double "
     'the marks inside: "5"" pipe"'
@@ -134,6 +135,25 @@ class JsonLines(TextFile):
                 problems.refuse(self, number, error.rule, error.value)
 
 
+class JsonList(JsonLines):
+    """A JSON file with a list of objects, such as DPR's. A row is an object."""
+
+    mark = ", record {}"
+
+    def lines(self, newline: str | None = None) -> Iterator[str]:
+        """Yield the text of each object. What follows the last object must be the list's end."""
+        text, depth = "", 0
+        for line in super().lines(newline):
+            for token in STRINGS_AND_BRACES.split(line):
+                text += token
+                depth += (token == "{") - (token == "}")
+                if token == "}" and depth == 0:
+                    yield text.lstrip("[, \t\r\n")
+                    text = ""
+        if text.strip() not in ("]", "[]", ""):
+            yield text.strip()
+
+
 class JsonTable(JsonLines):
     """A JSON Lines file with a row per record.
 
@@ -215,11 +235,12 @@ class DelimitedTable(TextFile):
         self.scanned = False
         """Whether DuckDB read the file, so that the relation has row numbers instead of lines."""
         first_line = next(filter(str.strip, self.lines()), "")
+        unquoted = re.sub(r'"[^"]*"?', "", first_line)
+        delimiter = "\t" if tabs else max(",;\t|", key=unquoted.count)
         self._stated = header and STATED_DELIMITER.fullmatch(first_line)
         if self._stated:
-            self.delimiter: str | None = self._stated[1].replace("\\t", "\t")
-        else:
-            self.delimiter = None if header is None else "\t" if tabs else _delimiter(first_line)
+            delimiter = self._stated[1].replace("\\t", "\t")
+        self.delimiter = header and delimiter
         self._quoted = not (header is None or tabs)
         line, self.first_line, problem = next(self._records(), (0, [], None))
         if line == 0:
@@ -324,11 +345,6 @@ class DelimitedTable(TextFile):
             problem = BadRow(QUOTES, "in a line before") if after_bad else None
             if fields:
                 yield first, fields, problem
-
-
-def _delimiter(first_line: str) -> str:
-    """The separator of the columns, from the first line without its quoted parts."""
-    return max(",;\t|", key=re.sub(r'"[^"]*"?', "", first_line).count)
 
 
 def _fitted(fields: list[str], columns: list[str]) -> list[str]:

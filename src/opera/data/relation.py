@@ -28,13 +28,15 @@ MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""
 PAIRS = {
     "file": "SMALLINT", "line": "BIGINT", "part": "UTINYINT", "split": "VARCHAR",
-    "known_split": "BOOLEAN", "negative": "BOOLEAN", "query_id": "VARCHAR", "query": "VARCHAR",
+    "split_name": "VARCHAR", "known_split": "BOOLEAN", "negative": "BOOLEAN",
+    "query_id": "VARCHAR", "query": "VARCHAR",
     "document_id": "VARCHAR", "title": "VARCHAR", "document": "VARCHAR", "grade": "VARCHAR",
     "weight": "VARCHAR", "score": "VARCHAR", "query_key": "UBIGINT", "document_key": "UBIGINT",
 }  # fmt: skip
 """Columns of pairs. A text is null if only its id is known. A number is null if the file has no
 column for it. Missing values are empty texts. ``part`` orders the documents of a file: negatives
-come after all positives. Texts that differ only in white space have equal keys."""
+come after all positives. ``split_name`` is the source's name of the split, if it has one. Texts
+that differ only in white space have equal keys."""
 TEXTS = {
     "kind": "VARCHAR", "file": "SMALLINT", "line": "BIGINT", "id": "VARCHAR", "title": "VARCHAR",
     "text": "VARCHAR",

@@ -89,10 +89,11 @@ class ShippedSource:
 def kind_of_files(source: str) -> str | None:
     """Return the kind of a path: ``trainer``, or ``tables`` (also for BEIR). Never raises."""
     # pathlib raises an error for a long name
-    is_table = os.path.isfile(source) and table_suffix(Path(source)) in TABLE_SUFFIXES  # noqa: PTH113
-    if not (is_table or os.path.isdir(source)):  # noqa: PTH112
+    is_folder = os.path.isdir(source)  # noqa: PTH112
+    if not (is_folder or os.path.isfile(source)):  # noqa: PTH113
         return None
-    return "trainer" if trainer_files(source) else "tables"
+    is_table = is_folder or table_suffix(Path(source)) in TABLE_SUFFIXES
+    return "trainer" if trainer_files(source) else "tables" if is_table else None
 
 
 def load_table_source(text: str) -> RetrievalData:
@@ -144,7 +145,7 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
 
 def load_trainer_files(source: str) -> RetrievalData:
-    """Load files of FlagEmbedding or Tevatron."""
+    """Load files of FlagEmbedding, Tevatron or DPR."""
     files = sorted(trainer_files(source))
     place = Path(source)
     name = place.stem if place.is_file() else place.resolve().name
@@ -173,7 +174,7 @@ LOCAL = [
         lambda source: load_tables(TableSource.of(source), source),
     ),
     ShippedSource(
-        "trainer", "a .jsonl file or a folder of FlagEmbedding or Tevatron", load_trainer_files
+        "trainer", "a file or a folder of FlagEmbedding, Tevatron or DPR", load_trainer_files
     ),
     ShippedSource(EXAMPLE, "example:faq", load_example),
 ]

@@ -15,7 +15,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
-from opera.data.names import SPLIT_NAMES, TABLES, split_of
+from opera.data.names import SPLIT_NAMES, TABLES, split_name
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
 from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
 
@@ -32,7 +32,8 @@ class TableSource:
     """The tables of one data set.
 
     Attributes:
-        pairs: (split, file) of the pairs. The split is empty if the file's name or a column has it.
+        pairs: (name of the split, file) of the pairs. The name is empty if the file's name or a
+            column has it.
         documents: the file or folder of documents, or ``None`` if the pairs have the texts.
         queries: the file or folder of queries, or ``None`` if the pairs have the texts.
         columns: (role, column) that the user names.
@@ -135,13 +136,9 @@ class TableSource:
             raise DataError(
                 f"{folder}: not a BEIR folder: qrels/ has no .tsv file, such as qrels/train.tsv"
             )
-        names = [path.stem.casefold() for path in files]
-        pairs = [
-            (SPLIT_NAMES.get(name, name), str(path))
-            for name, path in zip(names, files, strict=True)
-        ]
+        pairs = tuple((path.stem.casefold(), str(path)) for path in files)
         documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
-        return replace(self, pairs=tuple(pairs), documents=documents, queries=queries)
+        return replace(self, pairs=pairs, documents=documents, queries=queries)
 
     def without_folders(self) -> TableSource:
         """Return the same tables without the folders of their paths, for another machine."""
@@ -185,7 +182,7 @@ def _split_file(value: str | Path | tuple[str, str]) -> tuple[str, str]:
 def _split(name: str) -> str:
     if name not in SPLIT_NAMES:
         raise SettingError(f"--pairs: a split must be train, dev or test, got {shown(name)}")
-    return SPLIT_NAMES[name]
+    return name
 
 
 def table_suffix(path: Path) -> str:
@@ -241,7 +238,7 @@ def open_pairs(
     notes: list[str],
     encoding: str | None = None,
 ) -> list[tuple[str | None, Table]]:
-    """Open tables of pairs with their splits, which the paths of several files name.
+    """Open tables of pairs with the names of their splits, from the paths of several files.
 
     Raises:
         DataError: if a file cannot be read, or is not a table.
@@ -251,11 +248,11 @@ def open_pairs(
     for split, place in pairs:
         home = Path(place)
         for file in files_in(home):
-            split_name: str | None = split or None
-            if split_name is None and (len(pairs) > 1 or home.is_dir()):
-                split_name = split_of(path_below(file, home))
-                unnamed += [file.name] * (split_name is None)
-            tables.append((split_name, _open(file, "pairs", columns, notes, encoding)))
+            name: str | None = split or None
+            if name is None and (len(pairs) > 1 or home.is_dir()):
+                name = split_name(path_below(file, home))
+                unnamed += [file.name] * (name is None)
+            tables.append((name, _open(file, "pairs", columns, notes, encoding)))
     if 0 < len(unnamed) < len(tables):
         notes.append(
             f"{shortened(', '.join(unnamed), 200)}: read as train, unless a column has the split, "

@@ -1,4 +1,4 @@
-"""Read JSON Lines of FlagEmbedding and Tevatron: one row per query-document pair."""
+"""Read the JSON files of FlagEmbedding, Tevatron and DPR: one row per query-document pair."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
-from opera.data.names import SPLIT_NAMES, split_of
+from opera.data.names import SPLIT_NAMES, split_name
 from opera.data.numbering import TextNumbering
-from opera.data.read import JsonLines, JsonTable, json_value
+from opera.data.read import JsonLines, JsonList, JsonTable, json_value
 from opera.data.relation import Relation, document_key_sql, text_key_sql
 from opera.data.rules import Problems
 from opera.data.store import DataBuilder
@@ -25,6 +25,18 @@ from opera.data.text_files import BadRow
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
 FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
 """The values of a pair from an adapter. A missing value is null."""
+PASSAGES = (
+    ("positive", "positive_document_ids", "positive_passages", "positive_ctxs"),
+    (
+        "negative",
+        "negative_document_ids",
+        "negative_passages",
+        "negative_ctxs",
+        "hard_negative_ctxs",
+    ),
+)
+"""The columns of Tevatron and DPR: lists of ids, then lists of passages."""
+PASSAGE_IDS = ("docid", "passage_id", "psg_id")
 Record = dict[str, Any]
 
 
@@ -66,21 +78,24 @@ def flagembedding(record: Record) -> Iterator[Record]:
                 yield {"query": query, "document": text, "score": score, "negative": negative}
 
 
-def tevatron(record: Record) -> Iterator[Record]:
-    """Yield the pairs of a query from its lists of passages with ids, or from its lists of ids."""
+def passages(record: Record) -> Iterator[Record]:
+    """Yield the pairs of a query from its lists of passages or ids. DPR allows no positives."""
     pair = {
-        "query": text_of(record, "query", "query_text") or "",
+        "query": text_of(record, "query", "query_text", "question") or "",
         "query_id": text_of(record, "query_id"),
     }
-    for kind in ("positive", "negative"):
-        name, negative = f"{kind}_passages", kind == "negative"
-        by_id = [{"docid": value} for value in list_of(record, f"{kind}_document_ids")]
-        for passage in by_id or list_of(record, name) or [{}]:
+    for kind, ids, *names in PASSAGES:
+        negative = kind == "negative"
+        by_id = [(ids, {"docid": value}) for value in list_of(record, ids)]
+        listed = [(name, passage) for name in names for passage in list_of(record, name)]
+        missing = [(names[0], dict[str, Any]())] * ("positive_ctxs" not in record)
+        for name, passage in by_id or listed or missing:
             if not isinstance(passage, dict):
                 raise BadRow(f"column {shown(name)} must be an object, got {{}}", shown(passage))
+            key = next((key for key in PASSAGE_IDS if key in passage), PASSAGE_IDS[0])
             identifier, title, text = (
                 json_value(f"{name}.{part}", passage.get(part), pa.string())
-                for part in ("docid", "title", "text")
+                for part in (key, "title", "text")
             )
             if text is None and identifier is None:
                 title = text = ""
@@ -136,13 +151,31 @@ KINDS = {  # texts come first, because ids refer to texts that were read before
     ),
     "tevatron": Kind(
         [],
-        tevatron,
+        passages,
         {"document": "positive_passages", "document_id": "positive_passages.docid"},
+    ),
+    "dpr": Kind(
+        ["positive_ctxs"],
+        passages,
+        {
+            "query": "question",
+            "document": "positive_ctxs",
+            "document_id": "positive_ctxs.passage_id",
+        },
     ),
     "qrels": Kind(
         ["qid", "docid"], qrels, {"query_id": "qid", "document_id": "docid", "grade": "relevance"}
     ),
 }
+KEYS: list[tuple[str, set[str]]] = [
+    ("flagembedding", {"query", "pos"}),
+    ("tevatron", {"positive_passages"}),
+    ("tevatron", {"positive_document_ids"}),
+    ("dpr", {"positive_ctxs"}),
+    ("qrels", {"qid", "docid"}),
+]
+"""The kinds of files with pairs, and the keys of their first record."""
+SUFFIXES = (".jsonl", ".json")
 OF_TEXTS = ("corpus", "queries")
 """Kinds of files without pairs. Tables and BEIR folders have such files too."""
 
@@ -151,17 +184,18 @@ def kind_of(path: Path) -> str | None:
     """Return the kind of a file by its first record, or ``None``. Never raises."""
     keys = set[str]()
     with suppress(DataError):
-        for _, record in islice(JsonLines(path).records(Problems()), 1):
+        for _, record in islice(_records_of(path).records(Problems()), 1):
             keys |= record.keys()
-    if {"query", "pos"} <= keys:
-        return "flagembedding"
-    if keys & {"positive_passages", "positive_document_ids"}:
-        return "tevatron"
-    if {"qid", "docid"} <= keys:
-        return "qrels"
+    for kind, needed in KEYS:
+        if needed <= keys:
+            return kind
     if "text" in keys and keys & {"id", "docid"}:
         return "queries" if path.stem.lower().endswith("queries") else "corpus"
     return None
+
+
+def _records_of(path: Path) -> JsonLines:
+    return (JsonList if path.suffix.lower() == ".json" else JsonLines)(path)
 
 
 def trainer_files(source: str) -> dict[Path, str | None]:
@@ -171,8 +205,8 @@ def trainer_files(source: str) -> dict[Path, str | None]:
     paths = [Path(source)]
     if os.path.isdir(source):  # noqa: PTH112 - Path.is_dir raises an error for a long name
         beir = any(os.path.lexists(Path(source, name)) for name in BEIR_FILES[1:])
-        paths = [] if beir else sorted(Path(source).glob("[!.]*.jsonl"))
-    kinds = {path: kind_of(path) for path in paths if path.suffix.lower() == ".jsonl"}
+        paths = [] if beir else sorted(Path(source).glob("[!.]*.json*"))
+    kinds = {path: kind_of(path) for path in paths if path.suffix.lower() in SUFFIXES}
     if not set(kinds.values()) - {*OF_TEXTS, None}:
         return {}
     return {path: name for name in (None, *KINDS) for path, kind in kinds.items() if kind == name}
@@ -192,11 +226,12 @@ def read_trainer_files(source: str, relation: Relation, builder: DataBuilder) ->
     id_lists = sorted(path for path, kind in kinds.items() if kind not in (*OF_TEXTS, None))
     split_of = dict.fromkeys(id_lists, "train") if single else _splits_of(id_lists)
     splits = [split for split in ("train", "dev", "test") if split in split_of.values()]
-    prompts = dict.fromkeys([""] * ("tevatron" in kinds.values()))
+    prompts = dict.fromkeys([""] * (not {"tevatron", "dpr"}.isdisjoint(kinds.values())))
     for path, kind in kinds.items():
         if kind is None:
-            JsonTable(path)  # raises an error for a file without a record
-            relation.note(f"left out {shown(path.name)}: not of FlagEmbedding or Tevatron")
+            if path.suffix.lower() == ".jsonl":
+                JsonTable(path)  # raises an error for a file without a record
+            relation.note(f"left out {shown(path.name)}: not of FlagEmbedding, Tevatron or DPR")
         else:
             add_records(relation, path, KINDS[kind], split_of.get(path, splits[0]), prompts)
     if not single:
@@ -210,7 +245,8 @@ def add_records(
     relation: Relation, path: Path, kind: Kind, split: str, prompts: dict[str, None]
 ) -> None:
     """Add the records of a file; ``prompts`` gets the prompts of its queries."""
-    table = JsonLines(path)
+    table, has_pairs = _records_of(path), kind.adapt not in (corpus, queries)
+    name = has_pairs and split_name(Path(path.name), _SPLITS)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for line, record in table.records(relation.problems):
@@ -231,7 +267,8 @@ def add_records(
     of_document = document_key_sql("title", "document")
     types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
     values = {
-        "part": "0", "split": f"'{split}'", "known_split": "true",
+        "part": "0", "split": f"'{split}'", "split_name": f"'{name}'" if name else "NULL",
+        "known_split": "true",
         **{name: name for name in FIELDS},
         "query_key": f"CASE WHEN query IS NOT NULL THEN {text_key_sql('query')} END",
         "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
@@ -246,7 +283,8 @@ def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
 
     ``eval`` means test, or dev if other files are test.
     """
-    splits = {path: split_of(Path(path.name), _SPLITS) or "train" for path in paths}
+    names = {path: split_name(Path(path.name), _SPLITS) or "train" for path in paths}
+    splits = {path: _SPLITS[name] for path, name in names.items()}
     evaluated = "dev" if "test" in splits.values() else "test"
     return {path: evaluated if split == "eval" else split for path, split in splits.items()}
 
