@@ -7,7 +7,7 @@ from bad_inputs.table import Bad, Make, edit, link, pipe, remove, table, write
 EVALUATE = "evaluate data --model model"
 PASS = (
     "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, "
-    "or a folder of these), a .jsonl file or a folder of FlagEmbedding or Tevatron, example:faq, python:PACKAGE, "
+    "or a folder of these), a file or a folder of FlagEmbedding, Tevatron or DPR, example:faq, python:PACKAGE, "
     "irds:ID, hf:OWNER/NAME, --pairs FILE or paper:NAME"
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"

@@ -80,6 +80,7 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
         QUERIES, write("qrels.txt", "1 1st 007 high\n")),
 ]  # fmt: skip
 
+DPR = '{"question": "q", "positive_ctxs": [{"title": "t", "text": "a"}]}'
 FIRST = '{"query": "q", "pos": ["a"]}\n'
 PAIRS = [
     *table("train pairs.jsonl --model model --out run", """
@@ -91,6 +92,16 @@ PAIRS = [
     text of 'pos', got 2 for 1
 {"query": "x", "pos": ["a"], "pos_scores": ["high"]} => column 'pos_scores' must be a number, got 'high'
     """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
+    *table("train dpr.json --model model --out run", """
+{"question": "x", "positive_ctxs": [{"title": "t"}]} => column 'positive_ctxs' must not be empty; fill it or remove the
+    row
+{"question": "", "positive_ctxs": [{"text": "a"}]} => column 'question' must not be empty; fill it or remove the row
+{"question": "x", "positive_ctxs": ["a"]} => column 'positive_ctxs' must be an object, got 'a'
+{"question": "x", "positive_ctxs": {"text": "a"}} => column 'positive_ctxs' must be a list, got {'text': 'a'}
+{"question": "x", "positive_ctxs": [] =~ not JSON \\(Expecting ',' delimiter at .*
+    """, lambda record: write("dpr.json", f"[{DPR},⏎{record}⏎]".replace("⏎", "\n")), "dpr.json, record 2: "),
+    Bad("train pairs --model model --out run", "pairs: the splits 'dev' and 'validation' both mean dev; rename one of "
+        "them, or leave it out", *(write(f"pairs/{name}.jsonl", FIRST) for name in ("train", "dev", "validation"))),
     Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out
         write("pairs/train.jsonl", FIRST), write("pairs/more.jsonl", "{\n" + FIRST)),
     Bad("train pairs --model model --out run", "pairs/more.jsonl: is empty; it must have at least one row",

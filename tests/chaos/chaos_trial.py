@@ -70,7 +70,7 @@ def run_outcome(folder: Path) -> Outcome:
     """Everything a run ends with, but the seconds."""
     run = Run.open(folder)
     record = run.record.model_dump()
-    for name in ("seconds", "started", "training"):
+    for name in ("seconds", "started", "folder", "training"):
         record.pop(name)
     training = run.training.model_dump(exclude={"resumed_from"})
     files = ("measures.json", "draws.parquet", "model/README.md")

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import opera
+from commands import opera_here
 from grids import write_unfinished_run
 from opera.core.errors import DataError
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
+from opera.run_folder.folder import Run
 from small_runs import SMALL
 
 
@@ -64,6 +66,46 @@ def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, 
     dev = [with_run_splits(opera.load_data(file), run.path).split("dev") for file in files]
     assert run.record.guard is not None
     assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries
+
+
+def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
+    static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    documents = [f"t{number % 12}w1 {number}" for number in range(60)]
+    (home / "docs.csv").write_text("\n".join(["id,text", *(f"d{row},{text}" for row, text in enumerate(documents))]))
+    for name, split in (("train", range(60)), ("test", range(40, 60))):
+        rows = [f"t{number % 12}w5 {name}{number},d{number}" for number in split]
+        (home / f"{name}.csv").write_text("\n".join(["query,document", *rows]))
+    (home / "more.csv").write_text("\n".join(["query,document", *(f"t1w5 more{at},other {at}" for at in range(60))]))
+    (home / "wrong.csv").write_text("query_id,doc_id,decision\ntrain/q0,train/d0,wrong\n")
+    words = [
+        *("train", "--documents", "docs.csv", "--pairs", "train=train.csv", "--pairs", "test=test.csv"),
+        *("--also", "more.csv", "--decisions", "wrong.csv", "--model", str(static_model), "--out", "run"),
+        *("--method", "ft", "--steps", "4", "--batch-size", "8", "--set", "save_steps=4", "--set", "refit=false"),
+    ]
+    done = opera_here(home, words, monkeypatch, capsys)
+    assert done.returncode == 0, done.stderr
+    run = Run.open(home / "run")
+    assert run.settings["decisions"] == [str(home / "wrong.csv")]
+    assert run.record.sets is not None
+    assert [part.source for part in run.record.sets] == [
+        f"tables:documents={home}/docs.csv&pairs.train={home}/train.csv&pairs.test={home}/test.csv",
+        str(home / "more.csv"),
+    ]
+    card = (run.model_path / "README.md").read_text()
+    assert str(home) not in card
+    assert "docs.csv, train.csv, test.csv + more.csv" in card
+    final = run.measures["final"]
+    monkeypatch.chdir(tmp_path)
+    measured = opera.evaluate(run.path, measures=FULL_MEASURES).measures
+    assert measured == pytest.approx({name: final[name] for name in measured})
+    moved = home.rename(tmp_path / "moved")
+    assert opera.evaluate(moved / "run", measures=FULL_MEASURES).measures == measured
+    (moved / "more.csv").unlink()
+    with pytest.raises(DataError, match=rf"{home}/more\.csv: no such file or folder; the run trained on it"):
+        opera.evaluate(moved / "run")
 
 
 def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Path) -> None:

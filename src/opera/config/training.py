@@ -260,6 +260,8 @@ class TrainSettings(
         return self.evaluates_on_dev or self.guard
 
 
+FILES = ("decisions", "teacher_scores", "query_vectors", "document_vectors")
+"""Settings that name files."""
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

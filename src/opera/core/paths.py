@@ -55,6 +55,11 @@ def user_path(value: str | os.PathLike[str], name: str) -> Path:
     return Path(expand_user(value, name))
 
 
+def absolute_path(path: str) -> str:
+    """Return an existing path from the root; other names do not change."""
+    return os.path.abspath(path) if os.path.lexists(path) else path  # noqa: PTH100 - keeps links
+
+
 def without_parents(path: Path) -> Path:
     """Return a path without ``..``, with links resolved first: a link and its target usually have
     different parent folders.

@@ -100,7 +100,7 @@ def load_hub(
         DataError: if the download fails, the layout is unknown, or the data break a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
-    last_read = cache_folder() / "hub" / digest_files([], f"{parsed}")
+    last_read = cache_folder() / "hub" / digest_files([], str(parsed))
     commits = [] if parsed.local else _newest_commits(parsed)
     notes: tuple[str, ...] = ()
     if not commits and last_read.is_file():

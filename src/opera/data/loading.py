@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,20 @@ def load_stored(source: str) -> RetrievalData:
     """
     check_cache_stays_out(source)
     return find_source(source, STORED).load(source)
+
+
+def with_paths(source: str, change: Callable[[str], str]) -> str:
+    """Return the name of a data set with each path in it changed."""
+    if source.startswith(TABLES):
+        change_part = partial(with_paths, change=change)
+        return str(TableSource.parse(source).with_paths(change_part))
+    kind = "hf:" if source.startswith("hf:") else ""
+    return kind + change(source.removeprefix(kind))
+
+
+def without_folders(source: str) -> str:
+    """Return the name of a data set without the folders of its paths, for another machine."""
+    return with_paths(source, lambda path: Path(path).name if os.path.lexists(path) else path)
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,15 +140,13 @@ class TableSource:
         documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
         return replace(self, pairs=pairs, documents=documents, queries=queries)
 
-    def without_folders(self) -> TableSource:
-        """Return the same tables without the folders of their paths, for another machine."""
-
-        def last(path: str | None) -> str | None:
-            return path if path is None or path.startswith("hf:") else Path(path).name
-
-        pairs = tuple((split, str(last(path))) for split, path in self.pairs)
+    def with_paths(self, change: Callable[[str], str]) -> TableSource:
+        """Return the same tables with each path changed."""
         return replace(
-            self, pairs=pairs, documents=last(self.documents), queries=last(self.queries)
+            self,
+            pairs=tuple((split, change(path)) for split, path in self.pairs),
+            documents=self.documents and change(self.documents),
+            queries=self.queries and change(self.queries),
         )
 
     @property

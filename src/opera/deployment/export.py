@@ -30,6 +30,7 @@ from opera.core.measure_names import PRIMARY
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
+from opera.data.loading import without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -229,7 +230,7 @@ def _write(
     exported = Export(
         folder=folder,
         model=name,
-        data=None if reference is None else reference.data.source,
+        data=None if reference is None else without_folders(reference.data.source),
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(model_folder, "*.safetensors"),
         processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",

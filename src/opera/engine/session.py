@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,13 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from opera.config.automatic import KINDS, automatic_rate, reason_for_steps
-from opera.config.training import TrainSettings
+from opera.config.training import FILES, TrainSettings
 from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.paths import absolute_path
 from opera.core.settings import resolved
 from opera.core.terminal import counted, shown
+from opera.data.combined import data_sets
+from opera.data.loading import with_paths
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
 from opera.retrieval.locate import trained_queries
@@ -181,9 +185,18 @@ def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
     log.info("base model on %s: %s %.1f (mean of %s)", split, measure, 100 * values.mean(), queries)
 
 
-def new_record(prepared: Prepared) -> RunRecord:
-    """Return the record of a run that begins."""
+def new_record(prepared: Prepared, folder: Path) -> RunRecord:
+    """Return the record of a run that begins in a folder. Its paths do not depend on the current
+    folder.
+    """
     data, encoder = prepared.data.with_splits, prepared.model.encoder
+    sources = [with_paths(part.source, absolute_path) for part in data_sets(data)]
+    settings = prepared.recipe.flat()
+    files = {
+        name: list(map(absolute_path, value)) if isinstance(value, list) else absolute_path(value)
+        for name in FILES
+        if (value := settings[name])
+    }
     late_settings = {
         "precision": encoder.precision,
         "negatives": prepared.data.negatives,
@@ -191,11 +204,12 @@ def new_record(prepared: Prepared) -> RunRecord:
         **prepared.model.prompts,
     }
     return RunRecord(
+        folder=str(folder.absolute()),
         status="running",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         identity=prepared.identity,
         data=DataRecord(
-            source=data.source,
+            source=" + ".join(sources),
             fingerprint=data.fingerprint,
             counts=data.counts(),
             notes=list(data.notes),
@@ -208,7 +222,7 @@ def new_record(prepared: Prepared) -> RunRecord:
         device=describe_device(encoder.device),
         processes=prepared.processes,
         seed=prepared.settings.seed,
-        settings={**prepared.recipe.flat(), **late_settings},
+        settings={**settings, **files, **late_settings},
         versions={
             "python": platform.python_version(),
             **{name: version(name) for name in RECORDED_VERSIONS},
@@ -217,11 +231,11 @@ def new_record(prepared: Prepared) -> RunRecord:
         sets=[
             SetRecord(
                 name=part.name,
-                source=part.source,
+                source=source,
                 fingerprint=part.fingerprint,
                 counts=part.counts(),
             )
-            for part in data.sets
+            for part, source in zip(data.sets, sources, strict=False)
         ]
         or None,
     )

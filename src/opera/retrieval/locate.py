@@ -11,10 +11,10 @@ from typing import Any
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.extras import missing
-from opera.core.paths import expand_user
+from opera.core.paths import absolute_path, expand_user
 from opera.data import RetrievalData, files_read, load_all
 from opera.data.combined import data_sets
-from opera.data.loading import load_stored
+from opera.data.loading import load_stored, with_paths
 from opera.data.names import MEMORY
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
@@ -93,14 +93,20 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
     """Load the data that a run trained on; a note reports changes since then.
 
     Args:
-        run: the folder of the run.
+        run: the folder of the run. Data that are gone are looked up relative to this folder, since
+            both may have moved.
         advice: the end of an error message: what to pass instead of the run's data.
 
     Raises:
         InputError: as :func:`opera.data.loading.load_stored`, with ``advice``.
     """
     record = Run.open(run).record
-    sources = [part.source for part in record.sets or (record.data,)]
+
+    def existing(path: str) -> str:
+        moved = Path(run, os.path.relpath(path or ".", record.folder))
+        return str(moved) if not os.path.lexists(path) and os.path.lexists(moved) else path
+
+    sources = [with_paths(part.source, existing) for part in record.sets or (record.data,)]
     try:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
@@ -148,7 +154,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     is_same = _run_on(data, model) is not None
     places = [os.path.realpath(part.source) for part in _data_records(run)]
     if not is_same and (
-        data.source.startswith(MEMORY) or os.path.realpath(data.source) not in places
+        data.source.startswith(MEMORY)
+        or os.path.realpath(with_paths(data.source, absolute_path)) not in places
     ):
         return data
     identity = run.record.identity

@@ -21,8 +21,8 @@ from opera.core.files import replace_file
 from opera.core.intervals import few_queries, in_points
 from opera.core.measure_names import DEFAULT_MEASURES, hub_key
 from opera.core.terminal import counted
-from opera.data.names import MEMORY, TABLES
-from opera.data.table_files import TableSource
+from opera.data.loading import without_folders
+from opera.data.names import MEMORY, source_title
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
@@ -202,9 +202,7 @@ def repeat_command(record: RunRecord) -> str:
 
 def _data_argument(source: str) -> str:
     """Return a data set as an argument without folders; ``DATA`` for data in memory."""
-    if source.startswith(TABLES):
-        return str(TableSource.parse(source).without_folders())
-    return "DATA" if source.startswith(MEMORY) else _short(source)
+    return "DATA" if source.startswith(MEMORY) else without_folders(source)
 
 
 def write_recipe(folder: Path, record: RunRecord) -> None:
@@ -228,9 +226,7 @@ def _without_folders(value: Any) -> Any:
 
 def _short(source: str) -> str:
     """Return the name of a data set or a model without folders, which readers do not have."""
-    if source.startswith(TABLES):
-        return ", ".join(TableSource.parse(source).without_folders().files)
-    return Path(source).name if is_local_path(source) else source
+    return source_title(without_folders(source))
 
 
 def _sources(record: RunRecord) -> list[str]:

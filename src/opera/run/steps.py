@@ -82,14 +82,14 @@ def open_session(
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
     training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
-    record = new_record(prepared)
+    record = new_record(prepared, checked.folder)
     if checked.resume:
         refuse_other_settings(checked.folder, prepared.identity)
         earlier = Run.open(checked.folder)
         prepared = prepared.resolved_as(earlier.settings)
         fields = ("started", "guard", "seconds")
         continued = {field: getattr(earlier.record, field) for field in fields}
-        record = new_record(prepared).model_copy(update=continued)
+        record = new_record(prepared, checked.folder).model_copy(update=continued)
         if earlier.finished:
             record = earlier.record
             log.info("%s is already finished: nothing to do", checked.folder)

@@ -16,8 +16,8 @@ from opera.core.terminal import counted, shown
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
-FORMAT: Literal[7] = 7
-"""Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
+FORMAT: Literal[8] = 8
+"""Increased when fields change. OPERA also opens runs of format 7, which lack ``folder``."""
 
 
 MANY_VISITS = 2000
@@ -288,6 +288,7 @@ class RunRecord(RecordPart):
 
     Attributes:
         format: :data:`FORMAT`.
+        folder: the run folder; sources that are gone are looked up relative to it.
         status: ``running`` until the last measure is written, then ``finished``; ``failed`` after
             an error. A run that was killed, or stopped by Ctrl-C, stays ``running``.
         started: the first start of the run, UTC, ISO 8601.
@@ -315,7 +316,8 @@ class RunRecord(RecordPart):
             measured.
     """
 
-    format: Literal[7] = FORMAT
+    format: Literal[7, 8] = FORMAT
+    folder: str | None = None
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
@@ -345,10 +347,12 @@ class RunRecord(RecordPart):
             RunFolderError: if the file is damaged, or another version of OPERA wrote it.
         """
         values = read_object(path)
-        if values.get("format", 1) != FORMAT:
+        written, versions = values.get("format", 1), values.get("versions")
+        if written not in (7, FORMAT):
+            opera = versions.get("opera-retrieval") if isinstance(versions, dict) else None
             raise RunFolderError(
-                f"{path}: was written by another version of OPERA (format "
-                f"{shown(values.get('format', 1))}; this one "
-                f"reads {FORMAT}); use that version, or train again with --overwrite"
+                f"{path}: has format {shown(written)}, and this version of OPERA reads 7 and "
+                f"{FORMAT}; use OPERA {shown(opera)}, which wrote it, or train again with "
+                "--overwrite"
             )
         return read_model(path, cls, values)
