@@ -150,8 +150,8 @@ class JsonList(JsonLines):
                 if token == "}" and depth == 0:
                     yield text.lstrip("[, \t\r\n")
                     text = ""
-        if text.strip() not in ("]", "[]", ""):
-            yield text.strip()
+        if (rest := text.strip("[, \t\r\n")) not in ("]", ""):
+            yield rest
 
 
 class JsonTable(JsonLines):
