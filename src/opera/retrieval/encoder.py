@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model import BaseModel
 
 from opera.core.arrays import IntArray, normalise, slices
 from opera.core.errors import ModelError
@@ -36,15 +38,20 @@ from opera.encoder.embeddings import (
 from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, token_batches
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, Tokens, TokenSource, has_token_path, prompt_length
+from opera.identity.model import (
+    cache_key,
+    computation_key,
+    fingerprint,
+    hidden_part,
+    reading,
+)
 from opera.retrieval.device import (
     Precision,
-    arithmetic,
     autocast,
     pick_device,
     resolve_precision,
 )
 from opera.retrieval.models import (
-    fingerprint,
     is_static,
     lengths_of,
     load_model,
@@ -59,6 +66,8 @@ from opera.retrieval.prompts import (
     set_prompts,
     warn_of_missing_prompts,
 )
+
+log = logging.getLogger("opera")
 
 EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
 """Embeddings of corpora in memory, part by part, by model and texts."""
@@ -97,7 +106,8 @@ class Encoder:
         show_progress: bool = True,
         memory: EmbeddingParts | None = None,
     ) -> None:
-        self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
+        self.model, self.batch_size = model, batch_size
+        self.use_cache = use_cache and may_cache(model)
         self.memory = memory
         self._shows_progress = show_progress
         self.device = model.device.type
@@ -107,7 +117,7 @@ class Encoder:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the model, with its prompts and lengths."""
-        return self._digest([self._model_digest], ROLES)
+        return hashlib.sha256("\0".join(self._identity(ROLES)).encode()).hexdigest()
 
     @property
     def dimension(self) -> int:
@@ -177,12 +187,12 @@ class Encoder:
         return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
-        computed = arithmetic(self.precision, self.device)
-        return self._digest([self._model_digest, computed, *key], roles)[:32]
+        computed = computation_key(self.precision, self.device)
+        return cache_key([*self._identity(roles), computed, *key])
 
-    def _digest(self, parts: Iterable[str], roles: Iterable[Role]) -> str:
-        reading = [f"{self.prompts[role]}\0{self._length(role)}" for role in roles]
-        return hashlib.sha256("\0".join([*parts, *reading]).encode()).hexdigest()
+    def _identity(self, roles: Iterable[Role]) -> list[str]:
+        readings = [reading(self.model, role, self.prompts[role]) for role in roles]
+        return [self._fingerprint, *readings]
 
     def _length(self, role: Role) -> int | None:
         """The maximum number of tokens that the model reads; ``None`` for no limit."""
@@ -190,7 +200,7 @@ class Encoder:
         return length if length is not None else getattr(self.model, "max_seq_length", None)
 
     @cached_property
-    def _model_digest(self) -> str:
+    def _fingerprint(self) -> str:
         return fingerprint(self.model)
 
     def _source(
@@ -333,6 +343,19 @@ def open_encoder(
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_missing_prompts(loaded.prompts, name, query_prompt, document_prompt)
     return Encoder(loaded, precision)
+
+
+@cache
+def _log_hidden(part: str) -> None:
+    log.info("note: OPERA cannot see all of %s, so it does not cache what the model computes", part)
+
+
+def may_cache(model: BaseModel) -> bool:
+    """Whether the results of a model may be cached; logs once why not."""
+    part = hidden_part(model)
+    if part is not None:
+        _log_hidden(part)
+    return part is None
 
 
 def rows_digest(rows: IntArray) -> str:
