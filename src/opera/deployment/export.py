@@ -49,7 +49,7 @@ from opera.deployment.record import (
     Form,
     write_card,
 )
-from opera.identity.origin import check_keeps
+from opera.identity.run import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.locate import (

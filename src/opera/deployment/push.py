@@ -17,7 +17,7 @@ from opera.core.errors import ModelError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
 from opera.core.terminal import counted, first_line, place, shortened, shown
-from opera.identity.origin import check_keeps
+from opera.identity.run import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
 from opera.run_folder.folder import CARD_FILE, MODEL_FILES, ORIGIN_FILE

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -18,6 +20,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from opera.core.environment import is_reproducible
+
+log = logging.getLogger("opera")
 
 LAYOUT = "3"
 """Part of every key of cached vectors, rankings and scores. Change it if encoding or search
@@ -104,22 +108,27 @@ def reading(model: BaseModel, role: str | None, prompt: str) -> str:
     return f"{prompt}\0{lengths}"
 
 
-def hidden_part(model: BaseModel) -> str | None:
-    """The class of a part that :func:`fingerprint` cannot see completely; ``None`` without one.
+def may_cache(model: BaseModel) -> bool:
+    """Whether :func:`fingerprint` sees all of a model; else logs once which part it cannot see.
 
-    Results of such a model must not be cached, because another model could get them.
+    Another model could get the cached results of a model with a hidden part.
     """
     for part in model.modules():
-        tokenizer, kind = _tokenizer(part), type(part)
+        tokenizer = _tokenizer(part)
         if (
-            kind.__module__.partition(".")[0] not in VISIBLE_PACKAGES
+            type(part).__module__.partition(".")[0] not in VISIBLE_PACKAGES
             or {"forward", "preprocess"} & vars(part).keys()
             or getattr(part, "backend", "torch") != "torch"
+            or not (tokenizer is None or hasattr(_backend(tokenizer), "to_str"))
         ):
-            return kind.__qualname__
-        if tokenizer is not None and not hasattr(_backend(tokenizer), "to_str"):
-            return type(tokenizer).__qualname__
-    return None
+            _log_hidden(type(part).__qualname__)
+            return False
+    return True
+
+
+@cache
+def _log_hidden(part: str) -> None:
+    log.info("note: OPERA cannot see all of %s, so it does not cache what the model computes", part)
 
 
 def computation_key(precision: str, device: str) -> str:

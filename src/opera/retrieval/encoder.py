@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.model import BaseModel
 
 from opera.core.arrays import IntArray, normalise, slices
 from opera.core.errors import ModelError
@@ -42,7 +40,7 @@ from opera.identity.model import (
     cache_key,
     computation_key,
     fingerprint,
-    hidden_part,
+    may_cache,
     reading,
 )
 from opera.retrieval.device import (
@@ -66,8 +64,6 @@ from opera.retrieval.prompts import (
     set_prompts,
     warn_of_missing_prompts,
 )
-
-log = logging.getLogger("opera")
 
 EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
 """Embeddings of corpora in memory, part by part, by model and texts."""
@@ -343,19 +339,6 @@ def open_encoder(
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_missing_prompts(loaded.prompts, name, query_prompt, document_prompt)
     return Encoder(loaded, precision)
-
-
-@cache
-def _log_hidden(part: str) -> None:
-    log.info("note: OPERA cannot see all of %s, so it does not cache what the model computes", part)
-
-
-def may_cache(model: BaseModel) -> bool:
-    """Whether the results of a model may be cached; logs once why not."""
-    part = hidden_part(model)
-    if part is not None:
-        _log_hidden(part)
-    return part is None
 
 
 def rows_digest(rows: IntArray) -> str:

@@ -17,7 +17,7 @@ from opera.data.loading import load_stored
 from opera.data.names import MEMORY
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.identity.origin import Origin
+from opera.identity.run import Origin
 from opera.run_folder.folder import (
     ADAPTER_FILE,
     MODEL_FOLDER,

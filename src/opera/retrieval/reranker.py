@@ -19,14 +19,14 @@ from opera.core.progress import progress
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.identity.model import cache_key, computation_key, fingerprint
+from opera.identity.model import cache_key, computation_key, fingerprint, may_cache
 from opera.retrieval.device import (
     Precision,
     autocast,
     pick_device,
     resolve_precision,
 )
-from opera.retrieval.encoder import gather_rows, may_cache, rows_digest
+from opera.retrieval.encoder import gather_rows, rows_digest
 from opera.retrieval.models import load_safely
 from opera.retrieval.prompts import checked_prompts
 

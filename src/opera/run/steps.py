@@ -27,8 +27,7 @@ from opera.engine.train import Fit, facts_of, fit
 from opera.engine.trainer import training_arguments
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
-from opera.identity.origin import Origin
-from opera.identity.run import refuse_other_run
+from opera.identity.run import Origin, refuse_other_run
 from opera.labels.review import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder

@@ -207,16 +207,14 @@ def settings_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
     for fingerprint, (name, deciding) in FINGERPRINTS.items():
         names: dict[str, Any] = {}
-        digests: dict[str, list[str]] = {}
+        numbers: dict[str, dict[str, int]] = {}
         for values in settings:
             digest = repr(values.pop(fingerprint, values.get(name)))
             values[name] = names.setdefault(digest, values.get(name))
             key = repr([values.get(setting) for setting in (name, *deciding)])
-            same_name = digests.setdefault(key, [])
-            if digest not in same_name:
-                same_name.append(digest)
-            if number := same_name.index(digest):
-                values[name] = f"{_format_value(values[name])}-{number + 1}"
+            same_name = numbers.setdefault(key, {})
+            if (number := same_name.setdefault(digest, len(same_name) + 1)) > 1:
+                values[name] = f"{_format_value(values[name])}-{number}"
     return settings
 
 
