@@ -160,11 +160,10 @@ def origin_of(model: str | Path) -> Origin | None:
     Raises:
         RunFolderError: if the file is damaged, or a finished run has none.
     """
-    run, folder = run_of(model), locate_model(model)
-    if isinstance(folder, str):
-        return None
-    finished = run is not None and run.finished
-    return Origin.read(folder) if finished or (folder / ORIGIN_FILE).is_file() else None
+    run = run_of(model)
+    folder = Path(model) if run is None else run.model_path
+    must_exist = run is not None and run.finished
+    return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
