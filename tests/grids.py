@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.measure_names import DEFAULT_MEASURES, RECALL
+from opera.data import load_data
 from opera.experiments.analysis import Group, find_groups
 from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
@@ -61,6 +62,7 @@ def write_unfinished_run(
     fingerprint: str = "x",
     status: Literal["running", "finished"] = "running",
     chosen: GuardRecord | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> tuple[RunWriter, int]:
     """Write ``run.json`` alone; return the run's writer and its number of steps."""
     path.mkdir(parents=True)
@@ -74,7 +76,7 @@ def write_unfinished_run(
     record = RunRecord(
         status=status,
         started="2026-01-01T00:00:00+00:00",
-        identity=flat,
+        identity=dict(identity or flat),
         data=DataRecord(source=data, fingerprint=fingerprint, counts={}, notes=[]),
         model=ModelRecord(source=model, fingerprint=model, parameters=1),
         device="cpu",
@@ -112,8 +114,13 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     return plan_grid(parts["data"], axes, out, shared)
 
 
-def finish_planned(cell: PlannedRun, fingerprint: str = "x", model: Path | str = "model", ndcg: float = 0.5) -> None:
-    """Write the run that a cell would leave."""
+def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5) -> None:
+    """Write the run that a cell would leave, with the identity of the model and data if there is a model."""
+    identity = None
+    if model is not None:
+        from opera.training_pairs.prepare import load_and_check
+
+        identity = load_and_check(load_data(cell.data), str(model), make_recipe(cell.values)).identity
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
         cell.folder,
@@ -121,8 +128,8 @@ def finish_planned(cell: PlannedRun, fingerprint: str = "x", model: Path | str =
         data=cell.data,
         measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
         per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
-        fingerprint=fingerprint,
-        model=str(model),
+        model=str(model or "model"),
+        identity=identity,
     )
 
 

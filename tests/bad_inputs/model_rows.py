@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from backbones import write_backbone, write_reranker
-from bad_inputs.table import Bad, Make, link, matching, remove, table, with_run, write
+from bad_inputs.table import Bad, Make, link, make_folder, matching, remove, table, with_run, write
 
 EVALUATE = "evaluate data --model model"
 LOADER = matching("model: cannot be loaded as a sentence-transformers model: [^\n]+")
@@ -55,6 +57,14 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         "OPERA runs no code that a model's folder names",
         write("model/modules.json", '[{"idx": 0, "name": "0", "path": "", "type": "os.path"}]')),
     Bad(EVALUATE, LOADER, remove("model/model.safetensors")),
+    Bad("evaluate data --model minilm",
+        "minilm: is the packaged model, but also a folder here; pass ./minilm for the folder, or start OPERA elsewhere "
+        "for the packaged model", make_folder("minilm")),
+    Bad(EVALUATE, matching("model/opera_run.npz: is damaged: .{5,200}"), write("model/opera_run.npz", b"PK")),
+    Bad("evaluate data --model run/model", matching("run/model/opera_run.npz: is damaged: Field required; .{5,200}"),
+        with_run, lambda folder: np.savez(folder / "run/model/opera_run.npz", record="{}", queries=[1])),
+    Bad("evaluate data --model run", "run/model/opera_run.npz: is missing", with_run,
+        remove("run/model/opera_run.npz")),
     Bad("evaluate data --model m",
         "m/pytorch_model.bin: weights must be .safetensors, but this is a pickle, which may run code; if you "
         "trust it, load the model with sentence_transformers and save it again with save_pretrained",
@@ -123,6 +133,8 @@ export model --onnx --out out => 'model' is not a run, so OPERA does not know it
     Bad("export run --onnx --out out",
         "hf:someone/something: not a local folder or file that OPERA reads; pass the data yourself; the "
         "run trained on it; pass --data DATA, or --no-measure", with_run, data_of_the_hub),
+    Bad("push model a/b --keep-run",
+        "--keep-run: model has no opera_run.npz, because no run made it; remove the option"),
     Bad("push run a/b", "run/model/README.md: is a link, but OPERA uploads files only; replace it by a file", with_run,
         link("run/model/README.md", "../../data/corpus.jsonl")),
 ]  # fmt: skip

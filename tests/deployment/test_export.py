@@ -21,7 +21,7 @@ from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export
 from opera.retrieval.models import load_model
-from opera.run_folder.folder import MODEL_FILES
+from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from small_runs import SMALL
 
 TEXTS = ["t1w1 t2w2", "common1 common2 t3w3 t4w1 common5 t6w6 t7w7", "t5w5", " ".join(["t8w1"] * 60)]
@@ -114,6 +114,9 @@ def test_a_run_is_measured_on_its_own_data(
     run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **{**SMALL, "max_steps": 2, "precision": "fp32"})
     printed = run_opera("export", run.path, "--onnx", "--out", tmp_path / "out")
     assert printed.returncode == 0, printed.stderr
+    assert not (tmp_path / "out" / ORIGIN_FILE).exists()
+    opera.export(run.model_path, out=tmp_path / "with run", forms=["onnx"], measure=False, keep_run=True)
+    assert (tmp_path / "with run" / ORIGIN_FILE).read_bytes() == (run.model_path / ORIGIN_FILE).read_bytes()
     (form,) = json.loads((tmp_path / "out" / "export.json").read_text())["forms"]
     assert form["figures"]["before"] == pytest.approx(run.measures["final"]["nDCG@10"], abs=1e-6)
     assert "| onnx | " in (tmp_path / "out" / "README.md").read_text()

@@ -15,7 +15,7 @@ from huggingface_hub.utils import filter_repo_objects, get_session
 
 import opera
 from opera.core.errors import ModelError, SettingError, StorageError
-from opera.run_folder.folder import Run
+from opera.run_folder.folder import ORIGIN_FILE, Run
 
 NAME = "someone/a-model"
 HTTP: Any = import_module(type(get_session()).__module__.partition(".")[0])
@@ -49,11 +49,17 @@ def test_a_run_is_uploaded_privately_with_its_card(trained: Run, sent: Sent) -> 
     assert opera.push(trained.path, NAME, language=["en"]) == NAME
     assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
     files = {str(path.relative_to(trained.model_path)) for path in trained.model_path.rglob("*") if path.is_file()}
-    assert set(sent["files"]) == files
+    assert set(sent["files"]) == files - {ORIGIN_FILE}
     card = ModelCard(sent["files"]["README.md"].decode())
     data: Any = card.data
     assert data.model_name == NAME
     assert f'SentenceTransformer("{NAME}")' in card.text
+
+
+def test_the_hashes_of_the_training_queries_are_uploaded_only_if_asked_for(trained: Run, sent: Sent) -> None:
+    assert (trained.model_path / ORIGIN_FILE).is_file()
+    opera.push(trained.path, NAME, keep_run=True)
+    assert ORIGIN_FILE in sent["files"]
 
 
 def test_only_what_opera_wrote_is_uploaded(

@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Normalize, Router
 from tokenizers.models import WordLevel
 
 from backbones import write_backbone
-from opera.encoder.token_ids import has_token_path, prompt_length, token_ids, tokenisation_fingerprint, vocabulary_size
+from opera.encoder.token_ids import has_token_path, prompt_length, token_ids, tokenisation, vocabulary_size
 from opera.retrieval.models import load_model
 
 TEXTS = ["t1w1 common3 t2w2", "", "unknown 中文 words, 🙂", "common1 " * 60, "t3w1", " \n"]
@@ -46,7 +46,7 @@ def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
                     assert ids.dtype == np.int32
                     assert np.array_equal(ids, expected)
                     assert (ids < vocabulary_size(model)).all()
-                seen.add(tokenisation_fingerprint(model, task, prompt))  # type: ignore[arg-type]
+                seen.add(tokenisation(model, task, prompt))  # type: ignore[arg-type]
     assert len(seen) == (2 if type(model[0]).__name__ == "StaticEmbedding" else 6)  # prompts times lengths
     assert token_ids(model, []) == []
 

@@ -11,7 +11,7 @@ import pytest
 from backbones import write_backbone
 from opera.data import cache_folder, load_data
 from opera.encoder import embeddings
-from opera.retrieval import device
+from opera.identity import model as identity
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
@@ -37,7 +37,7 @@ def test_embeddings_are_unit_float32_and_cached(
     again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
-    monkeypatch.setattr(device, "LAYOUT", "of another version")
+    monkeypatch.setattr(identity, "LAYOUT", "of another version")
     Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
     assert len(list((cache_folder() / "vectors").iterdir())) == count + 1
     apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)  # type: ignore[arg-type]

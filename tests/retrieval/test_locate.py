@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,10 @@ import opera
 from commands import opera_here
 from grids import write_unfinished_run
 from opera.core.errors import DataError
+from opera.identity.run import Origin
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
-from opera.run_folder.folder import Run
+from opera.run_folder.folder import ORIGIN_FILE, Run
 from small_runs import SMALL
 
 
@@ -28,7 +31,10 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
         caplog.clear()
         with caplog.at_level("INFO", logger="opera"):
             opera.evaluate(beir, model=run.path, split=split)
-        assert ("dev scores are too high" in caplog.text) is (split == "dev")
+        queries = run.record.guard.dev_queries
+        assert (f"{queries} of these {queries} dev queries, so its scores are too high" in caplog.text) == (
+            split == "dev"
+        )
 
 
 def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
@@ -55,6 +61,46 @@ def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
     assert "so its scores are too high" in caplog.text
 
 
+def copies_of_its_model(run: opera.Run, folder: Path) -> list[Path]:
+    """The run, its model, and a copy of its model."""
+    return [run.path, run.model_path, Path(shutil.copytree(run.model_path, folder / "copy"))]
+
+
+def test_a_run_warns_of_queries_that_its_base_model_was_trained_on(
+    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the base model is the run, its folder ``model``, a copy, or a model that was trained further."""
+    data, other = tmp_path / "pairs.csv", tmp_path / "others.csv"
+    lines = [f"t{number % 12}w5 q{number},t{number % 12}w1 {number // 3}" for number in range(60)]
+    data.write_text("\n".join(["query,document", *lines]))
+    other.write_text("\n".join(["query,document", *(line.replace("q", "common") for line in lines)]))
+    settings: dict[str, Any] = {**SMALL, "method": "ft", "guard": False, "max_steps": 2}
+    run = opera.adapt(data, model=static_model, out=tmp_path / "run", **settings)
+    further = opera.adapt(other, model=run.model_path, out=tmp_path / "further", **settings)
+    assert not set(further.pairs()["query_id"].to_pylist()) & set(run.pairs()["query_id"].to_pylist())
+    models = [*copies_of_its_model(run, tmp_path), further.model_path]
+    warnings = []
+    for number, model in enumerate(models):
+        caplog.clear()
+        opera.adapt(data, model=model, out=tmp_path / f"{number}", **settings, seed=1)
+        warnings += [line for line in caplog.messages if "dev and test queries, so their scores" in line]
+    assert [line.partition(" was trained on ")[0] for line in warnings] == [f"warning: {model}" for model in models]
+    assert len({line.partition(" was trained on ")[2] for line in warnings}) == 1
+    contents = (run.model_path / ORIGIN_FILE).read_bytes()
+    assert not any(text in contents for text in (b"t1w5", b"pairs", str(tmp_path).encode()))
+    assert len(contents) < 2000 + 8 * 60
+
+
+def test_a_run_that_keeps_the_base_model_has_not_trained_it(static_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "pairs.csv"
+    data.write_text("query,document\n" + "".join(f"t{n % 12}w5 q{n},t{n % 12}w1 {n // 3}\n" for n in range(90)))
+    settings = {**SMALL, "method": "ft", "learning_rate": 1e3}  # worse than the base model at every weight
+    run = opera.adapt(data, model=static_model, out=tmp_path / "run", **settings)
+    assert run.record.guard is not None
+    assert run.record.guard.mixing_weight == 0
+    assert len(Origin.read(run.model_path).queries) == 0
+
+
 def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, tmp_path: Path) -> None:
     """The data sets share documents, so what one of them holds out leaves train of the other."""
     files = []
@@ -66,6 +112,9 @@ def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, 
     dev = [with_run_splits(opera.load_data(file), run.path).split("dev") for file in files]
     assert run.record.guard is not None
     assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries
+    copy = copies_of_its_model(run, tmp_path)[-1]
+    with pytest.raises(DataError, match=r"split it together with other data; pass the run itself, or pass data with"):
+        with_run_splits(opera.load_data(files[0]), copy)
 
 
 def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
@@ -116,13 +165,20 @@ def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Pat
     assert with_run_splits(data, "minilm") is data
 
 
-def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: Path, tmp_path: Path) -> None:
+def test_a_run_on_data_without_a_test_split_can_be_measured_again(
+    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "opera")
     path = tmp_path / "pairs.jsonl"
     path.write_text(
         "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
     )
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
-    assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["final"])
+    for model in copies_of_its_model(run, tmp_path):
+        caplog.clear()
+        measures = opera.evaluate(path, model=model, measures=FULL_MEASURES).measures
+        assert measures == pytest.approx(run.measures["final"])
+        assert f"note: using the splits and relevant_grade=1 of the run that made {model}" in caplog.messages
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
     other = opera.evaluate(run.path, model=static_model)  # on the run's test queries

@@ -27,6 +27,11 @@ from opera.data.names import source_title
 if TYPE_CHECKING:
     from opera.deployment.record import Export, Form
 
+KeepRunOption = Annotated[
+    bool,
+    typer.Option("--keep-run", help="include the hashes of the training queries"),
+]
+
 
 def export(
     model: Annotated[
@@ -63,6 +68,7 @@ def export(
         typer.Option("--measure/--no-measure", help="compare each form with the trained model"),
     ] = True,
     overwrite: OverwriteOption = False,
+    keep_run: KeepRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Export a trained model as ONNX, as 8-bit ONNX or as a static model, and compare each form
@@ -80,6 +86,7 @@ def export(
         data=data,
         measure=measure,
         overwrite=overwrite,
+        keep_run=keep_run,
     )
     show(as_json, exported.as_dict, partial(_print_export, exported=exported))
 
@@ -119,6 +126,7 @@ def push(
             "--language", help="languages of the texts, for the model card, such as en,de"
         ),
     ] = None,
+    keep_run: KeepRunOption = False,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.
@@ -129,4 +137,5 @@ def push(
 
     from opera.deployment.push import push as push_model
 
-    say(push_model(model, name, public=public, language=listed(language)))
+    languages = listed(language)
+    say(push_model(model, name, public=public, language=languages, keep_run=keep_run))

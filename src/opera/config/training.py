@@ -261,7 +261,7 @@ class TrainSettings(
 
 
 FILES = ("decisions", "teacher_scores", "query_vectors", "document_vectors")
-"""Settings that name files."""
+"""Settings that name files. A run is identified by their contents, not by their names."""
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -49,13 +50,20 @@ from opera.deployment.record import (
     Form,
     write_card,
 )
+from opera.identity.run import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.locate import locate_model, run_corpus_text, run_data, with_run_splits
+from opera.retrieval.locate import (
+    locate_model,
+    run_corpus_text,
+    run_data,
+    run_of,
+    with_run_splits,
+)
 from opera.retrieval.lora import has_lora, merged
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.prompts import set_prompts, with_data_prompt
-from opera.run_folder.folder import MODEL_FILES, holds_run
+from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 
 log = logging.getLogger("opera")
 
@@ -76,6 +84,7 @@ def export(
     data: str | Path | RetrievalData | None = None,
     measure: bool = True,
     overwrite: bool = False,
+    keep_run: bool = False,
 ) -> Export:
     """Write a model in other forms, and compare each of them with the trained model.
 
@@ -90,6 +99,7 @@ def export(
         data: the data whose test split measures the forms; the default is the run's data.
         measure: whether to measure the forms.
         overwrite: replace an export in ``out``.
+        keep_run: also write the hashes of the training queries, which a run leaves in its model.
 
     Returns:
         The contents of ``out/export.json``.
@@ -105,6 +115,7 @@ def export(
         for package in PACKAGES[form]:
             require(package, f"--{form}")
     model_folder = Path(locate_model(name))
+    check_keeps(model_folder, flag(keep_run, "keep_run"))
     test_data = _test_data(name, data) if flag(measure, "measure") else None
     inputs = [model_folder]
     if test_data is not None:
@@ -118,7 +129,8 @@ def export(
         trained[0].auto_model.__dict__.pop("_weight_conversions", None)
     with merged(trained) if has_lora(trained) else nullcontext():
         exported = replace_folder(
-            folder, lambda new: _write(trained, model_folder, reference, name, requested, new)
+            folder,
+            lambda new: _write(trained, model_folder, reference, name, requested, keep_run, new),
         )
     return replace(exported, folder=folder)
 
@@ -161,12 +173,12 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
         loaded = load_data(data)
     elif isinstance(locate_model(model), str):
         raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")
-    elif not holds_run(Path(model)):
+    elif (run := run_of(model)) is None:
         raise SettingError(
             f"{shown(model)} is not a run, so OPERA does not know its data; {advice}"
         )
     else:
-        loaded = run_data(model, advice)
+        loaded = run_data(run.path, advice)
     prepared = with_run_splits(loaded, model)
     prepared.judged_qrels(SPLIT)
     return prepared
@@ -201,6 +213,7 @@ def _write(
     reference: Reference | None,
     name: str,
     forms: Sequence[Form],
+    keep_run: bool,
     folder: Path,
 ) -> Export:
     """Write the forms into an empty folder, load them from there, and measure them."""
@@ -241,6 +254,8 @@ def _write(
     for subfolder, names in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
         if described := tuple(form for form in exported_forms if form.form in names):
             write_card(model_folder, name, subfolder, replace(exported, forms=described))
+            if keep_run:
+                shutil.copyfile(model_folder / ORIGIN_FILE, subfolder / ORIGIN_FILE)
     return exported
 
 

@@ -17,9 +17,10 @@ from opera.core.errors import ModelError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
 from opera.core.terminal import counted, first_line, place, shortened, shown
+from opera.identity.run import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
-from opera.run_folder.folder import CARD_FILE, MODEL_FILES
+from opera.run_folder.folder import CARD_FILE, MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.reading import read_object
 
 log = logging.getLogger("opera")
@@ -30,7 +31,12 @@ REFUSED = (401, 403)
 
 
 def push(
-    model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()
+    model: str | Path,
+    name: str,
+    *,
+    public: bool = False,
+    language: Sequence[str] = (),
+    keep_run: bool = False,
 ) -> str:
     """Upload a model to the Hugging Face Hub, and create the repository if necessary.
 
@@ -41,6 +47,7 @@ def push(
         name: the repository, ``OWNER/NAME``.
         public: make a new repository public; an existing repository does not change.
         language: codes of the texts' languages for the card, such as ``en``.
+        keep_run: also upload the hashes of the training queries, which a run leaves in its model.
 
     Returns:
         The URL of the repository.
@@ -57,7 +64,9 @@ def push(
     folder = locate_model(expand_user(model, "model"))
     if isinstance(folder, str):
         raise ModelError(f"{folder}: must be the folder of a model, such as a run, to be pushed")
-    files = _files_to_push(folder)
+    check_keeps(folder, flag(keep_run, "keep_run"))
+    left_out = None if keep_run else ORIGIN_FILE
+    files = [file for file in _files_to_push(folder) if file.name != left_out]
     _refuse_local_base(files)
     card = folder / CARD_FILE
     card_content = _card(card, repository, languages) if card in files else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from opera.core.processes import cached_by_all, from_main, process_index
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
+from opera.identity.model import cache_key, reading, tokenizer_facts
 
 Task = Literal["query", "document"]
 TokenIds = NDArray[np.int32]
@@ -162,32 +161,21 @@ def vocabulary_size(model: SentenceTransformer) -> int:
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
 
 
-def tokenisation_fingerprint(
-    model: SentenceTransformer, task: Task | None = None, prompt: str = ""
-) -> str:
-    """Return a SHA-256 of the tokenizer, the prompt, the length and the truncation side, in hex.
+def tokenisation(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> str:
+    """Everything that decides the ids of a text: the tokenizer, the prompt and the length.
 
     Training does not change it.
     """
     first: Any = model[0]
-    options: list[Any] = []
-    if type(first) is StaticEmbedding:
-        state = json.loads(first.tokenizer.to_str())
-    else:
-        tokenizer = first.processor
-        state = json.loads(tokenizer.backend_tokenizer.to_str())
-        state.update(truncation=None, padding=None)  # left from the last call
-        length = _length(first, task) or tokenizer.model_max_length
-        options += [length, tokenizer.truncation_side, tokenizer.split_special_tokens]
-    text = json.dumps([state, options, prompt], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
+    return tokenizer_facts(tokenizer) + reading(model, task, prompt)
 
 
 def _length(first: Any, task: Task | None) -> int | None:
     return {"query": first.query_length, "document": first.document_length}[task] if task else None
 
 
-KIND, LAYOUT = "tokens", "3"
+KIND, LAYOUT = "tokens", "4"
 IDS, OFFSETS = "ids.bin", "offsets.npy"
 ROWS_AT_ONCE = 1024
 """Texts to tokenise together: enough for all threads of the tokenizer, with little memory."""
@@ -238,9 +226,8 @@ class TokenSource:
     @property
     def key(self) -> str:
         """Digest of the texts and their tokenisation, without the weights."""
-        how = tokenisation_fingerprint(self.model, self.task, self.prompt)
-        parts = LAYOUT, how, self.digest, self.corpus_text
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        how = tokenisation(self.model, self.task, self.prompt)
+        return cache_key([LAYOUT, how, self.digest, self.corpus_text])
 
     def stored(self) -> TokenStore | None:
         """Open the cached token ids of all rows, or return ``None``. Any process may call this."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from importlib.metadata import version
 from typing import Literal
 
 import torch
@@ -16,10 +15,6 @@ from opera.core.errors import SettingError
 from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-
-LAYOUT = "2"
-"""Part of every key of cached vectors, rankings and scores. Change it if encoding or search
-computes something else."""
 
 WAIT = timedelta(days=1)
 """How long processes wait for each other: one of them may encode for hours."""
@@ -94,12 +89,6 @@ def resolve_precision(
     if device == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if device == "cpu" and _cpu_has_bf16() else "fp32"
-
-
-def arithmetic(precision: str, device: str) -> str:
-    """Return the precision, device and library versions on which vectors and scores depend."""
-    versions = (version(library) for library in ("sentence-transformers", "transformers"))
-    return " ".join([LAYOUT, precision, device, *versions, "reproducible" * is_reproducible()])
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager[object]:

@@ -36,15 +36,20 @@ from opera.encoder.embeddings import (
 from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, token_batches
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, Tokens, TokenSource, has_token_path, prompt_length
+from opera.identity.model import (
+    cache_key,
+    computation_key,
+    fingerprint,
+    may_cache,
+    reading,
+)
 from opera.retrieval.device import (
     Precision,
-    arithmetic,
     autocast,
     pick_device,
     resolve_precision,
 )
 from opera.retrieval.models import (
-    fingerprint,
     is_static,
     lengths_of,
     load_model,
@@ -97,7 +102,8 @@ class Encoder:
         show_progress: bool = True,
         memory: EmbeddingParts | None = None,
     ) -> None:
-        self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
+        self.model, self.batch_size = model, batch_size
+        self.use_cache = use_cache and may_cache(model)
         self.memory = memory
         self._shows_progress = show_progress
         self.device = model.device.type
@@ -107,7 +113,7 @@ class Encoder:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the model, with its prompts and lengths."""
-        return self._digest([self._model_digest], ROLES)
+        return hashlib.sha256("\0".join(self._identity(ROLES)).encode()).hexdigest()
 
     @property
     def dimension(self) -> int:
@@ -177,12 +183,12 @@ class Encoder:
         return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
-        computed = arithmetic(self.precision, self.device)
-        return self._digest([self._model_digest, computed, *key], roles)[:32]
+        computed = computation_key(self.precision, self.device)
+        return cache_key([*self._identity(roles), computed, *key])
 
-    def _digest(self, parts: Iterable[str], roles: Iterable[Role]) -> str:
-        reading = [f"{self.prompts[role]}\0{self._length(role)}" for role in roles]
-        return hashlib.sha256("\0".join([*parts, *reading]).encode()).hexdigest()
+    def _identity(self, roles: Iterable[Role]) -> list[str]:
+        readings = [reading(self.model, role, self.prompts[role]) for role in roles]
+        return [self._fingerprint, *readings]
 
     def _length(self, role: Role) -> int | None:
         """The maximum number of tokens that the model reads; ``None`` for no limit."""
@@ -190,7 +196,7 @@ class Encoder:
         return length if length is not None else getattr(self.model, "max_seq_length", None)
 
     @cached_property
-    def _model_digest(self) -> str:
+    def _fingerprint(self) -> str:
         return fingerprint(self.model)
 
     def _source(

@@ -28,7 +28,6 @@ from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import (
     data_and_model,
     run_corpus_text,
-    trained_on_dev,
     trained_queries,
     with_run_splits,
 )
@@ -140,15 +139,11 @@ def evaluate(
         raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
     prepared.judged_qrels(split)
     log_copies(prepared)
-    if split == "dev" and trained_on_dev(original, model):
-        log.info(
-            "note: %s was also trained on its dev split, so its dev scores are too high", model
-        )
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
     result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(run))
-    if model != run and (known := trained_queries(original, model, result.query_ids)):
-        queries = f"{known:,} of these {counted(len(result.query_ids), 'query')}"
-        log.info("note: %s was trained on %s, so its scores are too high", model, queries)
+    if known := trained_queries(original, model, result.query_ids):
+        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
+        log.warning("warning: %s was trained on %s, so its scores are too high", model, queries)
     return result
 
 

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from opera.config.training import TrainSettings
-from opera.core.errors import InputError, ModelError, SettingError
+import numpy as np
+
+from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import absolute_path, expand_user
 from opera.data import RetrievalData, files_read, load_all
-from opera.data.combined import data_sets
 from opera.data.loading import load_stored, with_paths
 from opera.data.names import MEMORY
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.run_folder.folder import ADAPTER_FILE, Run, holds_run, run_in
+from opera.identity.run import Origin
+from opera.run_folder.folder import (
+    ADAPTER_FILE,
+    MODEL_FOLDER,
+    ORIGIN_FILE,
+    Run,
+    holds_run,
+    run_in,
+)
 
 log = logging.getLogger("opera")
 
 MINILM = "minilm"
-SPLIT_SETTINGS = ("seed", "expected_documents", "relevant_grade", "guard", "trainer")
-"""The settings that decide how a run splits its data."""
 
 
 def locate_model(spec: str | Path) -> Path | str:
@@ -39,6 +44,11 @@ def locate_model(spec: str | Path) -> Path | str:
     """
     text = expand_user(spec, "model")
     if text == MINILM:
+        if Path(text).is_dir():
+            raise ModelError(
+                f"{MINILM}: is the packaged model, but also a folder here; pass ./{MINILM} for the "
+                "folder, or start OPERA elsewhere for the packaged model"
+            )
         return minilm_folder()
     path = Path(text)
     if not path.exists():
@@ -143,108 +153,99 @@ def data_and_model(
     return loaded, name if model is None else expand_user(model, "model"), name
 
 
+def run_of(model: str | Path) -> Run | None:
+    """Return the run whose folder, or whose ``model/``, is the model."""
+    path = Path(model)
+    folders = [path, path.parent] if path.name == MODEL_FOLDER else [path]
+    return next((Run(folder) for folder in folders if holds_run(folder)), None)
+
+
+def origin_of(model: str | Path) -> Origin | None:
+    """Return what a model's folder says about the run that made it; ``None`` if no run did.
+
+    Raises:
+        RunFolderError: if the file is damaged, or a finished run has none.
+    """
+    run = run_of(model)
+    folder = Path(model) if run is None else run.model_path
+    must_exist = run is not None and run.finished
+    return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
+
+
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     """Apply the relevant grade and splits of a run on these data; other models change nothing.
 
     If the files have changed since the run, only its relevant grade applies.
+
+    Raises:
+        DataError: if the run split several data sets together, and they are not known.
     """
-    run = _run(model)
-    if run is None:
+    origin, run = origin_of(model), run_of(model)
+    if origin is None:
         return data
-    is_same = _run_on(data, model) is not None
-    places = [os.path.realpath(part.source) for part in _data_records(run)]
-    if not is_same and (
-        data.source.startswith(MEMORY)
-        or os.path.realpath(with_paths(data.source, absolute_path)) not in places
-    ):
-        return data
-    identity = run.record.identity
-    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
-    settings = TrainSettings.parse(values)
-    if not is_same:
-        return data.with_relevant_grade(settings.relevant_grade)
-    sets = () if data.sets else run.record.sets or ()
-    missing = {"dev", "test"} - data.splits.keys()
-    # the splits of a data set depend on the other data sets
-    together = run_data(model, "pass data with dev and test splits") if sets and missing else data
+    graded = data.with_relevant_grade(origin.relevant_grade)
+    if data.fingerprint not in origin.data:
+        records = [] if run is None else [run.record.data, *(run.record.sets or ())]
+        places = [os.path.realpath(record.source) for record in records]
+        source = os.path.realpath(with_paths(data.source, absolute_path))
+        is_changed = source in places and not data.source.startswith(MEMORY)
+        return graded if is_changed else data
+    missing, together = {"dev", "test"} - data.splits.keys(), graded
+    if missing and len(origin.data) > 1 and not data.sets:
+        advice = "pass data with dev and test splits"
+        if run is None:
+            raise DataError(
+                f"{data.title}: the run that made {model} split it together with other data; "
+                f"pass the run itself, or {advice}"
+            )
+        # the splits of a data set depend on the other data sets
+        together = run_data(run.path, advice).with_relevant_grade(origin.relevant_grade)
     drawn = draw_missing_splits(
-        together.with_relevant_grade(settings.relevant_grade),
-        seed=settings.seed,
-        needs_dev=settings.needs_dev,
-        expected_documents=settings.expected_documents,
+        together,
+        seed=origin.seed,
+        needs_dev=origin.needs_dev,
+        expected_documents=origin.expected_documents,
     )
-    if together is data:
+    if missing or origin.relevant_grade != 1:
+        log.info(
+            "note: using the splits and relevant_grade=%d of the run that made %s",
+            *(origin.relevant_grade, model),
+        )
+    if together is graded:
         return drawn
-    number = [part.fingerprint for part in sets].index(data.fingerprint)
-    return data_sets(drawn)[number]
+    return next(part for part in drawn.sets if part.fingerprint == data.fingerprint)
 
 
 def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
-    """How many queries of the data a model was trained on, if it is a run."""
-    run = _run(model)
-    if run is None:
+    """How many queries a model was trained on, by their texts, if a run made it."""
+    origin = origin_of(model)
+    if origin is None:
         return 0
-    trained = _by_data_set(
-        run.pairs()["query_id"].to_pylist(), run.record.sets or [run.record.data]
-    )
-    return len(trained & _by_data_set(query_ids, data_sets(data)))
-
-
-def _by_data_set(query_ids: Iterable[str], parts: Sequence[Any]) -> set[tuple[str, str]]:
-    """The fingerprint of each query's data set, and its id there. Ids of several data sets are
-    SET/ID.
-    """
-    if len(parts) == 1:
-        return {(parts[0].fingerprint, query) for query in query_ids}
-    fingerprints = {part.name: part.fingerprint for part in parts}
-    split_ids = (query.partition("/") for query in query_ids)
-    return {(fingerprints[name], query) for name, _, query in split_ids}
-
-
-def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
-    """Whether a model is a run on these data that trained again with dev added to train."""
-    run = _run_on(data, model)
-    return run is not None and run.record.guard is not None and run.record.guard.refit
+    hashes = data.queries.digests[data.queries.find_rows(query_ids)]
+    return int(np.isin(hashes, origin.queries).sum())
 
 
 def run_corpus_text(model: str | Path) -> CorpusText:
     """Return which text of a document a run trained on; title and text for any other model."""
-    run = _run(model)
-    return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
+    origin = origin_of(model)
+    return "title_text" if origin is None else origin.corpus_text
 
 
 def run_cutoff(model: str | Path, precision: float) -> float:
     """Return the cut-off that a run chose on its test queries for a precision.
 
     Raises:
-        SettingError: if the model is not a finished run, or no cut-off reaches the precision.
+        SettingError: if no run made the model, or no cut-off reaches the precision.
     """
-    run = _run(model)
-    record = None if run is None else run.record.cutoffs
-    if record is None:
+    origin = origin_of(model)
+    if origin is None or origin.cutoffs is None:
         raise SettingError(
             f"precision={precision:g}: {model} has no cut-offs; pass a finished run or --cutoff"
         )
-    cutoff = record.cutoff(precision)
+    cutoff = origin.cutoffs.cutoff(precision)
     if cutoff is None:
         raise SettingError(
             f"precision={precision:g}: no cut-off reaches it on the test queries of {model}; "
             "see the curve in its run.json"
         )
     return cutoff.score
-
-
-def _run(model: str | Path) -> Run | None:
-    return Run.open(model) if holds_run(Path(model)) else None
-
-
-def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
-    """The run of a model, if it trained on these data, alone or with other data sets."""
-    run = _run(model)
-    records = [] if run is None else _data_records(run)
-    return run if data.fingerprint in [record.fingerprint for record in records] else None
-
-
-def _data_records(run: Run) -> list[Any]:
-    """The records of all data of a run together, and of each data set."""
-    return [run.record.data, *(run.record.sets or ())]

@@ -1,10 +1,8 @@
-"""Load a SentenceTransformer, configure it, and fingerprint it."""
+"""Load a SentenceTransformer, and configure it."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import logging
 import threading
 from collections import OrderedDict
@@ -98,12 +96,6 @@ LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "
 """Names of the lengths in sentence-transformers."""
 SMALL_TRANSFORMER = 50_000_000
 """A transformer with fewer parameters is small."""
-IGNORED = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}.union(
-    LENGTH_ATTRIBUTES.values()
-)
-"""Entries of configurations that do not affect embeddings, or that callers hash separately."""
-MODEL_ATTRIBUTES = ("max_seq_length", "truncate_dim", "similarity_fn_name")
-TOKENIZER_ATTRIBUTES = ("truncation_side", "split_special_tokens")
 
 _IRRELEVANT_LOGGERS = (
     "huggingface_hub",
@@ -258,30 +250,6 @@ def freeze_unused_parameters(model: SentenceTransformer) -> None:
     for name, part in model.named_parameters():
         if name in unused:
             part.requires_grad_(False)
-
-
-def fingerprint(model: BaseModel) -> str:
-    """SHA-256 of everything that a model's results depend on, except prompts and lengths."""
-    total = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    parts = [module.get_config_dict() for module in model if hasattr(module, "get_config_dict")]
-    if (transformer := getattr(model[0], "auto_model", None)) is not None:
-        parts.append(transformer.config.to_dict())
-    kinds = [type(module).__name__ for module in model]
-    attributes = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
-    configs = [[item for item in sorted(part.items()) if item[0] not in IGNORED] for part in parts]
-    total.update(repr([kinds, attributes, configs]).encode())
-    tokenizer: Any = getattr(model[0], "tokenizer", None)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "to_str"):
-        state = json.loads(backend.to_str())
-        if backend is not tokenizer:
-            state.update(truncation=None, padding=None)  # they depend on the last call
-        sides = [getattr(tokenizer, name, None) for name in TOKENIZER_ATTRIBUTES]
-        total.update(json.dumps([state, sides]).encode())
-    return total.hexdigest()
 
 
 def quiet_libraries() -> None:

@@ -20,8 +20,7 @@ from opera.core.files import read_text
 from opera.core.processes import process_index
 from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
-from opera.retrieval.locate import locate_model
-from opera.run_folder.folder import holds_run
+from opera.retrieval.locate import locate_model, origin_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -240,7 +239,7 @@ def warn_of_missing_prompts(
         query_prompt: the user's setting; ``None`` if it is not set.
         document_prompt: the user's setting; ``None`` if it is not set.
     """
-    if process_index() > 0 or holds_run(Path(name)):
+    if process_index() > 0 or origin_of(name) is not None:
         return
     location = locate_model(name)
     folder = location if isinstance(location, Path) else None
@@ -293,7 +292,7 @@ def with_data_prompt(
     Raises:
         SettingError: if the data's prompt is invalid.
     """
-    if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
+    if data.query_prompt is None or "query_prompt" in prompts or origin_of(model):
         return dict(prompts)
     if process_index() == 0:
         log.info(

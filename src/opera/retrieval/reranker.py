@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +19,15 @@ from opera.core.progress import progress
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
+from opera.identity.model import cache_key, computation_key, fingerprint, may_cache
 from opera.retrieval.device import (
     Precision,
-    arithmetic,
     autocast,
     pick_device,
     resolve_precision,
 )
-from opera.retrieval.encoder import gather_rows
-from opera.retrieval.models import fingerprint, load_safely
+from opera.retrieval.encoder import gather_rows, rows_digest
+from opera.retrieval.models import load_safely
 from opera.retrieval.prompts import checked_prompts
 
 BATCH, CHUNK = 64, 2048
@@ -63,9 +62,11 @@ class Reranker:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hex, of everything that decides a score, except the texts."""
-        rest = [self.prompts, self.model.prompts, arithmetic(self.precision, self.device)]
-        return hashlib.sha256(f"{fingerprint(self.model)} {rest!r}".encode()).hexdigest()
+        """Hash, in hex, of everything that decides a score, except the texts."""
+        computed = computation_key(self.precision, self.device)
+        return cache_key(
+            [fingerprint(self.model), repr([self.prompts, self.model.prompts]), computed]
+        )
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:
         """Score pairs of texts: float32 ``[m]``, higher for a better match.
@@ -124,17 +125,21 @@ class Reranker:
                     yield self.score(query_texts, data.corpus.texts(documents, corpus_text))
                     bar.update(len(queries))
 
-        def write(folder: Path) -> None:
+        def scores() -> NDArray[np.float32]:
             self.model.to(self.device)
-            scores = gather_rows(parts, pairs.shape[1], CHUNK)
-            if process_index() == 0:
-                np.save(folder / SCORES_FILE, scores)
+            scored = gather_rows(parts, pairs.shape[1], CHUNK)
             self.model.to("cpu")
+            return scored
 
-        digest = hashlib.sha256(pairs.tobytes()).hexdigest()
-        key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, digest])
-        entry = hashlib.sha256(key.encode()).hexdigest()[:32]
-        folder = cached_by_all("reranked", entry, lambda folder, _: write(folder))
+        def write(folder: Path) -> None:
+            scored = scores()
+            if process_index() == 0:
+                np.save(folder / SCORES_FILE, scored)
+
+        if not may_cache(self.model):
+            return scores()
+        key = cache_key([self.fingerprint, data.fingerprint, corpus_text, rows_digest(pairs)])
+        folder = cached_by_all("reranked", key, lambda folder, _: write(folder))
         return np.array(np.load(folder / SCORES_FILE))
 
 

@@ -27,6 +27,7 @@ from opera.engine.train import Fit, facts_of, fit
 from opera.engine.trainer import training_arguments
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
+from opera.identity.run import Origin, refuse_other_run
 from opera.labels.review import counts_of, suspicious_columns
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
@@ -60,7 +61,6 @@ from opera.run_folder.housekeeping import (
     clear_leftovers,
     clear_run,
     drop_checkpoints,
-    refuse_other_settings,
 )
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
@@ -84,8 +84,9 @@ def open_session(
     training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
     record = new_record(prepared, checked.folder)
     if checked.resume:
-        refuse_other_settings(checked.folder, prepared.identity)
-        earlier = Run.open(checked.folder)
+        earlier, option = Run.open(checked.folder), f"--resume {checked.folder}"
+        advice = "use the same settings, or --overwrite to start again"
+        refuse_other_run(option, earlier.record.identity, prepared.identity, advice)
         prepared = prepared.resolved_as(earlier.settings)
         fields = ("started", "guard", "seconds")
         continued = {field: getattr(earlier.record, field) for field in fields}
@@ -276,6 +277,11 @@ def _write(
     changes = changes_on_test(Run(run.path).per_query(), measures["final"])
     record = session.record.model_copy(update=finished)
     write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
+    queries = session.prepared.model.trained_before
+    if guard is None or guard.mixing_weight > 0:
+        texts = fit.training_set.data.queries
+        queries = np.union1d(queries, texts.digests[fit.training_set.train.query_rows])
+    Origin.of(record, session.prepared.settings, queries).write(run.model_path)
     session.update(**finished)
     for line in headlines(Run(run.path)):
         log.debug("%s", line)

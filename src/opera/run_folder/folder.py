@@ -62,6 +62,7 @@ SKIPPED_FILE = "skipped_rows.csv"
 MODEL_FOLDER = "model"
 CARD_FILE, RECIPE_FILE = "README.md", "recipe.yaml"
 ADAPTER_FILE = "adapter.npz"
+ORIGIN_FILE = "opera_run.npz"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
@@ -91,7 +92,7 @@ RUN_NAMES = (
 MODEL_FILES = (
     *("*.safetensors", "*.safetensors.index.json", "*modules.json", "*config*.json"),
     *("*tokenizer.json", "*_map.json", "*tokens.json", "*vocab*", "*merges.txt", "*.model"),
-    *("*.jinja", f"*{CARD_FILE}", RECIPE_FILE, ADAPTER_FILE, "adapter.py"),
+    *("*.jinja", f"*{CARD_FILE}", RECIPE_FILE, ORIGIN_FILE, ADAPTER_FILE, "adapter.py"),
     *("*.onnx", "*.onnx.data", "*.onnx_data", "*export.json"),
 )
 """Files in a model's folder, which ``--overwrite`` replaces and ``opera push`` uploads."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from opera.core.errors import RunFolderError
 from opera.core.files import (
@@ -17,7 +16,7 @@ from opera.core.files import (
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.paths import RUN_FILE
-from opera.core.terminal import place, shortened, shown
+from opera.core.terminal import place
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
     MODEL_FILES,
@@ -25,7 +24,6 @@ from opera.run_folder.folder import (
     REPORT_FILE,
     RUN_NAMES,
     TRIAL_FOLDER,
-    Run,
     holds_run,
     is_report,
     run_in,
@@ -128,25 +126,3 @@ def clear_leftovers(path: Path) -> None:
 
 def _leftovers(path: Path) -> list[Path]:
     return [leftover for written in _written_paths(path) for leftover in leftovers(written)]
-
-
-def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with a different model, data or settings.
-
-    Args:
-        path: the run folder.
-        identity: the facts that must be equal.
-
-    Raises:
-        RunFolderError: with every difference.
-    """
-    recorded = Run.open(path).record.identity
-    differences = [
-        f"{shortened(key)}: the run has {shown(recorded.get(key))}, this call "
-        f"{shown(identity.get(key))}"
-        for key in sorted({*recorded, *identity}, key=lambda key: ("fingerprint" in key, key))
-        if recorded.get(key) != identity.get(key)
-    ]
-    if differences:
-        advice = "use the same settings, or --overwrite to start again"
-        raise RunFolderError(f"--resume {path}: was started differently; {advice}:", *differences)

@@ -44,7 +44,7 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         RunFolderError: if the file cannot be read or holds anything else.
     """
-    with _reading(path):
+    with file_errors(path):
         values = read_json(path)
         if not isinstance(values, dict):
             raise ValueError("must be a JSON object")
@@ -57,7 +57,7 @@ def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None =
     Raises:
         RunFolderError: with the first field that is missing or wrong.
     """
-    with _reading(path):
+    with file_errors(path):
         return kind.model_validate(read_object(path) if values is None else values)
 
 
@@ -67,18 +67,18 @@ def read_table(path: Path) -> pa.Table:
     Raises:
         RunFolderError: if the file cannot be read.
     """
-    with _reading(path), open_file(path) as file:
+    with file_errors(path), open_file(path) as file:
         return pq.read_table(file, use_threads=False)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read the arrays of an ``.npz`` file without unpickling."""
-    with _reading(path), open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+    with file_errors(path), open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def file_errors(path: Path) -> Iterator[None]:
     """Turn every error of a library about a file's contents into a RunFolderError."""
     try:
         yield

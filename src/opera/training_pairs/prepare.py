@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, encode_all, save_adapted
@@ -17,9 +19,10 @@ from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import ModelError, SettingError
 from opera.data import RetrievalData
+from opera.identity.run import run_identity
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder
-from opera.retrieval.locate import locate_model
+from opera.retrieval.locate import locate_model, origin_of
 from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import (
     checkpoint_gradients,
@@ -95,17 +98,8 @@ class Prepared:
     @property
     def identity(self) -> dict[str, Any]:
         """The values that must be equal to resume a run."""
-        teacher = (
-            self.data.with_splits.teacher if self.settings.teacher_scores is not None else None
-        )
-        return {
-            **self.given.identity(),
-            "processes": self.processes,
-            "data_fingerprint": self.data.with_splits.fingerprint,
-            "model_fingerprint": self.model.encoder.fingerprint,
-            **({} if self.data.decided is None else {"decided_pairs": self.data.decided}),
-            **({} if teacher is None else {"teacher_fingerprint": teacher.fingerprint}),
-        }
+        model = self.model.encoder.fingerprint
+        return run_identity(self.given, self.data.with_splits, model, self.processes)
 
     def encode(self) -> None:
         """Encode every text once for an adapter, which trains on the vectors."""
@@ -201,6 +195,7 @@ class RunModel:
         encoder: the base model with the run's settings: lengths, prompts and cosine.
         base_as_saved: the base model with its folder's settings, for the evaluation before
             training; ``encoder`` itself if the settings are equal. Both share the weights.
+        trained_before: hashes of the queries that earlier runs trained the base model on.
         overridden: the settings that the run changes and saves with the final model: the folder's
             value and the run's value, by name.
     """
@@ -210,6 +205,7 @@ class RunModel:
     base: SentenceTransformer | None
     encoder: Encoder
     base_as_saved: Encoder
+    trained_before: NDArray[np.uint64]
     overridden: dict[str, tuple[Any, Any]]
 
     @property
@@ -277,7 +273,9 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
-    return RunModel(source, trained, base, encoder, base_as_saved, overridden)
+    origin = None if settings.query_vectors is not None else origin_of(source)
+    before = np.empty(0, dtype=np.uint64) if origin is None else origin.queries
+    return RunModel(source, trained, base, encoder, base_as_saved, before, overridden)
 
 
 def _loaded(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,15 +48,12 @@ class RunData:
         expected_documents: the documents that future queries ask about; ``None`` for a run without
             a dev split.
         negatives: the kind of explicit negatives.
-        decided: fingerprint of the training pairs after decisions about labels; ``None`` without
-            decisions.
     """
 
     with_splits: RetrievalData
     before_dev: RetrievalData
     expected_documents: ExpectedDocuments | None
     negatives: str
-    decided: int | None = None
 
     @property
     def dev_drawn(self) -> bool:
@@ -118,17 +114,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, with_splits, settings)
-    decided = _fingerprint(with_splits) if settings.decisions else None
-    return RunData(with_splits, before_dev, expected_documents, negatives, decided)
-
-
-def _fingerprint(data: RetrievalData) -> int:
-    """A checksum of the training pairs and of the decisions about them."""
-    number = data.training_split().pairs().fingerprint
-    for data_set in data_sets(data):
-        if data_set.confirmed is not None:
-            number = zlib.crc32(data_set.confirmed.tobytes(), number)
-    return number
+    return RunData(with_splits, before_dev, expected_documents, negatives)
 
 
 def _conflicts(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,46 @@ def test_labels_have_a_methods_own_settings_and_those_that_differ(folder: RunsFo
     assert [group.method for group in folder.groups()] == [
         "ft:negatives=hard:range=10:50", "sp", "sp:k=0.5", "dp:levels=query:temperature=0.05",
         "dp:mask_known_positives=false",
+    ]  # fmt: skip
+
+
+def describe(run: Path, model: str, data: str = "data/one", **identity: Any) -> None:
+    """Change what a run says of its model and data."""
+    record = json.loads((run / "run.json").read_text())
+    record["model"]["source"], record["data"]["source"] = model, data
+    record["identity"].update(identity)
+    (run / "run.json").write_text(json.dumps(record))
+
+
+def test_labels_name_models_and_number_those_with_one_name(folder: RunsFolder) -> None:
+    """Two seeds of a model in two copies are one group; a model that changed in place is another."""
+    runs = [("a/bge", "1", 0), ("copies/bge-copy", "1", 1), ("b/bge", "2", 0), ("a/e5", "3", 0)]
+    for source, digest, seed in runs:
+        describe(folder.add(seed=seed), source, model_fingerprint=digest * 64)
+    describe(folder.add(seed=0, max_query_length=64), "a/bge", model_fingerprint="4" * 64)
+    groups = {group.method: group.seeds for group in folder.groups()}
+    assert groups == {
+        "ft:model=bge": (0, 1), "ft:model=bge-2": (0,), "ft:model=e5": (0,),
+        "ft:max_query_length=64:model=bge": (0,),
+    }  # fmt: skip
+
+
+def test_labels_number_data_that_changed_in_place(folder: RunsFolder) -> None:
+    for seed, digest in ((0, "5"), (0, "6"), (1, "6")):
+        describe(folder.add(seed=seed), "bge", data_fingerprint=digest * 64)
+    assert {group.method: group.seeds for group in folder.groups()} == {"ft:data=one": (0,), "ft:data=one-2": (0, 1)}
+
+
+def test_labels_number_teachers_and_decisions_of_one_name(folder: RunsFolder) -> None:
+    for seed, teacher in ((0, "6"), (0, "7"), (1, "6")):
+        run = folder.add(seed=seed, loss="distill", teacher_scores="t.tsv")
+        describe(run, "bge", teacher_fingerprint=teacher * 64)
+    for seed, decided in ((0, 1), (0, 2), (1, 3)):  # each seed splits the data differently
+        describe(folder.add(seed=seed, method="dp", decisions=["d.csv"]), "bge", decided_pairs=decided)
+    labels = {group.method: group.seeds for group in folder.groups()}
+    assert [seeds for label, seeds in labels.items() if label.startswith("dp")] == [(0, 1), (0,)]
+    assert [label for label in labels if label.endswith("-2")] == [
+        "ft:loss=distill:teacher_scores=t.tsv-2", "dp:decisions=d.csv-2",
     ]  # fmt: skip
 
 

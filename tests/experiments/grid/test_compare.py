@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import opera
 from commands import Done
@@ -36,29 +38,58 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
     assert {cell.steps for cell in status.runs} == {given.get("max_steps")}
 
 
-def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
-    out = tmp_path / "grid"
-    (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
-    arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), {}, 1
-    finish_planned(cell, opera.load_data(beir).fingerprint, static_model)
-    assert prepare_grid(*arguments).done == {cell.folder}
-    record = json.loads((cell.folder / "run.json").read_text())
-    record["data"]["fingerprint"] = "other"
-    (cell.folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(RunFolderError, match="has changed since this run"):
-        prepare_grid(*arguments)
+def permute_weights(model: Path) -> None:
+    """Replace the weights of a static model in place."""
+    file = next(model.rglob("*.safetensors"))
+    save_file({name: values[::-1].copy() for name, values in load_file(file).items()}, file)
 
 
-def test_finished_runs_with_other_decisions_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
-    data, decisions = opera.load_data(beir), tmp_path / "decisions.csv"
+def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_path: Path, static_model: Path) -> None:
+    out, data, model = tmp_path / "grid", tmp_path / "pairs.csv", tmp_path / "model"
+    data.write_text("query,document\n" + "".join(f"t{n}w1 common{n},t{n}w2\n" for n in range(12)))
+    shutil.copytree(static_model, model)
+    cells = planned(out, data=[str(data)], methods=["ft", "rp:k=0.5"], seeds=[0, 1])
+    axes = GridAxes(("ft", "rp:k=0.5"), (0, 1), (10,))
+    for cell in cells:
+        finish_planned(cell, model)
+    folders = {cell.folder for cell in cells}
+    for place in (model, static_model):  # the same weights
+        assert prepare_grid([str(data)], axes, out, str(place), {}, 1).done == folders
+    permute_weights(model)
+    with pytest.raises(RunFolderError, match="was started differently; pass another --out:\nmodel_fingerprint: "):
+        prepare_grid([str(data)], axes, out, str(model), {}, 1)
+    data.write_text(data.read_text().replace("t3w2", "t4w4"))
+    with pytest.raises(RunFolderError, match="was started differently; pass another --out:\ndata_fingerprint: "):
+        prepare_grid([str(data)], axes, out, str(static_model), {}, 1)
+
+
+def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
+    tmp_path: Path, beir: Path, static_model: Path
+) -> None:
+    data, decisions, teacher = opera.load_data(beir), tmp_path / "decisions.csv", tmp_path / "teacher.tsv"
     relevant = data.training_split().relevant()
     query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
+
+    def prepare(name: str, shared: dict[str, Any]) -> Status:
+        out = tmp_path / name
+        (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
+        if not cell.folder.exists():
+            finish_planned(cell, static_model)
+        return prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), shared, 1)
+
     decisions.write_text(f"query_id,doc_id,decision\n{query},{document},wrong\n")
-    shared = {"decisions": [str(decisions)]}
-    (cell,) = planned(tmp_path / "grid", data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
-    finish_planned(cell, data.fingerprint, static_model)  # as if the file had been empty
-    with pytest.raises(RunFolderError, match="its decisions have changed since this run"):
-        prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1)
+    assert prepare("decided", {"decisions": [str(decisions)]}).done
+    copy = decisions.rename(tmp_path / "renamed.csv")
+    assert prepare("decided", {"decisions": [str(copy)]}).done
+    copy.write_text(f"query_id,doc_id,decision\n{query},{document},correct\n")
+    with pytest.raises(RunFolderError, match="decided_pairs: the run has"):
+        prepare("decided", {"decisions": [str(copy)]})
+    shared = {"loss": "distill", "teacher_scores": str(teacher), "negatives": "random"}
+    teacher.write_text(f"query_id\tdoc_id\tscore\n{query}\t{document}\t0.5\n")
+    assert prepare("distilled", shared).done
+    teacher.write_text(f"query_id\tdoc_id\tscore\n{query}\t{document}\t0.7\n")
+    with pytest.raises(RunFolderError, match="teacher_fingerprint: the run has"):
+        prepare("distilled", shared)
 
 
 def test_a_recipe_gives_defaults_that_options_override(
@@ -68,7 +99,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
     for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30], shared={"soft": False, "lr": 0.1}):
-        finish_planned(cell, opera.load_data(beir).fingerprint, static_model)
+        finish_planned(cell, static_model)
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
@@ -100,7 +131,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         opera.compare(path, **call)
     source = str(named_source(path, **how, skip_bad_rows=True))
     for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
-        finish_planned(cell, opera.load_data(source).fingerprint, static_model)
+        finish_planned(cell, static_model)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
     with pytest.raises(opera.SettingError, match=r"^data: the runs of a grid are processes .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)

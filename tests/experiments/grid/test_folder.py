@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import opera
 from grids import finish_planned, planned
 from opera.core.errors import RunFolderError
 from opera.core.locks import sole_use
@@ -21,7 +20,7 @@ def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, b
     (cell,) = planned(
         out, data=[str(beir)], methods=["ft"], seeds=[0], shared={"lr": 0.1, "range": "1:50", "negatives": "hard"}
     )
-    finish_planned(cell, opera.load_data(beir).fingerprint, static_model)
+    finish_planned(cell, static_model)
     same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
     assert prepare_grid([str(beir)], axes, out, str(static_model), same, 1).done == {cell.folder}
     for different in ({"learning_rate": 0.2}, {"range": "1:60"}):

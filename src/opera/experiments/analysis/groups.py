@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.config.training import TrainSettings
+from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import RunFolderError
 from opera.core.paths import RUN_FILE
 from opera.data.names import source_name
@@ -130,10 +130,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
     RunFolderError is raised if a group has two runs with the same seed.
     """
-    differing, names = differing_settings(runs), list(METHODS)
+    settings, names = settings_of(runs), list(METHODS)
+    differing = differing_settings(runs, settings)
     by_key: dict[tuple[str, str, int | None], list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.record.seed):
-        label, steps = method_label(run, differing), run.record.identity["max_steps"]
+    for run, values in sorted(
+        zip(runs, settings, strict=True), key=lambda pair: pair[0].record.seed
+    ):
+        label, steps = method_label(values, differing), values["max_steps"]
         by_key.setdefault((run.record.data.source, label, steps), []).append(run)
     for members in by_key.values():
         for one, other in pairwise(members):
@@ -157,18 +160,28 @@ def _warm_seconds(run: Run) -> NDArray[np.float64]:
     return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds
 
 
+FINGERPRINTS = {
+    "data_fingerprint": ("data", ()),
+    "model_fingerprint": ("model", ("data", *EncodingSettings.model_fields)),
+    "teacher_fingerprint": ("teacher_scores", ("data",)),
+    "decided_pairs": (
+        "decisions",
+        ("data", "seed", "relevant_grade", "expected_documents", "guard", "trainer"),
+    ),
+}
+"""The settings that fingerprints in a run's identity stand for, and the other settings that decide
+the fingerprints."""
 GROUPING = {"seed", "max_steps", "method"}
 """Settings that define groups; labels do not show them."""
 
 
-def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
+def method_label(settings: Mapping[str, Any], differing: frozenset[str] = frozenset()) -> str:
     """Label a run by its method and its distinctive settings: ``sp:k=0.5``.
 
     A label shows the settings of the method, and the other settings that differ between the runs,
     including ``model``. It omits settings with their default values. If the method is not
     registered, its settings appear only if they differ.
     """
-    settings = _recorded_settings(run)
     method = METHODS.get(settings["method"])
     method_fields = method.settings_class.model_fields if method else {}
     fields = {**TrainSettings.model_fields, **method_fields}
@@ -179,14 +192,42 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     return str(label)
 
 
-def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
+def settings_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return each run's settings as its user gave them, and the names of its model and data.
+
+    If files of the same name had different contents, their names get numbers.
+    """
+    settings = [
+        {
+            **run.record.identity,
+            "model": short_name(run.record.model.source),
+            "data": short_name(run.record.data.source),
+        }
+        for run in runs
+    ]
+    for fingerprint, (name, deciding) in FINGERPRINTS.items():
+        names: dict[str, Any] = {}
+        numbers: dict[str, dict[str, int]] = {}
+        for values in settings:
+            digest = repr(values.pop(fingerprint, values.get(name)))
+            values[name] = names.setdefault(digest, values.get(name))
+            key = repr([values.get(setting) for setting in (name, *deciding)])
+            same_name = numbers.setdefault(key, {})
+            if (number := same_name.setdefault(digest, len(same_name) + 1)) > 1:
+                values[name] = f"{_format_value(values[name])}-{number}"
+    return settings
+
+
+def differing_settings(
+    runs: Sequence[Run], settings: Sequence[Mapping[str, Any]]
+) -> frozenset[str]:
     """Find the settings, including ``model``, that differ between runs on the same data set.
 
     Settings that differ only between data sets do not distinguish runs, so labels omit them.
     """
     values_by_setting: dict[tuple[str, str], set[str]] = {}
-    for run in runs:
-        for name, value in _recorded_settings(run).items():
+    for run, values in zip(runs, settings, strict=True):
+        for name, value in values.items():
             values_by_setting.setdefault((run.record.data.source, name), set()).add(repr(value))
     return (
         frozenset(name for (_, name), values in values_by_setting.items() if len(values) > 1)
@@ -223,11 +264,6 @@ def display_names(sources: Sequence[str]) -> dict[str, str]:
 def short_name(source: str) -> str:
     """Return the last part of a data set's path, or the name of a published data set."""
     return source_name(source) or Path(source).name.removesuffix(".jsonl") or source
-
-
-def _recorded_settings(run: Run) -> dict[str, Any]:
-    """A run's settings as its user gave them, including the model."""
-    return {**run.record.identity, "model": short_name(run.record.model.source)}
 
 
 def _format_value(value: object) -> str:

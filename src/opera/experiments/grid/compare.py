@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
+from opera.config.training import EncodingSettings
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
@@ -19,12 +20,12 @@ from opera.data.loading import ColumnNames, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
+from opera.identity.run import refuse_other_run, run_identity
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
 from opera.run.adapt import foresee
 from opera.run_folder.folder import run_in
-from opera.run_folder.record import RunRecord
 from opera.training_pairs.prepare_data import prepare_data
 
 
@@ -105,9 +106,9 @@ def compare(
 def prepare_grid(
     data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
 ) -> Status:
-    """Plan a grid, check everything that needs no torch, and find the finished runs.
+    """Plan a grid, check it, and find the finished runs. Writes nothing.
 
-    Writes nothing.
+    Only runs of an earlier call need torch.
     """
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
@@ -126,7 +127,7 @@ def prepare_grid(
         problem = "is not empty and was not written by opera compare"
     if problem is not None:
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
-    status = Status.scan(runs, jobs)
+    status, fingerprints = Status.scan(runs, jobs), dict[str, str]()
     for source in data:
         check_stays_out(out, "--out", source)
         loaded = load_data(source)
@@ -137,27 +138,31 @@ def prepare_grid(
             prepare_data(loaded, make_recipe(planned.values))
         for planned in of_source:
             if (run := run_in(planned.folder)) is not None:
-                _check_same(planned, run.record, model, loaded)
+                _check_same(planned, run.record.identity, model, loaded, fingerprints)
     return status
 
 
-def _check_same(planned: PlannedRun, record: RunRecord, model: str, data: RetrievalData) -> None:
-    """Refuse a run of an earlier call with another model, other settings, data or decisions."""
+def _check_same(
+    planned: PlannedRun,
+    recorded: Mapping[str, Any],
+    model: str,
+    data: RetrievalData,
+    fingerprints: dict[str, str],
+) -> None:
+    """Refuse a run of an earlier call with another model, other settings, data or decisions.
+
+    ``fingerprints`` has those of the model by its settings, so that OPERA loads the model once.
+    """
     recipe = make_recipe(planned.values)
-    wanted = recipe.identity()
-    names = [name for name, value in wanted.items() if record.identity.get(name) != value]
-    other = f"value of {', '.join(names)}" if names else ""
-    different = "model" if record.model.source != model else other
-    if different:
-        rule = f"was started with another {different}; pass another --out"
-        raise RunFolderError(f"{planned.folder}: {rule}")
-    decided = prepare_data(data, recipe).decided if recipe.train.decisions else None
-    if decided is not None and record.identity.get("decided_pairs") != decided:
-        rule = "its decisions have changed since this run; pass another --out"
-        raise RunFolderError(f"{planned.folder}: {rule}")
-    if record.data.fingerprint != data.fingerprint:
-        rule = f"{planned.data} has changed since this run; pass another --out"
-        raise RunFolderError(f"{planned.folder}: {rule}")
+    settings, with_splits = recipe.train, prepare_data(data, recipe).with_splits
+    names = (*EncodingSettings.model_fields, "query_vectors", "document_vectors")
+    key = repr([data.fingerprint, *(getattr(settings, name) for name in names)])
+    if key not in fingerprints:
+        from opera.training_pairs.prepare import load_and_check  # imports torch
+
+        fingerprints[key] = load_and_check(data, model, recipe).model.encoder.fingerprint
+    identity = run_identity(recipe, with_splits, fingerprints[key])
+    refuse_other_run(str(planned.folder), recorded, identity, "pass another --out")
 
 
 def train_grid(status: Status, out: Path, model: str) -> None:

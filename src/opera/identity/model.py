@@ -1,0 +1,142 @@
+"""Which model is this: its weights, and the configuration of every part that decides an embedding.
+
+Names, paths, versions and dropout do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from sentence_transformers.base.model import BaseModel
+from torch import nn
+from transformers import PreTrainedModel
+
+from opera.core.environment import is_reproducible
+
+log = logging.getLogger("opera")
+
+LAYOUT = "3"
+"""Part of every key of cached vectors, rankings and scores. Change it if encoding or search
+computes something else."""
+MODEL_ATTRIBUTES = ("truncate_dim", "similarity_fn_name")
+TOKENIZER_ATTRIBUTES = (
+    *("model_max_length", "truncation_side", "padding_side"),
+    *("split_special_tokens", "chat_template"),
+)
+IRRELEVANT = re.compile(
+    r"_name_or_path|transformers_version|(torch_)?dtype|.*(dropout|pdrop|layerdrop).*|"
+    r"(query|document)_length"
+)
+"""Entries of configurations that do not affect embeddings. :func:`reading` has the lengths."""
+VISIBLE_PACKAGES = {"torch", "transformers", "sentence_transformers", "peft", "opera"}
+"""Packages whose modules are determined by weights and configuration. The keys of the cache contain
+their versions."""
+
+
+def fingerprint(model: BaseModel) -> str:
+    """SHA-256 of everything that a model's results depend on, except prompts and lengths."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    facts: list[Any] = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
+    for name, part in model.named_modules(remove_duplicate=False):
+        if name and not isinstance(part, nn.Dropout):
+            facts.append([name, *_facts(part)])
+    total.update(repr(facts).encode())
+    return total.hexdigest()
+
+
+def _facts(part: Any) -> list[Any]:
+    """Everything beside the weights that decides what a part of a model computes."""
+    facts: list[Any] = [type(part).__qualname__, part.extra_repr()]
+    if hasattr(part, "get_config_dict"):
+        facts.append(_relevant(part.get_config_dict()))
+    if isinstance(part, PreTrainedModel):
+        facts.append(_relevant(part.config.to_dict()))
+    if hasattr(part, "merged_adapters"):  # a layer of peft
+        switches = part.active_adapters, part.merged_adapters, part.disable_adapters
+        facts.append([getattr(part, "scaling", None), *switches])
+    if (tokenizer := _tokenizer(part)) is not None and hasattr(_backend(tokenizer), "to_str"):
+        facts.append(tokenizer_facts(tokenizer))
+    return facts
+
+
+def _relevant(value: Any) -> Any:
+    """A configuration without its irrelevant entries, in a fixed order."""
+    if isinstance(value, dict):
+        entries = [(str(key), _relevant(entry)) for key, entry in value.items()]
+        return sorted((key, entry) for key, entry in entries if not IRRELEVANT.fullmatch(key))
+    return [_relevant(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _tokenizer(part: nn.Module) -> Any:
+    """The tokenizer that a module holds, and no tokenizer of another module."""
+    processor = vars(part).get("processor")
+    return vars(part).get("tokenizer") or getattr(processor, "tokenizer", processor)
+
+
+def _backend(tokenizer: Any) -> Any:
+    return getattr(tokenizer, "backend_tokenizer", tokenizer)
+
+
+def tokenizer_facts(tokenizer: Any) -> str:
+    """Everything in a fast tokenizer that decides token ids, except the lengths by role."""
+    backend = _backend(tokenizer)
+    state = json.loads(backend.to_str())
+    if backend is not tokenizer:
+        state.update(truncation=None, padding=None)  # they depend on the last call
+    attributes = [getattr(tokenizer, name, None) for name in TOKENIZER_ATTRIBUTES]
+    return json.dumps([state, attributes], sort_keys=True)
+
+
+def reading(model: BaseModel, role: str | None, prompt: str) -> str:
+    """How a model reads the texts of a role: its prompt, and the number of tokens in each part."""
+    lengths = [
+        getattr(part, f"{role}_length", None) or part.max_seq_length
+        for part in model.modules()
+        if hasattr(part, "query_length")
+    ]
+    return f"{prompt}\0{lengths}"
+
+
+def may_cache(model: BaseModel) -> bool:
+    """Whether :func:`fingerprint` sees all of a model; else logs once which part it cannot see.
+
+    Another model could get the cached results of a model with a hidden part.
+    """
+    for part in model.modules():
+        tokenizer = _tokenizer(part)
+        if (
+            type(part).__module__.partition(".")[0] not in VISIBLE_PACKAGES
+            or {"forward", "preprocess"} & vars(part).keys()
+            or getattr(part, "backend", "torch") != "torch"
+            or not (tokenizer is None or hasattr(_backend(tokenizer), "to_str"))
+        ):
+            _log_hidden(type(part).__qualname__)
+            return False
+    return True
+
+
+@cache
+def _log_hidden(part: str) -> None:
+    log.info("note: OPERA cannot see all of %s, so it does not cache what the model computes", part)
+
+
+def computation_key(precision: str, device: str) -> str:
+    """The precision, device and library versions on which vectors and scores depend."""
+    versions = (version(library) for library in ("sentence-transformers", "transformers"))
+    return " ".join([LAYOUT, precision, device, *versions, "reproducible" * is_reproducible()])
+
+
+def cache_key(parts: Iterable[str]) -> str:
+    """The name of a cache entry that depends on ``parts``."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
