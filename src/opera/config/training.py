@@ -260,6 +260,11 @@ class TrainSettings(
         return self.evaluates_on_dev or self.guard
 
 
+def reads_lists(values: Mapping[str, Any]) -> bool:
+    """Whether settings name lists of pairs. The encoding of tables then applies to them too."""
+    return bool(values.get("decisions") or values.get("teacher_scores"))
+
+
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
+from opera.core.arguments import several
 from opera.core.errors import SettingError
 from opera.core.terminal import place, shown
 
@@ -53,6 +55,12 @@ def user_path(value: str | os.PathLike[str], name: str) -> Path:
     :func:`expand_user`.
     """
     return Path(expand_user(value, name))
+
+
+def user_paths(value: Any, name: str) -> tuple[Path, ...]:
+    """Return a user's path, or several in a list or another iterable, as :func:`user_path`."""
+    paths = [value] if isinstance(value, str | os.PathLike) else value
+    return tuple(user_path(path, name) for path in several(paths, name, "paths"))
 
 
 def without_parents(path: Path) -> Path:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
+from opera.config.training import reads_lists
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, load_data
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -80,9 +81,10 @@ def compare(
             "data: the runs of a grid are processes that read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
         )
+    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    strict = not reads_lists(settings)
     sources = [
-        str(named_source(source, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows))
-        for source in sets
+        str(named_source(source, columns=columns, **reading, strict=strict)) for source in sets
     ]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
@@ -93,7 +95,7 @@ def compare(
         None if seeds is None else several(seeds, "seeds", "whole numbers"),
         None if steps is None else several(steps, "steps", "whole numbers"),
     )
-    status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
+    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, **reading)
     baseline = check_baseline(baseline, axes)
     train_grid(status, folder, str(model))
     if status.failed:
@@ -102,16 +104,24 @@ def compare(
 
 
 def prepare_grid(
-    data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
+    data: Sequence[str],
+    axes: GridAxes,
+    out: Path,
+    model: str,
+    shared: dict[str, Any],
+    jobs: int,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Status:
     """Plan a grid, check everything that needs no torch, and find the finished runs.
 
-    Writes nothing.
+    Writes nothing. ``encoding`` and ``skip_bad_rows`` are those of lists of pairs.
     """
+    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
-    runs = plan_grid(data, axes, out, shared)
+    runs = plan_grid(data, axes, out, shared, reading if reads_lists(shared) else {})
     if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
@@ -128,7 +138,7 @@ def prepare_grid(
     status = Status.scan(runs, jobs)
     for source in data:
         check_stays_out(out, "--out", source)
-        loaded = load_data(source)
+        loaded = with_list_options(load_data(source), encoding, skip_bad_rows)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
@@ -180,7 +190,14 @@ def estimate_seconds(status: Status, model: str) -> float:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(
         len(runs)
-        * foresee(data, model=model, out=runs[0].folder, overwrite=True, **runs[0].values).seconds
+        * foresee(
+            data,
+            model=model,
+            out=runs[0].folder,
+            overwrite=True,
+            **runs[0].reading,
+            **runs[0].values,
+        ).seconds
         for (data, _), runs in alike.items()
     )
 
