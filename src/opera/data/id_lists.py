@@ -153,7 +153,7 @@ def match_pairs(listed: IdList, data: RetrievalData, noun: str, least: float) ->
             advice = f"ids must be SET/ID, where SET is one of {names}"
         row = int(np.flatnonzero(~known)[0])
         example = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
-        raise DataError(f"{path}: {count}; {example} is not in the data; {advice}")
+        raise DataError(f"{path}: {count}; {example} is not there; {advice}")
     notes = listed.notes + [f"{path}: {count}; OPERA ignores the rest"] * (not known.all())
     values = table.filter(pa.array(known)).to_pydict()
     return ListedPairs(rows[0][known], rows[1][known], of_query[known], values, notes)
