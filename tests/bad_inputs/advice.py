@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import opera
-from bad_inputs.table import Make, edit, make_folder, remove, with_run, write
+from bad_inputs.table import Make, with_run, write
 
 SOURCES = Path(opera.__file__).parent
 OPTION = re.compile(r"--[a-z][a-z0-9-]*[a-z0-9]")
@@ -130,10 +130,9 @@ class Advice(NamedTuple):
     make: tuple[Make, ...]
 
 
-LATIN = "frage,antwort ä\n".encode("cp1252") * 3
 REVIEW = "query_id,doc_id,decision\ntrain0,d1,correct\n"
 TEST_REVIEW = "query_id,doc_id,decision,split\ntest0,{},wrong,test\n"
-BAD_ROW = "query_id,doc_id,decision\ntrain0,d1,correct\n,d1,correct\n,d2,correct\ntrain1,d1,correct\ntrain2,d1,correct\n"
+BAD_ROW = f"{REVIEW},d1,correct\n,d2,correct\ntrain1,d1,correct\ntrain2,d1,correct\n"
 QUICK = "train data --model model --out out --steps 1 --batch-size 4 --plan"
 
 
@@ -165,7 +164,8 @@ TAKEN = [
     Advice(f"{QUICK} --set mix=equal", "--also", "--also second", (
         write("second/corpus.jsonl", "".join(f'{{"_id": "s{n}", "text": "t1w{n} t2w{n}"}}\n' for n in range(30))),
         write("second/queries.jsonl", "".join(f'{{"_id": "q{n}", "text": "t1w{n}"}}\n' for n in range(30))),
-        write("second/qrels/train.tsv", "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\ts{n}\t1\n" for n in range(30))),
+        write("second/qrels/train.tsv", "query-id\tcorpus-id\tscore\n" +
+            "".join(f"q{n}\ts{n}\t1\n" for n in range(30))),
     )),
     Advice(f"{QUICK} --set loss=distill", "--teacher", "--teacher t.tsv",
         (write("t.tsv", "query_id\tdoc_id\tscore\n" + "".join(f"train0\td{n}\t{n}\n" for n in range(9))),)),

@@ -125,6 +125,7 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
         "doc_id": document,
         "query": data.queries.texts(data.queries.find_rows([query]))[0],
         "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
+        "decision": "wrong",
     }
     with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
     row[name] = "another text"
@@ -155,9 +156,7 @@ def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("header", ["Decision", "decision ", "DECISION"])
-def test_a_header_may_have_upper_case_and_spaces(
-    header: str, make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_header_may_have_upper_case_and_spaces(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
     data = load_data(make_beir())
     pairs = sorted(judged(data, "train"))
     path = write(tmp_path / "d.csv", [(*pair, "Correct") for pair in pairs], f"Query ID,doc-id,{header}")
@@ -167,14 +166,12 @@ def test_a_header_may_have_upper_case_and_spaces(
 
 
 @pytest.mark.parametrize("header", ["query_id,doc_id,verdict", f"{SUSPICIOUS},grade", "query_id,doc_id,decision"])
-def test_a_table_without_decisions_is_refused(
-    header: str, make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_table_without_decisions_is_refused(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
     """Only the list of suspicious pairs may lack decisions; a run's pairs.parquet has a column more than the list."""
     data = load_data(make_beir())
     rest = ("",) * (header.count(",") - 1)
     path = write(tmp_path / "d.csv", [(*pair, *rest) for pair in sorted(judged(data, "train"))[:3]], header)
-    with pytest.raises(DataError, match="column 'decision' is (missing|empty)"):
+    with pytest.raises(DataError, match=r"column 'decision' is (missing|empty)"):
         with_decisions(data, [path])
 
 

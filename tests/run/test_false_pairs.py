@@ -64,7 +64,8 @@ def test_a_list_leaves_the_drawn_test_as_it_was(static_model: Path, tmp_path: Pa
     """So that both runs are measured by the same queries, and ``evaluate`` finds them."""
     texts = [f"the {word} of number {number}" for number in range(60) for word in ("colour", "price")]
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
-    (tmp_path / "list.csv").write_text("query_id,doc_id,decision\n" + "".join(f"q{row},d{row},wrong\n" for row in range(40)))
+    rows = "".join(f"q{row},d{row},wrong\n" for row in range(40))
+    (tmp_path / "list.csv").write_text(f"query_id,doc_id,decision\n{rows}")
     call: dict[str, Any] = {"model": static_model, "max_steps": 2, "expected_documents": "new"}
     complete = opera.adapt(data, out=tmp_path / "complete", **call)
     without = opera.adapt(data, out=tmp_path / "without", decisions=tmp_path / "list.csv", **call)

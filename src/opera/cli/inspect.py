@@ -69,9 +69,9 @@ def inspect(
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    strict = not decisions
-    source = one_source(data, pairs, documents, queries, columns, **reading, strict=strict)
-    loaded = load_training_data(source, model)
+    loaded = load_training_data(
+        one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions), model
+    )
 
     from opera.diagnostics.inspect import inspect as inspect_data
 

@@ -16,7 +16,7 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.combined import data_sets, first_rows, with_sets, with_shifted_rows
-from opera.data.id_lists import IdList, match_pairs, read_lists
+from opera.data.id_lists import IdList, match_pairs, numbers, read_lists
 from opera.data.identity import text_keys
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
@@ -96,27 +96,19 @@ def read_decisions(
         DataError: if a file cannot be read, has no decisions, or does not match the data; for an
             unknown decision; and for two decisions that contradict each other.
     """
-    lists = [
-        match_pairs(_decided(listed, only_test), data, "decision", 1 if only_test else MATCHING)
-        for listed in read_lists(paths, data.list_options, optional=COLUMNS)
-    ]
-    values = {
-        name: [value for pairs in lists for value in pairs.values[name]]
-        for name in ("decision", "split", "first_rank")
-    }
-    ranks = [NOT_KNOWN if rank is None else rank for rank in values["first_rank"]]
+    lists = read_lists(paths, data.list_options, optional=COLUMNS)
+    decided = [_decided(listed, only_test) for listed in lists]
+    pairs, notes = match_pairs(decided, data, "decision", 1 if only_test else MATCHING)
     decisions = Decisions(
-        np.concatenate([pairs.query_rows for pairs in lists]),
-        np.concatenate([pairs.doc_rows for pairs in lists]),
-        np.array([kind != WRONG for kind in values["decision"]], dtype=bool),
-        np.array([split == "test" for split in values["split"]], dtype=bool),
-        np.array(ranks, dtype=np.float32),
+        numbers(pairs["query_row"], np.int64),
+        numbers(pairs["doc_row"], np.int64),
+        np.array([kind != WRONG for kind in pairs["decision"].to_pylist()], dtype=bool),
+        np.array([split == "test" for split in pairs["split"].to_pylist()], dtype=bool),
+        np.nan_to_num(numbers(pairs["first_rank"], np.float32), nan=NOT_KNOWN),
         ", ".join(map(str, paths)),
     )
-    if only_test:
-        keys = pair_keys(decisions.query_rows, decisions.doc_rows)
-    else:
-        keys = decisions.keys(data)
+    by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
+    keys = by_id if only_test else decisions.keys(data)
     decided_pairs = np.stack([keys, decisions.of_test])
     _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
     differs = decisions.relevant[first][number] != decisions.relevant
@@ -125,7 +117,6 @@ def read_decisions(
         (query,) = data.queries.ids(example.query_rows[:1])
         (document,) = data.corpus.ids(example.doc_rows[:1])
         raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
-    notes = [note for pairs in lists for note in pairs.notes]
     return decisions.select(np.isin(np.arange(len(number)), first)), notes
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
@@ -65,12 +66,9 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
             in the data.
     """
     lists = read_lists([path], data.list_options, needed=["score"])
-    scored = [match_pairs(listed, data, "score", 0) for listed in lists]
-    scores = np.array([score for pairs in scored for score in pairs.values["score"]], np.float64)
-    query_rows, doc_rows, set_numbers = (
-        np.concatenate([getattr(pairs, name) for pairs in scored])
-        for name in ("query_rows", "doc_rows", "sets")
-    )
+    pairs, notes = match_pairs(lists, data, "score", 0)
+    scores, set_numbers = numbers(pairs["score"]), numbers(pairs["set"], np.int64)
+    query_rows, doc_rows = (numbers(pairs[name], np.int64) for name in ("query_row", "doc_row"))
     sets = []
     for number, (data_set, *first) in enumerate(
         zip(data_sets(data), *first_rows(data), strict=False)
@@ -79,7 +77,6 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         rows = query_rows[here] - first[0], doc_rows[here] - first[1]
         teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
         sets.append(replace(data_set, teacher=teacher))
-    notes = [note for pairs in scored for note in pairs.notes]
     sets[0] = replace(sets[0], notes=(*sets[0].notes, *notes))
     return with_sets(data, sets)
 
@@ -100,63 +97,57 @@ class IdList(NamedTuple):
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class ListedPairs:
-    """The rows of a file whose query and document are in the data.
-
-    Attributes:
-        query_rows: int64 ``[m]``, rows of the query table.
-        doc_rows: int64 ``[m]``, rows of the corpus.
-        sets: int64 ``[m]``, the number of each pair's data set, from 0.
-        values: the texts ``[m]`` of both ids and of the requested columns that the file has; an
-            empty number is ``None``.
-        notes: sentences about rows of the file that OPERA ignores.
-    """
-
-    query_rows: IntArray
-    doc_rows: IntArray
-    sets: IntArray
-    values: Mapping[str, list[Any]]
-    notes: list[str]
-
-
-def match_pairs(listed: IdList, data: RetrievalData, noun: str, least: float) -> ListedPairs:
-    """Find the pairs of a list in the data. Every door that takes a list calls this.
+def match_pairs(
+    lists: Iterable[IdList], data: RetrievalData, noun: str, least: float
+) -> tuple[pa.Table, list[str]]:
+    """Find the pairs of lists in the data. Every door that takes lists calls this.
 
     Args:
-        listed: the list. Its columns ``query`` and ``document``, if any, must match the texts of
+        lists: the lists. Their columns ``query`` and ``document``, if any, must match the texts of
             the data, or their beginnings: an id that is a row number changes with the file.
         data: the data set.
-        noun: what a row of the list is, for messages.
-        least: the least fraction of the rows whose pair must be in the data. One pair must be in
-            the data in any case.
+        noun: what a row of a list is, for messages.
+        least: the least fraction of a list's pairs that must be in the data. At least one pair
+            must be in the data.
+
+    Returns:
+        The rows whose pairs are in the data, with the columns ``query_row``, ``doc_row`` and
+        ``set``, the number of the data set; and notes about rows that OPERA ignores.
 
     Raises:
-        DataError: if the texts of the list do not match the data, or too few pairs are in the data.
+        DataError: if the texts of a list do not match the data, or too few pairs are in the data.
     """
-    path, table = listed.path, listed.table
-    queries, documents = table["query_id"], table["doc_id"]
-    rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
-    of_query, of_document = (
-        np.searchsorted(firsts, rows_of_set, side="right") - 1
-        for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
-    )
-    known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
-    for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
-        if name in table.column_names and len(known):
-            _check_texts(path, name, table[name].to_pylist(), texts, of_texts)
-    count = f"{known.sum():,} of {counted(len(known), noun)} match {data.title}"
-    if len(known) and known.sum() < max(1, least * len(known)):
-        advice = SPREADSHEET.format(noun)
-        if data.sets:
+    tables, notes = [], list[str]()
+    for path, _, table, list_notes in lists:
+        queries, documents = table["query_id"], table["doc_id"]
+        rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
+        of_query, of_document = (
+            np.searchsorted(firsts, rows_of_set, side="right") - 1
+            for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
+        )
+        known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
+        for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
+            if name in table.column_names and len(known):
+                _check_texts(path, name, table[name].to_pylist(), texts, of_texts)
+        count = f"{path}: {known.sum():,} of {counted(len(known), noun)} match {data.title}"
+        if len(known) and known.sum() < max(1, least * len(known)):
+            row = int(np.flatnonzero(~known)[0])
+            pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
             names = ", ".join(data_set.name for data_set in data.sets)
-            advice = f"ids must be SET/ID, where SET is one of {names}"
-        row = int(np.flatnonzero(~known)[0])
-        example = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
-        raise DataError(f"{path}: {count}; {example} is not there; {advice}")
-    notes = listed.notes + [f"{path}: {count}; OPERA ignores the rest"] * (not known.all())
-    values = table.filter(pa.array(known)).to_pydict()
-    return ListedPairs(rows[0][known], rows[1][known], of_query[known], values, notes)
+            of_sets = f"ids must be SET/ID, where SET is one of {names}"
+            advice = of_sets if data.sets else SPREADSHEET.format(noun)
+            raise DataError(f"{count}; {pair} is not there; {advice}")
+        notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())
+        places = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}
+        for name, values in places.items():
+            table = table.append_column(name, pa.array(values, pa.int64()))
+        tables.append(table.filter(pa.array(known)))
+    return pa.concat_tables(tables, promote_options="default"), notes
+
+
+def numbers(column: pa.ChunkedArray, kind: type[np.generic] = np.float64) -> NDArray[Any]:
+    """Return a column of numbers as an array; a missing number becomes NaN."""
+    return np.array(column.to_pylist(), dtype=kind)
 
 
 def read_lists(

@@ -18,7 +18,7 @@ from opera.data.combined import combine, data_sets, for_each
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
 from opera.data.names import TABLES
-from opera.data.retrieval_data import STRICT_UTF8, ListOptions, RetrievalData
+from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
 
@@ -116,12 +116,11 @@ def named_source(
             f"{' '.join(options)}: cannot be combined with a data set ({shortened(str(source))}); "
             "pass one or the other"
         )
-    is_path = _is_path(source)
-    if not strict and not (source is None or (is_path and _are_tables(source))):
-        encoding, skip_bad_rows = (
-            None,
-            skip_bad_rows and not (is_path or isinstance(source, RetrievalData)),
-        )
+    is_path = isinstance(source, str | os.PathLike)
+    is_table = is_path and kind_of_files(expand_user(source, "data")) == "tables"
+    if not strict and not (source is None or is_table):
+        in_memory = not (is_path or isinstance(source, RetrievalData))
+        encoding, skip_bad_rows = None, skip_bad_rows and in_memory
     if isinstance(source, RetrievalData):
         if columns or encoding or skip_bad_rows:
             raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
@@ -144,20 +143,14 @@ def named_source(
 def with_list_options(
     data: RetrievalData, encoding: str | None, skip_bad_rows: bool
 ) -> RetrievalData:
-    """Set how to read lists of pairs, such as decisions; defaults do not change the data."""
+    """Set how to read lists of pairs, such as decisions."""
     options = ListOptions.checked(encoding, skip_bad_rows)
-    if options == STRICT_UTF8:
-        return data
     return for_each(partial(replace, list_options=options), data)
 
 
 def _is_path(value: Any) -> bool:
     """Whether a value is a path or ``None``. All other values are data in memory."""
     return isinstance(value, str | os.PathLike | None)
-
-
-def _are_tables(path: str | Path) -> bool:
-    return kind_of_files(expand_user(path, "data")) == "tables"
 
 
 def _are_paths(pairs: Any) -> bool:

@@ -75,7 +75,10 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
     axes, shared = grid_axes(values, ["ft"], None, [np.int32(10)])
     (cell,) = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1).runs
     job = json.loads(json.dumps(cell.job(str(static_model))))
-    assert make_recipe(job["values"]) == make_recipe({**values, "method": "ft", "max_steps": 10})
+    wanted = job["values"].keys() - {"encoding", "skip_bad_rows"}
+    assert make_recipe({name: job["values"][name] for name in wanted}) == make_recipe(
+        {**values, "method": "ft", "max_steps": 10}
+    )
 
 
 def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path, static_model: Path) -> None:

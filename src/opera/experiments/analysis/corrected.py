@@ -174,9 +174,14 @@ def _test_data(runs: Sequence[Run]) -> RetrievalData:
         for item in (*items["pairs"], *items["missing"]):
             queries[item["query_id"]] = item["query"]
             documents[item["doc_id"]] = item["document"]
-    corpus, asked = TextTable.from_texts(documents), TextTable.from_texts(queries)
-    path = str(runs[0].path)
-    return RetrievalData(path, path, "", corpus, asked, {})
+    return RetrievalData(
+        name="test",
+        source=str(runs[0].path),
+        fingerprint="",
+        corpus=TextTable.from_texts(documents),
+        queries=TextTable.from_texts(queries),
+        splits={},
+    )
 
 
 def _labels(run: Run) -> dict[str, dict[str, int]]:
