@@ -88,7 +88,11 @@ def test_the_commands_have_the_options_that_messages_advise(option: str) -> None
     commands = get_command(app).commands  # type: ignore[attr-defined]
     for (file, name), listed in advice.ADVISED.items():
         for command in listed.split() if name == option else ():
-            options = [option for parameter in commands[command].params for option in parameter.opts]
+            options = [
+                option
+                for parameter in commands[command].params
+                for option in (*parameter.opts, *parameter.secondary_opts)
+            ]
             assert option in options, f"{file}: opera {command}"
 
 

@@ -194,8 +194,12 @@ def train(
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
     sources = [source, *(named_source(name, **reading, strict=False) for name in also or [])]
-    call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
-    call |= reading if lists else {}
+    call: dict[str, Any] = {
+        "model": model,
+        "out": out,
+        "overwrite": overwrite,
+        **(reading if lists else {}),
+    }
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.core.arguments import MOST
-from opera.core.paths import user_paths
+from opera.core.paths import expand_paths
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
@@ -138,11 +139,6 @@ class NegativeSettings(Settings):
         )
 
 
-def _paths(value: Any) -> Any:
-    """Return a path, or several, as a tuple of texts."""
-    return tuple(map(str, user_paths(value, "decisions")))
-
-
 class LabelSettings(Settings):
     """Which grades count as relevant, and decisions about labels."""
 
@@ -153,7 +149,9 @@ class LabelSettings(Settings):
         ge=1,
         le=MOST,
     )
-    decisions: Annotated[tuple[str, ...], BeforeValidator(_paths)] | None = setting(
+    decisions: (
+        Annotated[tuple[str, ...], BeforeValidator(partial(expand_paths, name="decisions"))] | None
+    ) = setting(
         None,
         "tables from opera review with query_id, doc_id and decision (wrong, correct, missing); "
         "all pairs of a run's suspicious_pairs.csv are wrong",

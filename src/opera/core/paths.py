@@ -57,10 +57,10 @@ def user_path(value: str | os.PathLike[str], name: str) -> Path:
     return Path(expand_user(value, name))
 
 
-def user_paths(value: Any, name: str) -> tuple[Path, ...]:
-    """Return a user's path, or several in a list or another iterable, as :func:`user_path`."""
+def expand_paths(value: Any, name: str) -> tuple[str, ...]:
+    """Expand a user's path, or several in a list or another iterable, as :func:`expand_user`."""
     paths = [value] if isinstance(value, str | os.PathLike) else value
-    return tuple(user_path(path, name) for path in several(paths, name, "paths"))
+    return tuple(expand_user(path, name) for path in several(paths, name, "paths"))
 
 
 def without_parents(path: Path) -> Path:

@@ -124,7 +124,6 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
     """Select the pairs of a file with a decision, and complete its columns."""
     path, table = listed.path, listed.table
     values: dict[str, list[Any]] = table.to_pydict()
-    none = [""] * len(table)
     if "decision" in values:
         kinds = [text.strip().lower() for text in values["decision"]]
         if not any(kinds):
@@ -144,7 +143,7 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
                 f"{path}: the decision about {pair} is {shown(text)}; it must be wrong, correct or "
                 "missing, or empty if there is none"
             )
-    splits = [text.strip().lower() for text in values.get("split", none)]
+    splits = [text.strip().lower() for text in values.get("split", [""] * len(table))]
     ranks = values.get("first_rank", [None] * len(table))
     values |= {"decision": kinds, "split": splits, "first_rank": ranks}
     decided = [
@@ -240,8 +239,8 @@ def _applied(
     return replace(
         data_set,
         splits=splits,
-        confirmed=_keys_in(data_set, relevant, first),
-        rejected=_keys_in(data_set, wrong, first),
+        confirmed=_keys_in(data_set, relevant_here, first),
+        rejected=_keys_in(data_set, decisions.select(~decisions.relevant & in_part), first),
         removed_excess=excess,
     )
 
@@ -275,12 +274,10 @@ def _missing(
 def _keys_in(
     data_set: RetrievalData, decisions: Decisions, first: Sequence[int]
 ) -> NDArray[np.int64] | None:
-    """The keys of decided pairs in one data set; ``None`` if it has none."""
-    queries, documents = decisions.query_rows - first[0], decisions.doc_rows - first[1]
-    inside = (queries >= 0) & (queries < len(data_set.queries))
-    inside &= (documents >= 0) & (documents < len(data_set.corpus))
+    """The keys of decided pairs of one data set; ``None`` if it has none."""
     keys = pair_keys(
-        data_set.query_group[queries[inside]], data_set.document_group[documents[inside]]
+        data_set.query_group[decisions.query_rows - first[0]],
+        data_set.document_group[decisions.doc_rows - first[1]],
     )
     return np.unique(keys) if len(keys) else None
 

@@ -133,9 +133,10 @@ def match_pairs(
         if len(known) and known.sum() < max(1, least * len(known)):
             row = int(np.flatnonzero(~known)[0])
             pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
-            names = ", ".join(data_set.name for data_set in data.sets)
-            of_sets = f"ids must be SET/ID, where SET is one of {names}"
-            advice = of_sets if data.sets else SPREADSHEET.format(noun)
+            advice = SPREADSHEET.format(noun)
+            if data.sets:
+                names = ", ".join(data_set.name for data_set in data.sets)
+                advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
         notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())
         places = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}

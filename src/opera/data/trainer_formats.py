@@ -20,7 +20,7 @@ from opera.data.relation import Relation, document_key_sql, text_key_sql
 from opera.data.rules import Problems
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
-from opera.data.text_files import BadRow
+from opera.data.text_files import ALWAYS_UTF8, BadRow
 
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
 FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
@@ -210,7 +210,7 @@ def add_records(
     relation: Relation, path: Path, kind: Kind, split: str, prompts: dict[str, None]
 ) -> None:
     """Add the records of a file; ``prompts`` gets the prompts of its queries."""
-    table = JsonLines(path)
+    table = JsonLines(path, ALWAYS_UTF8)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for line, record in table.records(relation.problems):

@@ -117,11 +117,11 @@ def prepare_grid(
 
     Writes nothing. ``encoding`` and ``skip_bad_rows`` are those of lists of pairs.
     """
-    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
-    runs = plan_grid(data, axes, out, shared, reading if reads_lists(shared) else {})
+    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(shared) else {}
+    runs = plan_grid(data, axes, out, shared, reading)
     if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from opera.core.arguments import flag, text
 from opera.core.files import check_output, replace_file
 from opera.core.measure_names import PRIMARY
-from opera.core.paths import user_path, user_paths
+from opera.core.paths import expand_paths, user_path
 from opera.data.retrieval_data import ListOptions
 from opera.experiments.analysis import (
     Comparison,
@@ -84,7 +84,7 @@ def report(
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
-    files = user_paths(decisions, "decisions")
+    files = list(map(Path, expand_paths(decisions, "decisions")))
     options = ListOptions.checked(encoding, skip_bad_rows)
     path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
