@@ -16,7 +16,7 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.combined import data_sets, first_rows, with_sets, with_shifted_rows
-from opera.data.id_lists import IdList, match_pairs, numbers, read_lists
+from opera.data.id_lists import IdList, match_pairs, read_lists
 from opera.data.identity import text_keys
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
@@ -100,11 +100,11 @@ def read_decisions(
     decided = [_decided(listed, only_test) for listed in lists]
     pairs, notes = match_pairs(decided, data, "decision", 1 if only_test else MATCHING)
     decisions = Decisions(
-        numbers(pairs["query_row"], np.int64),
-        numbers(pairs["doc_row"], np.int64),
+        np.array(pairs["query_row"].to_pylist(), dtype=np.int64),
+        np.array(pairs["doc_row"].to_pylist(), dtype=np.int64),
         np.array([kind != WRONG for kind in pairs["decision"].to_pylist()], dtype=bool),
         np.array([split == "test" for split in pairs["split"].to_pylist()], dtype=bool),
-        np.nan_to_num(numbers(pairs["first_rank"], np.float32), nan=NOT_KNOWN),
+        np.nan_to_num(np.array(pairs["first_rank"].to_pylist(), dtype=np.float32), nan=NOT_KNOWN),
         ", ".join(map(str, paths)),
     )
     by_id = pair_keys(decisions.query_rows, decisions.doc_rows)

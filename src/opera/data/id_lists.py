@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
@@ -67,8 +66,11 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
     """
     lists = read_lists([path], data.list_options, needed=["score"])
     pairs, notes = match_pairs(lists, data, "score", 0)
-    scores, set_numbers = numbers(pairs["score"]), numbers(pairs["set"], np.int64)
-    query_rows, doc_rows = (numbers(pairs[name], np.int64) for name in ("query_row", "doc_row"))
+    scores = np.array(pairs["score"].to_pylist(), dtype=np.float64)
+    query_rows, doc_rows, set_numbers = (
+        np.array(pairs[name].to_pylist(), dtype=np.int64)
+        for name in ("query_row", "doc_row", "set")
+    )
     sets = []
     for number, (data_set, *first) in enumerate(
         zip(data_sets(data), *first_rows(data), strict=False)
@@ -144,11 +146,6 @@ def match_pairs(
             table = table.append_column(name, pa.array(values, pa.int64()))
         tables.append(table.filter(pa.array(known)))
     return pa.concat_tables(tables, promote_options="default"), notes
-
-
-def numbers(column: pa.ChunkedArray, kind: type[np.generic] = np.float64) -> NDArray[Any]:
-    """Return a column of numbers as an array; a missing number becomes NaN."""
-    return np.array(column.to_pylist(), dtype=kind)
 
 
 def read_lists(

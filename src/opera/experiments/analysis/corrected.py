@@ -166,10 +166,9 @@ def _test_data(runs: Sequence[Run]) -> RetrievalData:
     queries, documents = dict[str, str](), dict[str, str]()
     for run in runs:
         table = run.per_query()
-        queries |= dict.fromkeys(table["query_id"].to_pylist(), "")
+        queries = dict.fromkeys(table["query_id"].to_pylist(), "") | queries
         for name in ("relevant", *(column(model, "documents") for model in MODELS)):
-            documents |= dict.fromkeys(pc.list_flatten(table[name]).to_pylist(), "")
-    for run in runs:
+            documents = dict.fromkeys(pc.list_flatten(table[name]).to_pylist(), "") | documents
         items = run.review()["test"]
         for item in (*items["pairs"], *items["missing"]):
             queries[item["query_id"]] = item["query"]
