@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class Decisions:
 
 
 def read_decisions(
-    data: RetrievalData, paths: Iterable[str | Path], *, only_test: bool = False
+    data: RetrievalData, paths: Sequence[str | Path], *, only_test: bool = False
 ) -> tuple[Decisions, list[str]]:
     """Read files of decisions, such as ``decisions.csv`` of a review.
 
