@@ -113,6 +113,6 @@ def test_what_cannot_be_combined_is_refused() -> None:
 
 
 def test_names_have_no_slash_since_ids_are_set_and_id() -> None:
-    data = combine([one("a/b", 2), one("a", 2), one("a-b", 3)])
+    data = combine([replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3)])
     assert [data_set.name for data_set in data.sets] == ["a-b", "a", "a-b-2"]
     assert {query.partition("/")[0] for query in data.queries.ids()} == {"a-b", "a", "a-b-2"}
