@@ -103,10 +103,11 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
     *table("mine data --model model --out x.tsv", """
 --relative-margin -0.1 => --relative-margin: must be greater than or equal to 0, got -0.1
     """),
-    Bad(f"{DISTILL} --teacher t.tsv", "t.tsv: column 'query_id' is missing (it has: query-id, corpus-id, score)",
+    Bad(f"{DISTILL} --teacher t.tsv", "t.tsv: column 'doc_id' is missing (it has: query-id, corpus-id, score)",
         write("t.tsv", "query-id\tcorpus-id\tscore\n")),
     Bad(f"{DISTILL} --teacher t.tsv",
-        "t.tsv: has 1 pair, but none is in data (query 'q', document 'd'); are they scores of other data?",
+        "t.tsv: 0 of 1 score match data; query 'q', document 'd' is not there; is this score list for other data, or "
+        "did a spreadsheet change the ids, as in 00123 to 123? Import the columns of ids as text",
         write("t.tsv", f"{HEADER}q\td\t1\n")),
     Bad(f"{DISTILL} --teacher t.jsonl", "t.jsonl: column 'score' must hold one value per row, got lists",
         write("t.jsonl", '{"query_id": "train0", "doc_id": "d0", "score": [1.5]}\n')),

@@ -107,6 +107,16 @@ DECISIONS = [
             "correct or missing in another; keep one of them",
             "test0,d0,wrong,test\ntest0,d0,missing,test\n",
         ),
+        (
+            "decisions.csv: 1 of 2 decisions match run; query 'test0', document '00' is not there; is this decision "
+            "list for other data, or did a spreadsheet change the ids, as in 00123 to 123? Import the columns of ids "
+            "as text",
+            "test0,d0,wrong,test\ntest0,00,correct,test\n",
+        ),
+        (
+            "decisions.csv: column 'decision' is empty; write wrong, correct or missing in this column",
+            "test0,d0,,test\n",
+        ),
     )
 ]
 

@@ -67,6 +67,9 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
     Bad(f"{P_CSV} --columns query", "--columns: must be ROLE=COLUMN, separated by commas, as in "
         "query=q,document=doc_id; got 'query'", GOOD),
     Bad(f"{P_CSV} --columns querry=a", f"--columns: unknown role 'querry'; did you mean 'query'? {ROLES}", GOOD),
+    Bad("train t.jsonl --model model --out out",
+        "t.jsonl:2: byte 0xe9 (character 33) is not UTF-8; convert the file to UTF-8",
+        write("t.jsonl", b'{"query": "a", "pos": ["b"], "neg": ["c"]}\n{"query": "c", "pos": ["what caf\xe9"]}\n')),
     Bad(P_CSV, f"p.csv:3: byte 0xe9 (character 6) is {NOT_UTF8}", write("p.csv", b"query,document\na,b\nc,caf\xe9\n")),
     Bad(f"{P_CSV} --encoding latinx", "--encoding: must be an encoding that Python knows, such as cp1252, latin-1 or "
         "utf-16, got 'latinx'", GOOD),

@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import opera
-from bad_inputs import table
+from bad_inputs import advice, table
 from commands import opera_here
+from opera.cli import app
 from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.plan import grid_axes
 from opera.run_folder.housekeeping import drop_checkpoints
@@ -71,3 +73,36 @@ def test_a_bad_input_ends_in_one_message_and_writes_nothing(
     assert row.message_fits(message), f"\n{message!r} is not\n{row.message!r}"
     assert done.returncode == 2
     assert table.snapshot(folder) == before
+
+
+def test_every_option_that_a_message_advises_is_in_the_table() -> None:
+    files = {str(path.relative_to(advice.SOURCES)): path for path in advice.SOURCES.rglob("*.py")}
+    options = {(name, option) for name, path in files.items() for option in advice.advised(path)}
+    listed = advice.ADVISED.keys() | advice.NOT_ADVICE
+    assert {(name, option) for name, option in options - listed if name not in advice.EXAMPLES} == set()
+    assert advice.ADVISED.keys() - options == set()
+
+
+@pytest.mark.parametrize("option", sorted({option for _, option in advice.ADVISED}))
+def test_the_commands_have_the_options_that_messages_advise(option: str) -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for (file, name), listed in advice.ADVISED.items():
+        for command in listed.split() if name == option else ():
+            options = [
+                option
+                for parameter in commands[command].params
+                for option in (*parameter.opts, *parameter.secondary_opts)
+            ]
+            assert option in options, f"{file}: opera {command}"
+
+
+@pytest.mark.parametrize("taken", advice.TAKEN, ids=[f"{taken.command} {taken.answer}" for taken in advice.TAKEN])
+def test_advice_changes_the_outcome(
+    taken: advice.Advice, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for make in taken.make:
+        make(folder)
+    before = opera_here(folder, taken.command.split(), monkeypatch, capsys)
+    assert (before.returncode, taken.option in before.stderr) == (2, True), before.stderr
+    after = opera_here(folder, f"{taken.command} {taken.answer}".split(), monkeypatch, capsys)
+    assert after.returncode == 0, after.stderr

@@ -110,3 +110,9 @@ def test_what_cannot_be_combined_is_refused() -> None:
         with pytest.raises(DataError):
             load_all(sets)
     assert load_all([both]) is both
+
+
+def test_names_have_no_slash_since_ids_are_set_and_id() -> None:
+    data = combine([replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3)])
+    assert [data_set.name for data_set in data.sets] == ["a-b", "a", "a-b-2"]
+    assert {query.partition("/")[0] for query in data.queries.ids()} == {"a-b", "a", "a-b-2"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.decisions import read_decisions, with_decisions
 from opera.data.identity import text_keys
+from opera.data.loading import with_list_options
 from opera.data.splits import draw_missing_splits
 
 Row = tuple[str, ...]
+SUSPICIOUS = "query_id,doc_id,probability_wrong"
 
 
 def judged(data: RetrievalData, split: str) -> set[tuple[str, str]]:
@@ -45,6 +48,7 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
     assert judged(changed, "train") == train - {wrong[0]} | {(query, other)}
     assert judged(changed, "dev") == dev - {wrong[1]}
     assert judged(changed, "test") == test
+    assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores the rest"
     assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
     confirmed = np.isin(text_keys(changed, changed.split("train")), changed.confirmed)
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
@@ -69,12 +73,15 @@ def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path: Path) -> None
     assert train.weights[train.query_index == 0].tolist() == [10, 30]
 
 
-def test_a_list_without_decisions_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_list_of_suspicious_pairs_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
     data = load_data(make_beir())
     pairs = sorted(judged(data, "train"))
     paths = [
-        write(tmp_path / f"{name}.csv", listed, "query_id,doc_id")
-        for name, listed in (("first", pairs[:3]), ("second", pairs[2:4]))
+        write(tmp_path / f"{name}.csv", [(*pair, "0.9") for pair in listed], header)
+        for name, header, listed in (
+            ("first", SUSPICIOUS, pairs[:3]),
+            ("second", "Query ID,doc-id,Probability wrong", pairs[2:4]),
+        )
     ]
     changed = with_decisions(data, paths)
     assert judged(changed, "train") == {*pairs[4:]}
@@ -88,7 +95,8 @@ def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path],
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train")
     assert changed.notes[-1].endswith("training ignores 1 decision about test")
-    assert read_decisions(data, [path]).of_test.tolist() == [True]
+    decisions, _ = read_decisions(data, [path])
+    assert decisions.of_test.tolist() == [True]
 
 
 def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
@@ -96,7 +104,7 @@ def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
 ) -> None:
     data = load_data(make_beir())
     for split in ("test", "train"):
-        path = write(tmp_path / "list.csv", sorted(judged(data, split)), "query_id,doc_id")
+        path = write(tmp_path / "list.csv", [(*pair, "0.9") for pair in sorted(judged(data, split))], SUSPICIOUS)
         with pytest.raises(DataError):
             with_decisions(data, [path])
 
@@ -117,6 +125,7 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
         "doc_id": document,
         "query": data.queries.texts(data.queries.find_rows([query]))[0],
         "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
+        "decision": "wrong",
     }
     with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
     row[name] = "another text"
@@ -144,3 +153,84 @@ def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -
     changed = with_decisions(data, [path])
     assert judged(changed, "train") == judged(data, "train") | {(query, other)}
     assert changed.notes[-1].endswith("1 not added because their documents are held out of train")
+
+
+@pytest.mark.parametrize("header", ["Decision", "decision ", "DECISION"])
+def test_a_header_may_have_upper_case_and_spaces(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    pairs = sorted(judged(data, "train"))
+    path = write(tmp_path / "d.csv", [(*pair, "Correct") for pair in pairs], f"Query ID,doc-id,{header}")
+    changed = with_decisions(data, [path])
+    assert judged(changed, "train") == {*pairs}
+    assert changed.notes[-1] == f"0 pairs removed, 0 added, {len(pairs)} confirmed by {path}"
+
+
+@pytest.mark.parametrize("header", ["query_id,doc_id,verdict", f"{SUSPICIOUS},grade", "query_id,doc_id,decision"])
+def test_a_table_without_decisions_is_refused(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    """Only the list of suspicious pairs may lack decisions; a run's pairs.parquet has a column more than the list."""
+    data = load_data(make_beir())
+    rest = ("",) * (header.count(",") - 1)
+    path = write(tmp_path / "d.csv", [(*pair, *rest) for pair in sorted(judged(data, "train"))[:3]], header)
+    with pytest.raises(DataError, match=r"column 'decision' is (missing|empty)"):
+        with_decisions(data, [path])
+
+
+def test_each_table_of_a_folder_has_columns_of_its_own(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    first, second, third, *_ = sorted(judged(data, "train"))
+    (tmp_path / "d").mkdir()
+    write(tmp_path / "d" / "a.csv", [(*first, "correct")])
+    write(tmp_path / "d" / "b.csv", [(*second, "0.9")], SUSPICIOUS)
+    write(tmp_path / "d" / "c.csv", [("correct", *third)], "Decision,Query ID,Doc ID")
+    changed = with_decisions(data, [tmp_path / "d"])
+    assert judged(changed, "train") == judged(data, "train") - {second}
+    assert changed.notes[-1] == f"1 pair removed, 0 added, 2 confirmed by {tmp_path / 'd'}"
+    write(tmp_path / "d" / "d.csv", [first], "query_id,doc_id")
+    with pytest.raises(DataError, match=r"d\.csv: column 'decision' is missing"):
+        with_decisions(data, [tmp_path / "d"])
+
+
+def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    pairs = sorted(judged(data, "train"))[:6]
+    for unknown in (3, 4):
+        rows = [(f"0{query}" if row < unknown else query, doc, "correct") for row, (query, doc) in enumerate(pairs)]
+        path = write(tmp_path / "d.csv", [*rows, ("nowhere", "nowhere", "")])
+        if unknown == 3:
+            notes = with_decisions(data, [path]).notes
+            assert f"{path}: 3 of 6 decisions match {data.title}; OPERA ignores the rest" in notes
+        else:
+            with pytest.raises(DataError, match="2 of 6 decisions match"):
+                with_decisions(data, [path])
+
+
+@pytest.mark.parametrize("grades", [(2, 3), (1, 3)])
+def test_a_missing_label_gets_the_lowest_relevant_grade(grades: tuple[int, int], tmp_path: Path) -> None:
+    data = load_data([("a query", "one", grades[0]), ("another", "two", grades[1])]).with_relevant_grade(2)
+    path = write(tmp_path / "d.csv", [(data.queries.ids()[1], data.corpus.ids()[0], "missing")])
+    train = with_decisions(data, [path]).split("train").relevant()
+    assert sorted(train.grades.tolist()) == [grade for grade in sorted((2, *grades)) if grade > 1]
+
+
+def test_decisions_need_a_train_split(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    data = load_data(make_beir())
+    path = write(tmp_path / "d.csv", [(*min(judged(data, "train")), "wrong")])
+    without = replace(data, splits={"test": data.splits["test"]})
+    with pytest.raises(DataError, match="has no split 'train'"):
+        with_decisions(without, [path])
+
+
+def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
+    data = load_data([(f"frage {n}", f"antwort ä{n}") for n in range(4)])
+    queries, documents, texts = data.queries.ids(), data.corpus.ids(), data.corpus.texts()
+    rows = [*zip(queries, documents, texts, ["wrong", *["correct"] * 3], strict=True), ("", "d", "", "wrong")]
+    lines = ["query_id,doc_id,document,decision", *map(",".join, rows)]
+    path = tmp_path / "d.csv"
+    path.write_bytes("\n".join(lines).encode("cp1252"))
+    with pytest.raises(DataError, match="--encoding"):
+        with_decisions(data, [path])
+    with pytest.raises(DataError, match=r"d\.csv:6: column 'query_id' must not be empty"):
+        with_decisions(with_list_options(data, "cp1252", skip_bad_rows=False), [path])
+    changed = with_decisions(with_list_options(data, "cp1252", skip_bad_rows=True), [path])
+    assert changed.notes[-1] == f"1 pair removed, 0 added, 3 confirmed by {path}"
+    assert "left out 1 of 5 rows" in changed.notes[-2]

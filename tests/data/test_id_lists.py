@@ -42,4 +42,4 @@ def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "t.tsv")
     path.write_text(path.read_text() + "1\ttrain0\t3\tnowhere\n")
     data = with_teacher(load_data(beir), path)
-    assert data.notes[-1] == f"{path}: ignored 1 of 4 scores, because the data do not contain their pairs"
+    assert data.notes[-1] == f"{path}: 3 of 4 scores match {data.title}; OPERA ignores the rest"

@@ -14,6 +14,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
+from opera.data.retrieval_data import ListOptions
 from opera.experiments.analysis import find_groups
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest, correct_test
 from tiny_world import write_beir
@@ -119,3 +120,28 @@ def test_runs_on_the_same_test_queries_take_the_same_decisions(
     pq.write_table(run.per_query().slice(1), other.path / "per_query.parquet")
     with pytest.raises(DataError, match="its test labels differ"):
         correct_test(find_groups(tmp_path / "runs"), [file])
+
+
+def test_ids_that_a_spreadsheet_changed_are_refused(
+    run: opera.Run, decided: list[dict[str, str]], tmp_path: Path
+) -> None:
+    """They would become relevant documents that no model can rank."""
+    rows = [*decided, {**decided[-1], "doc_id": "1"}, {**decided[0], "query_id": "1", "split": "train"}]
+    with pytest.raises(DataError, match=f"{len(decided)} of {len(decided) + 1} decisions match"):
+        opera.report(run.path, tmp_path / "page.html", decisions=write(tmp_path / "decisions.csv", rows))
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_test_decisions_are_read_as_the_options_say(
+    run: opera.Run, decided: list[dict[str, str]], tmp_path: Path
+) -> None:
+    wanted = corrected(run, write(tmp_path / "decisions.csv", decided)).figures
+    rows = [{name.title().replace("_", " "): value for name, value in row.items()} for row in decided]
+    text = write(tmp_path / "changed.csv", [*rows, {**rows[0], "Query Id": ""}]).read_text()
+    (tmp_path / "changed.csv").write_text(text, encoding="utf-16")
+    with pytest.raises(DataError, match="--encoding"):
+        corrected(run, tmp_path / "changed.csv")
+    options = ListOptions.checked("utf-16", skip_bad_rows=True)
+    result = correct_test(find_groups(run.path), [tmp_path / "changed.csv"], options)
+    assert result.figures == wanted
+    assert f"left out 1 of {len(rows) + 1} rows" in result.sentence

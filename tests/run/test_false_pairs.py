@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import opera
+from opera.data.decisions import SUSPICIOUS_COLUMNS
 from tiny_world import write_noisy_beir
 
 SETTINGS: dict[str, Any] = {
@@ -48,6 +49,7 @@ def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
 def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:
     with (run.path / "suspicious_pairs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == SUSPICIOUS_COLUMNS
     assert run.record.noisy_labels is not None
     assert len(rows) == run.record.noisy_labels.suspicious
     probabilities = [float(row["probability_wrong"]) for row in rows]
@@ -62,7 +64,8 @@ def test_a_list_leaves_the_drawn_test_as_it_was(static_model: Path, tmp_path: Pa
     """So that both runs are measured by the same queries, and ``evaluate`` finds them."""
     texts = [f"the {word} of number {number}" for number in range(60) for word in ("colour", "price")]
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
-    (tmp_path / "list.csv").write_text("query_id,doc_id\n" + "".join(f"q{row},d{row}\n" for row in range(40)))
+    rows = "".join(f"q{row},d{row},wrong\n" for row in range(40))
+    (tmp_path / "list.csv").write_text(f"query_id,doc_id,decision\n{rows}")
     call: dict[str, Any] = {"model": static_model, "max_steps": 2, "expected_documents": "new"}
     complete = opera.adapt(data, out=tmp_path / "complete", **call)
     without = opera.adapt(data, out=tmp_path / "without", decisions=tmp_path / "list.csv", **call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from opera.deployment import export as export_module
 from opera.engine.train import RunSamplerLink
 from opera.training_pairs.build import build_training_set
 from opera.training_pairs.prepare import load_and_check
+from opera.training_pairs.prepare_data import prepare_data
 from small_runs import FAST, SMALL
 from tiny_world import write_beir
 
@@ -63,6 +65,14 @@ def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], stat
     assert np.bincount(batch.sets).tolist() == [16, 16]
 
 
+def test_each_set_needs_a_relevant_document_in_its_dev(sets: list[Path], tmp_path: Path) -> None:
+    """So that a run ends at once, and not after it has encoded the corpus."""
+    second = shutil.copytree(sets[1], tmp_path / "second")
+    (second / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ntrain0\td1\t0\n")
+    with pytest.raises(DataError, match="second: split 'dev' has no judgement above 0: nothing to measure"):
+        prepare_data(load_all([sets[0], second]), make_recipe(SMALL))
+
+
 def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: Path) -> None:
     path, data = tmp_path / "scores.tsv", load_all(sets)
     path.write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
@@ -75,7 +85,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
     assert data.queries.ids(scored.teacher.query_rows) == ["first/train0", "second/train1"]
     second = scored.sets[1]
     assert second.corpus.ids(second.teacher.doc_rows) == ["d2"]
-    assert "ignored 1 of 3 scores" in scored.notes[0]
+    assert "2 of 3 scores match" in scored.notes[0]
 
 
 @pytest.mark.parametrize(("settings", "fraction"), [({}, None), ({"mix": "first=1,second=3"}, 0.25)])

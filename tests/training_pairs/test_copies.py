@@ -166,7 +166,7 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
 
 def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path: Path) -> None:
     path = tmp_path / "wrong.csv"
-    path.write_text("query_id,doc_id\nb,copy\n")
+    path.write_text("query_id,doc_id,decision\nb,copy,wrong\n")
     train = with_decisions(data, [path]).split("train")
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 

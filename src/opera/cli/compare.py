@@ -114,6 +114,7 @@ def compare(
 
     Finished runs are not repeated. The settings of opera train apply to all runs.
     """
+    from opera.config.training import reads_lists
     from opera.experiments.grid.compare import (
         analyse_grid,
         check_baseline,
@@ -151,8 +152,9 @@ def compare(
         numbers("steps", steps, "100,1000"),
     )
     table_options = (pairs, documents, queries, columns, encoding, skip_bad_rows)
-    sources = [one_source(name, *table_options) for name in data or (None,)]
-    status = prepare_grid(sources, axes, out, model, shared, jobs)
+    strict = not reads_lists(shared)
+    sources = [one_source(name, *table_options, strict=strict) for name in data or (None,)]
+    status = prepare_grid(sources, axes, out, model, shared, jobs, encoding, skip_bad_rows)
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
@@ -205,6 +207,8 @@ def report(
             "the measures with corrected labels; repeatable",
         ),
     ] = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
     json_: Annotated[
         bool, typer.Option("--json", help="print the analysis as JSON instead of writing a page")
     ] = False,
@@ -212,14 +216,22 @@ def report(
     """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
     that changed.
     """
+    from opera.data.retrieval_data import ListOptions
     from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
 
     if json_:
-        say(json_text(analyse_runs(folder, baseline, decisions or ()).as_dict()))
+        options = ListOptions.checked(encoding, skip_bad_rows)
+        say(json_text(analyse_runs(folder, baseline, decisions or (), options).as_dict()))
         return
     path = write_report(
-        folder, out, baseline=baseline, decisions=decisions or (), overwrite=overwrite
+        folder,
+        out,
+        baseline=baseline,
+        decisions=decisions or (),
+        encoding=encoding,
+        skip_bad_rows=skip_bad_rows,
+        overwrite=overwrite,
     )
     say(f"{place(path)}: open it in a browser (self-contained)")
 

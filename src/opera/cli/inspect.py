@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,8 +68,9 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
+    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     loaded = load_training_data(
-        one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows), model
+        one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions), model
     )
 
     from opera.diagnostics.inspect import inspect as inspect_data
@@ -83,6 +84,7 @@ def inspect(
         decisions=decisions or None,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        **(reading if decisions else {}),
     )
     show(as_json, inspection.as_dict, partial(print_inspection, inspection=inspection))
 

@@ -184,8 +184,12 @@ def one_source(
     columns: list[str] | None,
     encoding: str | None,
     skip_bad_rows: bool,
+    strict: bool = True,
 ) -> str:
-    """Return the source string of a data set, or of the tables passed instead."""
+    """Return the source string of a data set, or of the tables passed instead.
+
+    Data that are not tables reject ``encoding`` and ``skip_bad_rows`` if ``strict``.
+    """
     from opera.data.loading import named_source
     from opera.data.names import TABLES
 
@@ -199,6 +203,7 @@ def one_source(
         columns=columns,
         encoding=encoding,
         skip_bad_rows=skip_bad_rows,
+        strict=strict,
     )
     return str(source)
 

@@ -154,12 +154,12 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
-    from opera.data.loading import additional_source
+    from opera.config.training import reads_lists
+    from opera.data.loading import named_source
     from opera.run.adapt import adapt, foresee
     from opera.run_folder.housekeeping import check_reads_survive
     from opera.run_folder.verdict import gained
 
-    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     values = collect_values(
         config,
         set_,
@@ -182,6 +182,9 @@ def train(
         mix=mix,
         expected_documents=expected_documents,
     )
+    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    lists = reads_lists(values)
+    source = one_source(data, pairs, documents, queries, columns, **reading, strict=not lists)
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
@@ -190,8 +193,13 @@ def train(
         check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
-    sources = [source, *(additional_source(name, encoding, skip_bad_rows) for name in also or [])]
-    call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
+    sources = [source, *(named_source(name, **reading, strict=False) for name in also or [])]
+    call: dict[str, Any] = {
+        "model": model,
+        "out": out,
+        "overwrite": overwrite,
+        **(reading if lists else {}),
+    }
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(sources, **call, **values)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.core.arguments import MOST
-from opera.core.paths import expand_user
+from opera.core.paths import expand_paths
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
@@ -139,14 +139,6 @@ class NegativeSettings(Settings):
         )
 
 
-def _paths(value: Any) -> Any:
-    """Return a path, or several, as a tuple."""
-    paths = [value] if isinstance(value, str | Path) else value
-    if not isinstance(paths, list | tuple):
-        raise ValueError("must be a path or a list of paths")
-    return tuple(str(expand_user(path, "decisions")) for path in paths)
-
-
 class LabelSettings(Settings):
     """Which grades count as relevant, and decisions about labels."""
 
@@ -157,10 +149,12 @@ class LabelSettings(Settings):
         ge=1,
         le=MOST,
     )
-    decisions: Annotated[tuple[str, ...], BeforeValidator(_paths)] | None = setting(
+    decisions: (
+        Annotated[tuple[str, ...], BeforeValidator(partial(expand_paths, name="decisions"))] | None
+    ) = setting(
         None,
         "tables from opera review with query_id, doc_id and decision (wrong, correct, missing); "
-        "without the column decision, as in suspicious_pairs.csv, all pairs are wrong",
+        "all pairs of a run's suspicious_pairs.csv are wrong",
         "docs/noisy-labels.md",
         flag="--decisions",
     )

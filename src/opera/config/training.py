@@ -262,6 +262,13 @@ class TrainSettings(
 
 FILES = ("decisions", "teacher_scores", "query_vectors", "document_vectors")
 """Settings that name files. A run is identified by their contents, not by their names."""
+
+
+def reads_lists(values: Mapping[str, Any]) -> bool:
+    """Whether settings name lists of pairs. The encoding of tables then applies to them too."""
+    return bool(values.get("decisions") or values.get("teacher_scores"))
+
+
 FLAGS = {
     name: flag
     for name, field in TrainSettings.model_fields.items()

@@ -3,9 +3,12 @@ settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from opera.core.errors import SettingError
 from opera.core.terminal import shown
@@ -81,6 +84,18 @@ def several(value: Any, name: str, plural: str) -> tuple[Any, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise SettingError(f"{name}: must be a list of {plural}, got {shown(value)}")
     return tuple(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: paths as texts, NumPy's numbers and arrays as Python's,
+    also inside lists, tuples and mappings."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def flag(value: Any, name: str) -> bool:

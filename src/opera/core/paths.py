@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
+from opera.core.arguments import several
 from opera.core.errors import SettingError
 from opera.core.terminal import place, shown
 
@@ -58,6 +60,12 @@ def user_path(value: str | os.PathLike[str], name: str) -> Path:
 def absolute_path(path: str) -> str:
     """Return an existing path from the root; other names do not change."""
     return os.path.abspath(path) if os.path.lexists(path) else path  # noqa: PTH100 - keeps links
+
+
+def expand_paths(value: Any, name: str) -> tuple[str, ...]:
+    """Expand a user's path, or several in a list or another iterable, as :func:`expand_user`."""
+    paths = [value] if isinstance(value, str | os.PathLike) else value
+    return tuple(expand_user(path, name) for path in several(paths, name, "paths"))
 
 
 def without_parents(path: Path) -> Path:

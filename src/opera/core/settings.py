@@ -3,14 +3,12 @@ once."""
 
 from __future__ import annotations
 
-import os
 import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
-import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -23,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from opera.core.arguments import plain
 from opera.core.errors import SettingError, nearest
 from opera.core.registry import Registry
 from opera.core.terminal import shortened, shown
@@ -110,10 +109,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Convert a path to text, and a NumPy number to a Python number."""
-        if isinstance(value, os.PathLike):
-            return os.fspath(value)
-        return value.item() if isinstance(value, np.generic) else value
+        return plain(value)
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:

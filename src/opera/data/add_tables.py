@@ -132,7 +132,7 @@ def add_pairs(
 
 
 def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None:
-    """Add a list of pairs, and check it; ``names`` are its columns by role.
+    """Add a list of pairs, and check it or leave out bad rows; ``names`` are its columns by role.
 
     Raises:
         DataError: with file, line, rule and value.
@@ -149,7 +149,7 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         values["weight"] = f"nullif({values['weight']}, '')"
     relation.insert("pairs", table, columns, {"negative": "true", "split": "''", **values})
     relation.break_rules("pairs", rules(lenient=True))
-    relation.problems.check()
+    relation.check_rows()
 
 
 def read_documents(
@@ -171,10 +171,8 @@ def read_documents(
             add_texts(relation, "documents", table, roles)
             if "id" in roles:
                 relation.break_rules("texts", id_rules("id"))
-        relation.problems.check()
-        relation.leave_out_broken()
-        notes = relation.notes + [relation.problems.note()] * bool(relation.problems.rows)
-        return relation.rows("SELECT id, title, text FROM texts"), notes
+        relation.check_rows()
+        return relation.rows("SELECT id, title, text FROM texts"), relation.notes
 
 
 def _text(table: Table, names: Sequence[str] | None) -> str | None:

@@ -45,7 +45,8 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
             how = "is given twice" if equal[0] == data.title else f"is the same data as {equal[0]}"
             raise DataError(f"{data.title}: {how}; pass each data set once")
         taken = {other.name for other in named}
-        names = chain([data.name], (f"{data.name}-{number}" for number in count(2)))
+        stem = data.name.replace("/", "-")  # ids are SET/ID
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
         named.append(replace(data, name=next(name for name in names if name not in taken)))
     corpus = _joined_tables(named, [data.corpus for data in named])
     return _joined(named, corpus, _joined_tables(named, [data.queries for data in named]))

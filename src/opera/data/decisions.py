@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.combined import data_sets, first_rows, with_sets, with_shifted_rows
-from opera.data.id_lists import read_list, read_pairs
+from opera.data.id_lists import IdList, match_pairs, read_lists
 from opera.data.identity import text_keys
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
@@ -23,6 +24,10 @@ from opera.data.retrieval_data import RetrievalData
 
 WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
 COLUMNS = ("query", "document", "decision", "split", "first_rank")
+SUSPICIOUS_COLUMNS = (
+    "probability_wrong", "first_rank", "query_id", "doc_id", "query", "document"
+)  # fmt: skip
+"""The columns of a run's ``suspicious_pairs.csv``, whose pairs all count as wrong."""
 KEYS = {"x": WRONG, "c": "correct", "u": "", "unsure": ""}
 """The keys of the review page, which a table may contain too; a pair may be undecided."""
 CHANGED = ("train", "dev")
@@ -30,7 +35,9 @@ CHANGED = ("train", "dev")
 NOT_KNOWN = 0.5
 """The first rank of a pair that was not trained: neither high nor low."""
 CONTRADICTION = "wrong in one row, and correct or missing in another; keep one of them"
-OTHER_DATA = "are they decisions about another data set?"
+FILL_IN = "write wrong, correct or missing in this column"
+MATCHING = 0.5
+"""The least fraction of a file's decisions whose pairs must be in the data."""
 
 
 @dataclass(frozen=True)
@@ -67,34 +74,42 @@ class Decisions:
         return pair_keys(data.query_group[self.query_rows], data.document_group[self.doc_rows])
 
 
-def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decisions:
+def read_decisions(
+    data: RetrievalData, paths: Sequence[str | Path], *, only_test: bool = False
+) -> tuple[Decisions, list[str]]:
     """Read files of decisions, such as ``decisions.csv`` of a review.
 
     Args:
         data: the data set of the decisions.
         paths: tables with the columns ``query_id``, ``doc_id`` and ``decision``: wrong, correct,
-            missing, or empty. Without the column ``decision``, as in a run's
-            ``suspicious_pairs.csv``, all pairs are wrong. The column ``split`` is test for
-            decisions about the test split. The columns ``query`` and ``document``, if present, must
-            match the texts of the data, or their beginnings.
+            missing, or empty; or folders of tables. All pairs of a run's ``suspicious_pairs.csv``
+            are wrong. The column ``split`` is test for decisions about the test split. The columns
+            ``query`` and ``document``, if present, must match the texts of the data, or their
+            beginnings.
+        only_test: read only decisions about test. All their pairs must be in the data, and a
+            decision does not apply to copies of its pair.
+
+    Returns:
+        The decisions, and notes.
 
     Raises:
-        DataError: if a file cannot be read or does not match the data, or for an unknown decision,
-            or for two decisions that contradict each other.
+        DataError: if a file cannot be read, has no decisions, or does not match the data; for an
+            unknown decision; and for two decisions that contradict each other.
     """
-    files = [Path(path) for path in paths]
-    lists = [read_pairs(path, data, OTHER_DATA, (), COLUMNS) for path in files]
-    decided = [_kinds(path, pairs.values) for path, pairs in zip(files, lists, strict=True)]
-    kinds = np.concatenate([kinds for kinds, _ in decided])
+    lists = read_lists(paths, data.list_options, optional=COLUMNS)
+    decided = [_decided(listed, only_test) for listed in lists]
+    pairs, notes = match_pairs(decided, data, "decision", 1 if only_test else MATCHING)
     decisions = Decisions(
-        np.concatenate([pairs.query_rows for pairs in lists]),
-        np.concatenate([pairs.doc_rows for pairs in lists]),
-        kinds != WRONG,
-        np.concatenate([of_test for _, of_test in decided]),
-        np.concatenate([_first_ranks(pairs.values) for pairs in lists]),
-        ", ".join(map(str, files)),
-    ).select(kinds != "")
-    decided_pairs = np.stack([decisions.keys(data), decisions.of_test])
+        np.array(pairs["query_row"].to_pylist(), dtype=np.int64),
+        np.array(pairs["doc_row"].to_pylist(), dtype=np.int64),
+        np.array([kind != WRONG for kind in pairs["decision"].to_pylist()], dtype=bool),
+        np.array([split == "test" for split in pairs["split"].to_pylist()], dtype=bool),
+        np.nan_to_num(np.array(pairs["first_rank"].to_pylist(), dtype=np.float32), nan=NOT_KNOWN),
+        ", ".join(map(str, paths)),
+    )
+    by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
+    keys = by_id if only_test else decisions.keys(data)
+    decided_pairs = np.stack([keys, decisions.of_test])
     _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
     differs = decisions.relevant[first][number] != decisions.relevant
     if differs.any():
@@ -102,72 +117,40 @@ def read_decisions(data: RetrievalData, paths: Iterable[str | Path]) -> Decision
         (query,) = data.queries.ids(example.query_rows[:1])
         (document,) = data.corpus.ids(example.doc_rows[:1])
         raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
-    return decisions.select(np.isin(np.arange(len(number)), first))
+    return decisions.select(np.isin(np.arange(len(number)), first)), notes
 
 
-@dataclass(frozen=True)
-class DecidedLabel:
-    """A decision about the test split, by ids. The texts are empty if the file has none."""
-
-    query_id: str
-    doc_id: str
-    relevant: bool
-    query: str
-    document: str
-
-
-def read_test_decisions(paths: Iterable[str | Path]) -> list[DecidedLabel]:
-    """Read the decisions about the test split from files of decisions, without the data.
-
-    Args:
-        paths: tables, as for :func:`read_decisions`. Decisions about train are ignored.
-
-    Raises:
-        DataError: if a file cannot be read, for an unknown decision, for two decisions that
-            contradict each other, and if no decision is about test.
-    """
-    decided: dict[tuple[str, str], DecidedLabel] = {}
-    files = [Path(path) for path in paths]
-    for path in files:
-        listed = read_list(path, (), ("query", "document", "decision", "split")).to_pydict()
-        kinds, of_test = _kinds(path, listed)
-        none = [""] * len(kinds)
-        texts = (listed.get(name, none) for name in ("query", "document"))
-        rows = zip(listed["query_id"], listed["doc_id"], *texts, strict=True)
-        for (query, document, *known), kind, chosen in zip(rows, kinds, of_test, strict=True):
-            if kind == "" or not chosen:
-                continue
-            decision = DecidedLabel(query.strip(), document.strip(), kind != WRONG, *known)
-            pair = decision.query_id, decision.doc_id
-            if decided.setdefault(pair, decision).relevant != decision.relevant:
-                raise DataError(f"{path}: {_named(*pair)} is {CONTRADICTION}")
-    if not decided:
+def _decided(listed: IdList, only_test: bool) -> IdList:
+    """Select the pairs of a file with a decision, and complete its columns."""
+    path, table = listed.path, listed.table
+    values: dict[str, list[Any]] = table.to_pydict()
+    if "decision" in values:
+        kinds = [text.strip().lower() for text in values["decision"]]
+        if not any(kinds):
+            raise DataError(f"{path}: column 'decision' is empty; {FILL_IN}")
+    elif "probability_wrong" in listed.columns <= {*SUSPICIOUS_COLUMNS}:
+        kinds = [WRONG] * len(table)
+    else:
         raise DataError(
-            f"{', '.join(map(str, files))}: has no decision about a test label; "
-            "make decisions with opera review RUN --split test"
+            f"{path}: column 'decision' is missing; {FILL_IN}. Only a run's suspicious_pairs.csv "
+            "may lack it"
         )
-    return list(decided.values())
-
-
-def _kinds(path: Path, values: Mapping[str, list[str]]) -> tuple[NDArray[np.str_], BoolArray]:
-    """The decision about each listed pair, or an empty text, and whether it is about test."""
-    none = [""] * len(values["query_id"])
-    texts = [text.strip().lower() for text in values.get("decision", [WRONG] * len(none))]
-    for place, text in enumerate(texts):
-        texts[place] = kind = KEYS.get(text, text)
+    for row, text in enumerate(kinds):
+        kinds[row] = kind = KEYS.get(text, text)
         if kind not in (*DECISIONS, ""):
-            query, document = values["query_id"][place], values["doc_id"][place]
+            pair = _named(values["query_id"][row], values["doc_id"][row])
             raise DataError(
-                f"{path}: the decision about {_named(query, document)} is {shown(text)}; it must "
-                "be wrong, correct or missing, or empty if there is none"
+                f"{path}: the decision about {pair} is {shown(text)}; it must be wrong, correct or "
+                "missing, or empty if there is none"
             )
-    of_test = [text.strip().lower() == "test" for text in values.get("split", none)]
-    return np.array(texts, dtype=np.str_), np.array(of_test, dtype=bool)
-
-
-def _first_ranks(values: Mapping[str, list[Any]]) -> NDArray[np.float32]:
-    ranks = values.get("first_rank", [None] * len(values["query_id"]))
-    return np.array([NOT_KNOWN if rank is None else rank for rank in ranks], dtype=np.float32)
+    splits = [text.strip().lower() for text in values.get("split", [""] * len(table))]
+    ranks = values.get("first_rank", [None] * len(table))
+    values |= {"decision": kinds, "split": splits, "first_rank": ranks}
+    decided = [
+        kind != "" and (split == "test" or not only_test)
+        for kind, split in zip(kinds, splits, strict=True)
+    ]
+    return listed._replace(table=pa.table(values).filter(pa.array(decided, pa.bool_())))
 
 
 def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:
@@ -183,7 +166,8 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     """
     if not paths:
         return data
-    decisions = read_decisions(data, paths)
+    data.training_split()  # raises an error if train has no pair
+    decisions, notes = read_decisions(data, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
     sets = [
         _applied(data, data_set, first, about_training, counts)
@@ -207,7 +191,7 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
         changes.append(f"{held_out:,} not added because their documents are held out of train")
     if of_test := int(decisions.of_test.sum()):
         changes.append(f"training ignores {counted(of_test, 'decision')} about test")
-    sets[0] = replace(sets[0], notes=(*sets[0].notes, ", ".join(changes)))
+    sets[0] = replace(sets[0], notes=(*sets[0].notes, *notes, ", ".join(changes)))
     return with_sets(data, sets)
 
 
@@ -255,8 +239,8 @@ def _applied(
     return replace(
         data_set,
         splits=splits,
-        confirmed=_keys_in(data_set, relevant, first),
-        rejected=_keys_in(data_set, wrong, first),
+        confirmed=_keys_in(data_set, relevant_here, first),
+        rejected=_keys_in(data_set, decisions.select(~decisions.relevant & in_part), first),
         removed_excess=excess,
     )
 
@@ -290,12 +274,10 @@ def _missing(
 def _keys_in(
     data_set: RetrievalData, decisions: Decisions, first: Sequence[int]
 ) -> NDArray[np.int64] | None:
-    """The keys of decided pairs in one data set; ``None`` if it has none."""
-    queries, documents = decisions.query_rows - first[0], decisions.doc_rows - first[1]
-    inside = (queries >= 0) & (queries < len(data_set.queries))
-    inside &= (documents >= 0) & (documents < len(data_set.corpus))
+    """The keys of decided pairs of one data set; ``None`` if it has none."""
     keys = pair_keys(
-        data_set.query_group[queries[inside]], data_set.document_group[documents[inside]]
+        data_set.query_group[decisions.query_rows - first[0]],
+        data_set.document_group[decisions.doc_rows - first[1]],
     )
     return np.unique(keys) if len(keys) else None
 

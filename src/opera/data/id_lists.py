@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,13 @@ from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, printable, shortened, shown
 from opera.data.add_tables import add_list
-from opera.data.columns import Columns
+from opera.data.columns import Columns, matching_name, normal
 from opera.data.combined import data_sets, first_rows, with_sets
 from opera.data.qrels import TeacherScores
+from opera.data.read import Table
 from opera.data.relation import Relation
-from opera.data.retrieval_data import RetrievalData
-from opera.data.table_files import open_pairs
-from opera.data.text_files import ALWAYS_UTF8
+from opera.data.retrieval_data import ListOptions, RetrievalData
+from opera.data.table_files import files_in, open_pairs
 from opera.data.texts import TextTable, without_extra_space
 
 IDS = ("query_id", "doc_id")
@@ -44,6 +45,10 @@ ROLES = {"doc_id": "document_id", "decision": "title", "first_rank": "weight"}
 """The columns of the relation for those columns of a list that have another name there."""
 SIMILARITY = "similarity"
 """The name of the column of scores if an embedding model wrote it."""
+SPREADSHEET = (
+    "is this {} list for other data, or did a spreadsheet change the ids, as in 00123 to 123? "
+    "Import the columns of ids as text"
+)
 
 
 def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
@@ -51,121 +56,135 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
 
     Args:
         data: the data set.
-        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``).
-            Other columns are ignored, and so are scores of pairs that are not in the data; a note
-            counts them.
+        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``),
+            or a folder of tables. Other columns are ignored, and so are scores of pairs that are
+            not in the data; a note counts them.
 
     Raises:
         DataError: if the file cannot be read, if a score is not a finite number, or if no pair is
             in the data.
     """
-    scored = read_pairs(path, data, "are they scores of other data?", needed=["score"])
-    scores = np.array(scored.values["score"], dtype=np.float64)
+    lists = read_lists([path], data.list_options, needed=["score"])
+    pairs, notes = match_pairs(lists, data, "score", 0)
+    scores = np.array(pairs["score"].to_pylist(), dtype=np.float64)
+    query_rows, doc_rows, set_numbers = (
+        np.array(pairs[name].to_pylist(), dtype=np.int64)
+        for name in ("query_row", "doc_row", "set")
+    )
     sets = []
     for number, (data_set, *first) in enumerate(
         zip(data_sets(data), *first_rows(data), strict=False)
     ):
-        here = scored.sets == number
-        rows = scored.query_rows[here] - first[0], scored.doc_rows[here] - first[1]
+        here = set_numbers == number
+        rows = query_rows[here] - first[0], doc_rows[here] - first[1]
         teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
         sets.append(replace(data_set, teacher=teacher))
-    if unknown := scored.count - len(scores):
-        count = f"{unknown:,} of {scored.count:,} scores"
-        note = f"{path}: ignored {count}, because the data do not contain their pairs"
-        sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
+    sets[0] = replace(sets[0], notes=(*sets[0].notes, *notes))
     return with_sets(data, sets)
 
 
-@dataclass(frozen=True)
-class ListedPairs:
-    """The rows of a file whose query and document are in the data.
+class IdList(NamedTuple):
+    """A table of ids, read without the data.
 
     Attributes:
-        query_rows: int64 ``[m]``, rows of the query table.
-        doc_rows: int64 ``[m]``, rows of the corpus.
-        sets: int64 ``[m]``, the number of each pair's data set, from 0.
-        values: the texts ``[m]`` of both ids and of the requested columns that the file has; an
-            empty number is ``None``.
-        count: the number of rows in the file.
+        path: the file.
+        columns: all columns of the file, in the form of :func:`opera.data.columns.normal`.
+        table: the requested columns, as texts.
+        notes: sentences about its encoding and about rows that were left out.
     """
 
-    query_rows: IntArray
-    doc_rows: IntArray
-    sets: IntArray
-    values: Mapping[str, list[str]]
-    count: int
+    path: Path
+    columns: frozenset[str]
+    table: pa.Table
+    notes: list[str]
 
 
-def read_pairs(
-    path: Path,
-    data: RetrievalData,
-    advice: str,
-    needed: Sequence[str] = (),
-    optional: Sequence[str] = (),
-) -> ListedPairs:
-    """Read a table of ids, and find its pairs in the data.
+def match_pairs(
+    lists: Iterable[IdList], data: RetrievalData, noun: str, least: float
+) -> tuple[pa.Table, list[str]]:
+    """Find the pairs of lists in the data. Every door that takes lists calls this.
 
     Args:
-        path: the table.
+        lists: the lists. Their columns ``query`` and ``document``, if any, must match the texts of
+            the data, or their beginnings: an id that is a row number changes with the file.
         data: the data set.
-        advice: the likely mistake, for the error if no pair is in the data.
-        needed: required columns, in addition to ``query_id`` and ``doc_id``.
-        optional: columns that the table may have. ``query`` and ``document`` must match the texts
-            of the data, or their beginnings: an id that is a row number changes with the file.
+        noun: what a row of a list is, for messages.
+        least: the least fraction of a list's pairs that must be in the data. At least one pair
+            must be in the data.
+
+    Returns:
+        The rows whose pairs are in the data, with the columns ``query_row``, ``doc_row`` and
+        ``set``, the number of the data set; and notes about rows that OPERA ignores.
 
     Raises:
-        DataError: if the file cannot be read, its texts do not match the data, or no pair is in the
-            data.
+        DataError: if the texts of a list do not match the data, or too few pairs are in the data.
     """
-    listed = read_list(path, needed, optional)
-    queries, documents = listed["query_id"], listed["doc_id"]
-    rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
-    of_query, of_document = (
-        np.searchsorted(firsts, rows_of_set, side="right") - 1
-        for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
-    )
-    known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
-    for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
-        if name in listed.column_names and len(known):
-            _check_texts(path, name, listed[name].to_pylist(), texts, of_texts)
-    if not known.any() and (len(known) or needed):
-        if data.sets:
-            names = ", ".join(data_set.name for data_set in data.sets)
-            advice = f"ids must be SET/ID, where SET is one of {names}"
-        example = (
-            f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
-            if len(queries)
-            else "none"
+    tables, notes = [], list[str]()
+    for path, _, table, list_notes in lists:
+        queries, documents = table["query_id"], table["doc_id"]
+        rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
+        of_query, of_document = (
+            np.searchsorted(firsts, rows_of_set, side="right") - 1
+            for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
         )
-        raise DataError(
-            f"{path}: has {counted(len(queries), 'pair')}, but none is in {data.title} "
-            f"({example}); {advice}"
-        )
-    values = listed.filter(pa.array(known)).to_pydict()
-    return ListedPairs(rows[0][known], rows[1][known], of_query[known], values, len(known))
+        known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
+        for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
+            if name in table.column_names and len(known):
+                _check_texts(path, name, table[name].to_pylist(), texts, of_texts)
+        count = f"{path}: {known.sum():,} of {counted(len(known), noun)} match {data.title}"
+        if len(known) and known.sum() < max(1, least * len(known)):
+            row = int(np.flatnonzero(~known)[0])
+            pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
+            advice = SPREADSHEET.format(noun)
+            if data.sets:
+                names = ", ".join(data_set.name for data_set in data.sets)
+                advice = f"ids must be SET/ID, where SET is one of {names}"
+            raise DataError(f"{count}; {pair} is not there; {advice}")
+        notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())
+        places = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}
+        for name, values in places.items():
+            table = table.append_column(name, pa.array(values, pa.int64()))
+        tables.append(table.filter(pa.array(known)))
+    return pa.concat_tables(tables, promote_options="default"), notes
 
 
-def read_list(path: Path, needed: Sequence[str] = (), optional: Sequence[str] = ()) -> pa.Table:
-    """Read a table of ids without the data. All columns are text.
+def read_lists(
+    paths: Iterable[str | Path],
+    options: ListOptions,
+    needed: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> list[IdList]:
+    """Read tables of ids without the data. All columns are text.
 
-    The columns are ``query_id``, ``doc_id``, ``needed``, and those ``optional`` ones that it has.
+    Args:
+        paths: tables, or folders of tables.
+        options: how to read them.
+        needed: required columns, in addition to ``query_id`` and ``doc_id``. As in tables of data,
+            upper case, spaces and hyphens in names do not matter.
+        optional: columns that a table may have.
 
     Raises:
-        DataError: if the file cannot be read, or a needed column is missing.
+        DataError: if a file cannot be read, or a needed column is missing.
     """
-    with TemporaryDirectory() as folder:
-        relation = Relation(Path(folder))
-        for _, table in open_pairs([("train", str(path))], Columns(), [], ALWAYS_UTF8):
-            columns = [*IDS, *needed]
-            names = dict(zip(columns, _columns(table.name, table.columns, columns), strict=True))
-            names |= {name: name for name in optional if name in table.columns}
-            add_list(relation, table, {ROLES.get(name, name): names[name] for name in names})
-        chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in names)
-        return relation.table(f"SELECT {chosen} FROM pairs")
+    lists = []
+    for file in (file for path in paths for file in files_in(Path(path))):
+        notes: list[str] = []
+        ((_, table),) = open_pairs([("train", str(file))], Columns(), notes, options.encoding)
+        wanted = [*IDS, *needed, *optional]
+        names = [_column(table, name, name in optional) for name in wanted]
+        columns = {name: column for name, column in zip(wanted, names, strict=True) if column}
+        with TemporaryDirectory() as folder:
+            relation = Relation(Path(folder), skip_bad_rows=options.skip_bad_rows, notes=notes)
+            add_list(relation, table, {ROLES.get(name, name): columns[name] for name in columns})
+            chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in columns)
+            rows = relation.table(f"SELECT {chosen} FROM pairs")
+        lists.append(IdList(file, frozenset(map(normal, table.columns)), rows, notes))
+    return lists
 
 
 def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
     """The row of each id, or -1. White space around an id is ignored, since editors may add it."""
+    ids = ids.cast(pa.string())  # an empty column has the type null
     rows, trimmed = table.find_rows(ids), table.find_rows(pc.utf8_trim_whitespace(ids))
     return np.where(rows < 0, trimmed, rows)
 
@@ -173,11 +192,16 @@ def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
 def _check_texts(
     path: Path, name: str, listed: list[str], table: TextTable, rows: IntArray
 ) -> None:
-    """Reject a list that has other texts than the data under the same ids."""
+    """Reject a list that has other texts than the data under the same ids. An empty text of the
+    data is unknown."""
     known = np.flatnonzero(rows >= 0)
     texts = table.texts(rows[known])
     listed = [listed[place] for place in known]
-    different = [place for place, text in enumerate(listed) if not begins(texts[place], text)]
+    different = [
+        place
+        for place, text in enumerate(listed)
+        if texts[place] and not begins(texts[place], text)
+    ]
     if different:
         first = different[0]
         raise DataError(
@@ -189,11 +213,12 @@ def _check_texts(
         )
 
 
-def _columns(place: str, has: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the names of the needed columns in a file."""
-    names = [SIMILARITY if name == "score" and name not in has else name for name in columns]
-    for name, wanted in zip(names, columns, strict=True):
-        if name not in has:
-            listed = shortened(printable(", ".join(has)))
-            raise DataError(f"{place}: column '{wanted}' is missing (it has: {listed})")
-    return names
+def _column(table: Table, name: str, optional: bool) -> str | None:
+    """The column of a table with a name; ``None`` if the table lacks an optional column."""
+    column = matching_name(name, table.columns)
+    if column is None and name == "score":
+        column = matching_name(SIMILARITY, table.columns)
+    if column is None and not optional:
+        listed = shortened(printable(", ".join(table.columns)))
+        raise DataError(f"{table.name}: column '{name}' is missing (it has: {listed})")
+    return column

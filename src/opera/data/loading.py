@@ -14,11 +14,11 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
-from opera.data.combined import combine, data_sets
+from opera.data.combined import combine, data_sets, for_each
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
 from opera.data.names import TABLES
-from opera.data.retrieval_data import RetrievalData
+from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
 
@@ -97,11 +97,13 @@ def named_source(
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     name: str = "pairs",
+    strict: bool = True,
 ) -> str | RetrievalData:
     """Check the user's data, and return one string that commands read and runs record. Load data
     that are in memory.
 
-    The arguments are those of :func:`load_data`.
+    The arguments are those of :func:`load_data`. If ``strict``, data that are not tables reject
+    ``encoding`` and ``skip_bad_rows``. Other data sets and lists of a run may need these options.
 
     Raises:
         SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
@@ -114,6 +116,11 @@ def named_source(
             f"{' '.join(options)}: cannot be combined with a data set ({shortened(str(source))}); "
             "pass one or the other"
         )
+    is_path = isinstance(source, str | os.PathLike)
+    is_table = is_path and kind_of_files(expand_user(source, "data")) == "tables"
+    if not strict and not (source is None or is_table):
+        in_memory = not (is_path or isinstance(source, RetrievalData))
+        encoding, skip_bad_rows = None, skip_bad_rows and in_memory
     if isinstance(source, RetrievalData):
         if columns or encoding or skip_bad_rows:
             raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
@@ -133,18 +140,12 @@ def named_source(
     return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
 
 
-def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -> Any:
-    """Check a further data set of a run, as :func:`named_source`.
-
-    The user's columns belong to the first data set. Encoding and bad rows concern only tables.
-    """
-    if isinstance(source, RetrievalData):
-        return source
-    if not isinstance(source, str | os.PathLike):
-        return named_source(source, skip_bad_rows=skip_bad_rows)
-    if kind_of_files(expand_user(source, "data")) != "tables":
-        return named_source(source)
-    return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
+def with_list_options(
+    data: RetrievalData, encoding: str | None, skip_bad_rows: bool
+) -> RetrievalData:
+    """Set how to read lists of pairs, such as decisions."""
+    options = ListOptions.checked(encoding, skip_bad_rows)
+    return for_each(partial(replace, list_options=options), data)
 
 
 def _is_path(value: Any) -> bool:

@@ -268,6 +268,17 @@ class Relation:
             self.problems.add(table, lines, words, value)
         return len(rows)
 
+    def check_rows(self) -> None:
+        """Leave out the rows that break a rule, and note them.
+
+        Raises:
+            DataError: if the user did not ask for that, or the rows are too many.
+        """
+        self.problems.check()
+        self.leave_out_broken()
+        if self.problems.rows:
+            self.note(self.problems.note())
+
     def leave_out_broken(self) -> None:
         """Delete the rows that break a rule."""
         for number, (table, _) in enumerate(self.files):

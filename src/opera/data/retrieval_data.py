@@ -7,12 +7,13 @@ import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arguments import whole_number
+from opera.core.arguments import flag, whole_number
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
@@ -20,12 +21,37 @@ from opera.core.terminal import counted
 from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.text_files import checked_encoding
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 log = logging.getLogger("opera")
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 """The first line of a BEIR folder's qrels."""
+
+
+class ListOptions(NamedTuple):
+    """How to read lists of pairs, such as decisions.
+
+    Attributes:
+        encoding: the Python name of their encoding; ``None``: UTF-8.
+        skip_bad_rows: whether to leave out rows that break a rule.
+    """
+
+    encoding: str | None = None
+    skip_bad_rows: bool = False
+
+    @classmethod
+    def checked(cls, encoding: str | None, skip_bad_rows: bool) -> Self:
+        """Check a user's options.
+
+        Raises:
+            SettingError: for an encoding that Python does not know.
+        """
+        return cls(checked_encoding(encoding), flag(skip_bad_rows, "skip_bad_rows"))
+
+
+STRICT_UTF8 = ListOptions()
 
 
 @dataclass(frozen=True)
@@ -53,6 +79,7 @@ class RetrievalData:
         notes: sentences about merged, dropped and split data.
         skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
         lowest_grade: the lowest relevant grade, see :meth:`with_relevant_grade`.
+        list_options: how to read lists of pairs of these data.
         sets: the data sets that this one combines, in the order of their rows; empty for a single
             data set.
     """
@@ -73,6 +100,7 @@ class RetrievalData:
     notes: tuple[str, ...] = ()
     skipped: pa.Table | None = None
     lowest_grade: int = 1
+    list_options: ListOptions = STRICT_UTF8
     sets: tuple[RetrievalData, ...] = ()
 
     @property
@@ -218,7 +246,7 @@ def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
     low = {name: values < lowest for name, values in grades.items()}
     below = sum(int((low[name] & (values > 0)).sum()) for name, values in grades.items())
     if below == 0:
-        return data
+        return replace(data, lowest_grade=max(lowest, data.lowest_grade))
     splits = {
         name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
         for name, qrels in data.splits.items()

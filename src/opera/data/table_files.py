@@ -17,7 +17,7 @@ from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
 from opera.data.names import SPLIT_NAMES, TABLES, split_name
 from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
-from opera.data.text_files import ALWAYS_UTF8, checked_encoding, is_utf8
+from opera.data.text_files import checked_encoding, is_utf8
 
 BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
@@ -265,7 +265,7 @@ def _open(
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)
-    if encoding not in (None, ALWAYS_UTF8) and is_utf8(file):
+    if encoding is not None and is_utf8(file, encoding):
         notes.append(f"{file.name}: is UTF-8, so OPERA does not read it as {encoding}")
         encoding = None
     if suffix in (".jsonl", ".ndjson"):

@@ -120,15 +120,16 @@ def checked_encoding(name: str | None) -> str | None:
     return None if codec.name in ("utf-8", "utf-8-sig") else codec.name
 
 
-def is_utf8(path: Path) -> bool:
-    """Whether the start of a file is UTF-8 and not only ASCII."""
+def is_utf8(path: Path, encoding: str) -> bool:
+    """Whether the start of a file is UTF-8 and would be other text in ``encoding``."""
     with open_file(path) as raw, _decompressed(raw, path) as file:
         start = file.read(CHUNK_BYTES)
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
         return False
-    return not text.isascii() and "\0" not in text
+    same_in_both = text.isascii() and "a".encode(encoding) == b"a"
+    return not same_in_both and "\0" not in text
 
 
 def has_spaces_beside_quotes(path: Path) -> bool:

@@ -20,7 +20,7 @@ from opera.data.relation import Relation, document_key_sql, text_key_sql
 from opera.data.rules import Problems
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
-from opera.data.text_files import BadRow
+from opera.data.text_files import ALWAYS_UTF8, BadRow
 
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}
 FIELDS = ("negative", "query_id", "query", "document_id", "title", "document", "grade", "score")
@@ -195,7 +195,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def _records_of(path: Path) -> JsonLines:
-    return (JsonList if path.suffix.lower() == ".json" else JsonLines)(path)
+    return (JsonList if path.suffix.lower() == ".json" else JsonLines)(path, ALWAYS_UTF8)
 
 
 def trainer_files(source: str) -> dict[Path, str | None]:

@@ -19,7 +19,7 @@ from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.decisions import with_decisions
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import known_fraction
@@ -192,8 +192,8 @@ def inspect(
         document_prompt: text before each document, with the same rules.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
         columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+        encoding: encoding of tables and decisions, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows of tables and decisions that break a rule.
 
     Returns:
         Counts, grades, estimated noise, duplicates, known documents of other splits, leaks, and
@@ -204,9 +204,10 @@ def inspect(
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
-    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    original = one_set(load_data(source), "inspect")
     decided = LabelSettings.parse({"decisions": decisions}).decisions
+    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    source = named_source(data, columns=columns, **reading, strict=not decided)
+    original = with_list_options(one_set(load_data(source), "inspect"), **reading)
     loaded = with_decisions(original.with_relevant_grade(relevant_grade), decided or ())
     loaded.training_split()  # raises an error before the model is loaded
     encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model), similarity="cosine")

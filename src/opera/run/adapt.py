@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opera.config.recipe import Recipe, make_recipe
+from opera.config.training import reads_lists
 from opera.core.arguments import flag
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path, without_parents
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.data.loading import ColumnNames, additional_source, named_source
+from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.run_folder.folder import Run
@@ -55,8 +56,10 @@ def adapt(
         callbacks: additional transformers callbacks for the trainer, or their classes. With
             ``refit``, both trainings call them.
         columns: columns of the first data set, as for :func:`opera.load_data`.
-        encoding: encoding of the tables, as for :func:`opera.load_data`.
-        skip_bad_rows: skip rows that break a rule; ``skipped_rows.csv`` in the run lists them.
+        encoding: encoding of the tables, as for :func:`opera.load_data`, and of the files of
+            ``decisions`` and ``teacher_scores``.
+        skip_bad_rows: skip rows that break a rule in the same files; ``skipped_rows.csv`` in the
+            run lists the skipped rows of the data.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
@@ -161,9 +164,10 @@ def check(
     several = (
         data if isinstance(data, list | tuple) and not _is_row(next(iter(data), None)) else [data]
     )
-    sources = [named_source(source, **reading) for source in several[:1]]
-    how = reading["encoding"], reading["skip_bad_rows"]
-    sources += [additional_source(source, *how) for source in several[1:]]
+    how = {name: reading[name] for name in ("encoding", "skip_bad_rows")}
+    strict = not reads_lists(recipe.train.flat())
+    sources = [named_source(source, **reading, strict=strict) for source in several[:1]]
+    sources += [named_source(source, **how, strict=False) for source in several[1:]]
     for source in sources:
         check_stays_out(folder, "--out", source)
     if overwrite:
@@ -174,7 +178,7 @@ def check(
             with_vectors = train.query_vectors is not None
             reads += files_read(source) if with_vectors else inputs_of(source, model)
         check_reads_survive(folder, reads)
-    loaded = load_all(sources)
+    loaded = with_list_options(load_all(sources), **how)
     return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
 
 

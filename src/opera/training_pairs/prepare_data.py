@@ -194,7 +194,8 @@ def _with_splits(
 
     with_splits = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
-        with_splits.judged_qrels(split)
+        for data_set in data_sets(with_splits):
+            data_set.judged_qrels(split)  # raises an error if nothing can be measured
     if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
         raise DataError(
             f"{data.title}: no document has a text with corpus_text={settings.corpus_text}; use "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -16,7 +17,7 @@ import opera
 from commands import Done
 from grids import finish_planned, planned
 from opera.cli.options import collect_values
-from opera.config.recipe import recipes_by_name
+from opera.config.recipe import make_recipe, recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
@@ -90,6 +91,39 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
     teacher.write_text(f"query_id\tdoc_id\tscore\n{query}\t{document}\t0.7\n")
     with pytest.raises(RunFolderError, match="teacher_fingerprint: the run has"):
         prepare("distilled", shared)
+
+
+def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir: Path, static_model: Path) -> None:
+    """Their settings go through JSON to their processes."""
+    data, file = opera.load_data(beir), tmp_path / "pairs.csv"
+    relevant = data.training_split().relevant()
+    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
+    file.write_text(f"query_id,doc_id,decision,score\n{query},{document},correct,1\n")
+    values: dict[str, Any] = {
+        "per_device_train_batch_size": np.int64(8), "learning_rate": np.float32(0.5), "seed": np.int64(3),
+        "decisions": [file], "teacher_scores": file, "loss": "distill", "negatives": "random",
+    }  # fmt: skip
+    axes, shared = grid_axes(values, ["ft"], None, [np.int32(10)])
+    (cell,) = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1).runs
+    job = json.loads(json.dumps(cell.job(str(static_model))))
+    wanted = job["values"].keys() - {"encoding", "skip_bad_rows"}
+    assert make_recipe({name: job["values"][name] for name in wanted}) == make_recipe(
+        {**values, "method": "ft", "max_steps": 10}
+    )
+
+
+def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path, static_model: Path) -> None:
+    data = opera.load_data(beir)
+    relevant = data.training_split().relevant()
+    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
+    shared = {"decisions": [str(tmp_path / "d.csv")]}
+    text = f"query_id,doc_id,decision\n{query},{document},correct\n"
+    (tmp_path / "d.csv").write_text(text, encoding="utf-16")
+    arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1
+    with pytest.raises(opera.DataError, match="--encoding"):
+        prepare_grid(*arguments)
+    (cell,) = prepare_grid(*arguments, encoding="utf-16").runs
+    assert cell.job("model")["values"]["encoding"] == "utf-16"
 
 
 def test_a_recipe_gives_defaults_that_options_override(

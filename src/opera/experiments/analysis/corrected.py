@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ir_measures
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.measure_names import PRIMARY, column
-from opera.core.terminal import counted, shown
-from opera.data.decisions import DecidedLabel, read_test_decisions
-from opera.data.id_lists import begins
+from opera.core.terminal import counted
+from opera.data import RetrievalData
+from opera.data.decisions import read_decisions
+from opera.data.retrieval_data import STRICT_UTF8, ListOptions
+from opera.data.texts import TextTable
 from opera.experiments.analysis.groups import Group
 from opera.run_folder.folder import Run
 from opera.run_folder.verdict import Change, changes_on_test
@@ -61,6 +64,7 @@ class CorrectedTest:
         unlabelled: number of documents without a label that are indeed not relevant.
         queries: number of test queries.
         left_out: number of test queries without a relevant document after the correction.
+        notes: sentences about rows of the files that were left out.
         figures: for all methods, the results with the given and with the corrected labels.
     """
 
@@ -71,6 +75,7 @@ class CorrectedTest:
     unlabelled: int
     queries: int
     left_out: int
+    notes: tuple[str, ...]
     figures: tuple[LabelFigures, ...]
 
     @property
@@ -87,10 +92,14 @@ class CorrectedTest:
                 f"; {self.left_out:,} of {counted(self.queries, 'test query')} left out, as no "
                 "relevant document remains"
             )
-        return text
+        return "; ".join([text, *self.notes])
 
 
-def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> CorrectedTest:
+def correct_test(
+    groups: Sequence[Group],
+    paths: Sequence[str | Path],
+    options: ListOptions = STRICT_UTF8,
+) -> CorrectedTest:
     """Measure runs with the given test labels, and with the labels that decisions correct.
 
     Wrong labels are removed. Missing labels are added with the lowest relevant grade. Queries
@@ -100,23 +109,30 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
     Args:
         groups: the runs, all with the same test queries.
         paths: files of decisions.
+        options: how to read them.
 
     Raises:
-        DataError: if a file cannot be read or has no decision about test, or if the test queries
-            of decisions and runs differ.
+        DataError: if a file cannot be read or has no decision about test, if the runs do not
+            contain the pair of a decision, or if the test queries of the runs differ.
     """
-    decisions, names = read_test_decisions(paths), ", ".join(map(str, paths))
-    reviewed = groups[0].runs[0]
-    labels = _labels(reviewed)
-    for run in (run for group in groups for run in group.runs):
+    runs, names = [run for group in groups for run in group.runs], ", ".join(map(str, paths))
+    reviewed, labels = runs[0], _labels(runs[0])
+    for run in runs:
         if _labels(run) != labels:
             raise DataError(f"{run.path}: its test labels differ from {reviewed.path}'s")
-    _check(decisions, labels, reviewed, names)
+    data = replace(_test_data(runs), list_options=options)
+    decisions, notes = read_decisions(data, paths, only_test=True)
+    if not len(decisions.relevant):
+        raise DataError(
+            f"{names}: has no decision about a test label; make decisions with opera review RUN "
+            "--split test"
+        )
     corrected = {query: dict(grades) for query, grades in labels.items()}
     counts = Counter[str]()
-    for decision in decisions:
-        grades, document = corrected[decision.query_id], decision.doc_id
-        if not decision.relevant:
+    pairs = data.queries.ids(decisions.query_rows), data.corpus.ids(decisions.doc_rows)
+    for query, document, relevant in zip(*pairs, decisions.relevant.tolist(), strict=True):
+        grades = corrected[query]
+        if not relevant:
             counts["removed" if grades.pop(document, 0) else "unlabelled"] += 1
         elif document in grades:
             counts["confirmed"] += 1
@@ -134,6 +150,7 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
         unlabelled=counts["unlabelled"],
         queries=len(labels),
         left_out=len(labels) - len(corrected),
+        notes=tuple(notes),
         figures=tuple(
             _figures(group, name, values)
             for group in groups
@@ -142,28 +159,28 @@ def correct_test(groups: Sequence[Group], paths: Sequence[str | Path]) -> Correc
     )
 
 
-def _check(decisions: Sequence[DecidedLabel], labels: Labels, run: Run, names: str) -> None:
-    """Refuse decisions whose queries or texts differ from those in the run's review."""
-    texts: dict[tuple[str, str], str] = {}
-    items = run.review()["test"]
-    for item in (*items["pairs"], *items["missing"]):
-        texts["query", item["query_id"]] = item["query"]
-        texts["document", item["doc_id"]] = item["document"]
-    for decision in decisions:
-        if decision.query_id not in labels:
-            problem = f"query {shown(decision.query_id)} is not a test query of {run.path}"
-            raise DataError(f"{names}: {problem}; are they decisions about another data set?")
-        decided = {
-            ("query", decision.query_id): decision.query,
-            ("document", decision.doc_id): decision.document,
-        }
-        for (kind, name), text in decided.items():
-            run_text = texts.get((kind, name))
-            if run_text is not None and not begins(run_text, text):
-                raise DataError(
-                    f"{names}: {kind} {shown(name)} is {shown(text)}, but {shown(run_text)} "
-                    f"in {run.path}; are they decisions about another data set?"
-                )
+def _test_data(runs: Sequence[Run]) -> RetrievalData:
+    """The ids of test queries, of their labelled documents and of the best documents of all models.
+    The texts are those of the reviews; other texts are empty.
+    """
+    queries, documents = dict[str, str](), dict[str, str]()
+    for run in runs:
+        table = run.per_query()
+        queries = dict.fromkeys(table["query_id"].to_pylist(), "") | queries
+        for name in ("relevant", *(column(model, "documents") for model in MODELS)):
+            documents = dict.fromkeys(pc.list_flatten(table[name]).to_pylist(), "") | documents
+        items = run.review()["test"]
+        for item in (*items["pairs"], *items["missing"]):
+            queries[item["query_id"]] = item["query"]
+            documents[item["doc_id"]] = item["document"]
+    return RetrievalData(
+        name="test",
+        source=str(runs[0].path),
+        fingerprint="",
+        corpus=TextTable.from_texts(documents),
+        queries=TextTable.from_texts(queries),
+        splits={},
+    )
 
 
 def _labels(run: Run) -> dict[str, dict[str, int]]:

@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from opera.core.errors import SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
+from opera.data.retrieval_data import STRICT_UTF8, ListOptions
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     Group,
@@ -212,12 +213,16 @@ class Comparison:
 
 
 def analyse_runs(
-    folder: Path, baseline: str | None = None, decisions: Sequence[str | Path] = ()
+    folder: Path,
+    baseline: str | None = None,
+    decisions: Sequence[str | Path] = (),
+    options: ListOptions = STRICT_UTF8,
 ) -> Comparison:
     """Analyse the finished runs in a grid, a run, or any folder of runs. Reads only run folders.
 
     ``baseline`` is the label of the method to test against; ``None`` means ``ft`` if there is one,
-    else the first method. ``decisions`` are files of decisions about test labels.
+    else the first method. ``decisions`` are files of decisions about test labels, which
+    ``options`` say how to read.
 
     Raises:
         RunFolderError: if no run is finished.
@@ -255,7 +260,7 @@ def analyse_runs(
         ),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         left_out=left_out,
-        corrected=correct_test(final, decisions) if decisions else None,
+        corrected=correct_test(final, decisions, options) if decisions else None,
     )
 
 

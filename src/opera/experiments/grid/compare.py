@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
-from opera.config.training import EncodingSettings
+from opera.config.training import EncodingSettings, reads_lists
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
@@ -16,7 +16,7 @@ from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import RetrievalData, check_stays_out, load_data
 from opera.data.identity import log_copies
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -82,9 +82,10 @@ def compare(
             "data: the runs of a grid are processes that read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
         )
+    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    strict = not reads_lists(settings)
     sources = [
-        str(named_source(source, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows))
-        for source in sets
+        str(named_source(source, columns=columns, **reading, strict=strict)) for source in sets
     ]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
     if isinstance(methods, str):
@@ -95,7 +96,7 @@ def compare(
         None if seeds is None else several(seeds, "seeds", "whole numbers"),
         None if steps is None else several(steps, "steps", "whole numbers"),
     )
-    status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
+    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, **reading)
     baseline = check_baseline(baseline, axes)
     train_grid(status, folder, str(model))
     if status.failed:
@@ -104,16 +105,25 @@ def compare(
 
 
 def prepare_grid(
-    data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
+    data: Sequence[str],
+    axes: GridAxes,
+    out: Path,
+    model: str,
+    shared: dict[str, Any],
+    jobs: int,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Status:
     """Plan a grid, check it, and find the finished runs. Writes nothing.
 
-    Only runs of an earlier call need torch.
+    Only runs of an earlier call need torch. ``encoding`` and ``skip_bad_rows`` are those of lists
+    of pairs.
     """
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
-    runs = plan_grid(data, axes, out, shared)
+    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(shared) else {}
+    runs = plan_grid(data, axes, out, shared, reading)
     if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
@@ -130,7 +140,7 @@ def prepare_grid(
     status, fingerprints = Status.scan(runs, jobs), dict[str, str]()
     for source in data:
         check_stays_out(out, "--out", source)
-        loaded = load_data(source)
+        loaded = with_list_options(load_data(source), encoding, skip_bad_rows)
         log_copies(loaded)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
@@ -187,7 +197,14 @@ def estimate_seconds(status: Status, model: str) -> float:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(
         len(runs)
-        * foresee(data, model=model, out=runs[0].folder, overwrite=True, **runs[0].values).seconds
+        * foresee(
+            data,
+            model=model,
+            out=runs[0].folder,
+            overwrite=True,
+            **runs[0].reading,
+            **runs[0].values,
+        ).seconds
         for (data, _), runs in alike.items()
     )
 

@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count, product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
+from opera.core.arguments import plain
 from opera.core.errors import SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
@@ -45,7 +47,8 @@ class GridAxes:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a grid; ``values`` are the user's settings with method, steps and seed."""
+    """A run of a grid; ``values`` are the user's settings with method, steps and seed, and
+    ``reading`` are the options of lists of pairs, such as their encoding."""
 
     data: str
     label: str
@@ -53,6 +56,7 @@ class PlannedRun:
     seed: int
     folder: Path
     values: Mapping[str, Any]
+    reading: Mapping[str, Any]
 
     @property
     def finished(self) -> bool:
@@ -67,8 +71,8 @@ class PlannedRun:
 
     def job(self, model: str) -> dict[str, Any]:
         """The job for the process of the run."""
-        settings = {"model": model, "values": dict(self.values)}
-        return {"data": self.data, "out": str(self.folder), **settings}
+        values = {**self.reading, **self.values}
+        return {"data": self.data, "out": str(self.folder), "model": model, "values": values}
 
     @property
     def data_name(self) -> str:
@@ -137,7 +141,11 @@ def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
 
 
 def plan_grid(
-    data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
+    data: Sequence[str],
+    axes: GridAxes,
+    out: Path,
+    shared: Mapping[str, Any],
+    reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[PlannedRun]:
     """List the runs and check every recipe; SettingError lists all mistakes.
 
@@ -149,14 +157,15 @@ def plan_grid(
     check_lists(
         {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
-    names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
+    names = _folder_names(data)
+    by_label = _settings_by_label(axes, plain(with_full_names(shared)))
     runs = []
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
         by_steps = "autosteps" if steps is None else f"steps{steps}"
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
         axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
         values = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, label, steps, seed, folder, values))
+        runs.append(PlannedRun(source, label, steps, seed, folder, values, reading))
     return runs
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from opera.core.arguments import flag, several, text
+from opera.core.arguments import flag, text
 from opera.core.files import check_output, replace_file
 from opera.core.measure_names import PRIMARY
-from opera.core.paths import user_path
+from opera.core.paths import expand_paths, user_path
+from opera.data.retrieval_data import ListOptions
 from opera.experiments.analysis import (
     Comparison,
     ResultsTable,
@@ -54,6 +55,8 @@ def report(
     *,
     baseline: str | None = None,
     decisions: str | Path | Sequence[str | Path] = (),
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     overwrite: bool = False,
 ) -> Path:
     """Write a self-contained HTML file on a run, a grid or any folder of runs.
@@ -67,6 +70,8 @@ def report(
         decisions: one or more files of decisions about test labels, from ``opera.review(run,
             split="test")``. The report then compares the results with the given and with the
             corrected labels. All runs must have the same test queries.
+        encoding: encoding of these files, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows of these files that break a rule.
         overwrite: replace ``out`` if it exists; a file that the report reads is never replaced.
 
     Returns:
@@ -79,8 +84,8 @@ def report(
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
-    paths = [decisions] if isinstance(decisions, str | Path) else decisions
-    files = [user_path(file, "decisions") for file in several(paths, "decisions", "paths")]
+    files = list(map(Path, expand_paths(decisions, "decisions")))
+    options = ListOptions.checked(encoding, skip_bad_rows)
     path = folder / REPORT_FILE if out is None else user_path(out, "out")
     if folder.is_dir():
         replaces = overwrite or out is None
@@ -92,7 +97,7 @@ def report(
             reads=[folder, *files],
             ours=lambda file: replaces and is_report(file),
         )
-    page = render(analyse_runs(folder, baseline, files))
+    page = render(analyse_runs(folder, baseline, files, options))
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
     return path
 
