@@ -1,9 +1,15 @@
-"""Check that an output folder is free for a run, and remove only OPERA's files from it."""
+"""Check that an output folder is free for a run, replace its run, and remove only OPERA's files.
+
+``--overwrite`` trains in the folder ``.RUN.new`` next to ``RUN``. At the end both exchange their
+names, so ``RUN`` holds the old run or the new one, and never a part of either.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +17,14 @@ from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    complete_exchange,
+    exchange,
     foreign_files,
     leftovers,
     remove,
+    writing,
 )
-from opera.core.locks import LOCK_FILE, refuse_in_use
+from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
 from opera.core.paths import RUN_FILE
 from opera.core.terminal import place, shortened, shown
 from opera.run_folder.folder import (
@@ -32,19 +41,46 @@ from opera.run_folder.folder import (
 )
 
 
+REPLACED_FILE = ".replaced"
+"""Marks a run that the next exchange replaces, or has replaced."""
+
+
+def new_folder(path: Path) -> Path:
+    """Return the folder in which ``--overwrite`` trains the run that replaces the one in ``path``."""
+    path = path.resolve()
+    return path.parent / f".{path.name}.new"
+
+
+def folder_to_write(path: Path, resume: bool, overwrite: bool) -> Path:
+    """Return the folder to train in: ``path``, or its new folder if the run replaces another."""
+    new = new_folder(path)
+    continues = holds_run(new) and not (new / REPLACED_FILE).exists()
+    replaces = continues if resume else overwrite and run_in(path) is not None
+    return new if replaces else path
+
+
 def run_started_after(path: Path, moment: float) -> bool:
-    """Whether a folder's ``run.json`` is at least as new as ``moment``, in seconds since 1970."""
-    return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
+    """Whether the ``run.json`` of a folder, or of the run that is to replace its run, is at least as
+    new as ``moment``, in seconds since 1970.
+    """
+    return any(
+        holds_run(folder) and (folder / RUN_FILE).stat().st_mtime >= moment
+        for folder in (path, new_folder(path))
+    )
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     """Reject an output folder that is not free, or that another process trains into. This writes
-    nothing.
+    nothing, but completes the exchange of a killed ``--overwrite``.
 
     Raises:
         RunFolderError: as :func:`check_free`, and if another process holds the folder.
     """
+    complete_exchange(new_folder(path), path.resolve())
     refuse_in_use(path)
+    if (new_folder(path) / REPLACED_FILE).exists():
+        with sole_use(path, "looks at it"):
+            drop_replaced(path)
     check_free(path, resume, overwrite)
 
 
@@ -54,14 +90,16 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     Raises:
         RunFolderError: if the folder holds a run and neither ``resume`` nor ``overwrite`` is set,
             or if it holds other files. Also if there is nothing to resume, if a resumed run would
-            write through a link, or if the user would lose files.
+            write through a link, if the folder cannot be exchanged, or if the user would lose
+            files.
     """
     if resume and overwrite:
         raise RunFolderError(
             "--resume continues a run and --overwrite replaces it: pass one of the two"
         )
     check_folder(path, "--out")
-    if run_in(path) is None:
+    target, folder = folder_to_write(path, resume, overwrite), path.resolve()
+    if run_in(path) is None and target == path:
         if resume:
             raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start")
         if path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
@@ -73,10 +111,17 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: holds a run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
-    for link in [file for file in _written_paths(path) if resume and file.is_symlink()]:
+    for link in [file for file in _written_paths(target) if resume and file.is_symlink()]:
         raise RunFolderError(
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
             "the link, or pass --overwrite to start again"
+        )
+    fixed = folder.is_mount() or Path.cwd().is_relative_to(folder)
+    if target != path and (fixed or not os.access(folder.parent, os.W_OK)):
+        raise RunFolderError(
+            f"--out {path}: --overwrite replaces the folder at the end, so it must not be a mount "
+            "point or the current folder, and its parent folder must be writable; pass another "
+            "folder"
         )
     model = path / MODEL_FOLDER
     for file in foreign_files(model, MODEL_FILES) if overwrite and not model.is_symlink() else ():
@@ -84,6 +129,45 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
             "move it away, or pass another folder"
         )
+
+
+def prepare_folder(path: Path, target: Path, resume: bool) -> None:
+    """Make the folder to train in, and remove what killed processes left. The caller holds
+    ``path``.
+    """
+    new = new_folder(path)
+    if target != new or not resume:
+        remove(new)
+    if target == new:
+        new.mkdir(exist_ok=True)
+        shutil.copymode(path, new)
+    clear_leftovers(target)
+
+
+def replace_run(path: Path) -> None:
+    """Exchange a run with the finished one in its new folder. The caller holds ``path``.
+
+    Raises:
+        StorageError: if the folders cannot be exchanged.
+    """
+    new = new_folder(path)
+    with writing(new.parent, final=path):
+        with suppress(OSError):  # the lock also holds the folder that comes
+            os.link(path / LOCK_FILE, new / LOCK_FILE)
+        (path / REPLACED_FILE).touch()
+        exchange(new, path.resolve())
+        drop_replaced(path)
+
+
+def drop_replaced(path: Path) -> None:
+    """Remove a run that was replaced. Files with other names move to the run that replaced it."""
+    old = new_folder(path)
+    if (old / REPLACED_FILE).exists():
+        ours = {old / LOCK_FILE, old / REPLACED_FILE, *_leftovers(old), *removed_by_overwrite(old)}
+        for file in set(old.iterdir()) - ours:
+            file.rename(path / file.name)
+        remove(old / RUN_FILE)  # a part of a run must not look like one to resume
+        remove(old)
 
 
 def _written_paths(path: Path) -> list[Path]:
@@ -105,13 +189,6 @@ def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
         RunFolderError: with the file.
     """
     check_reads_stay(path, "--out", reads, removed_by_overwrite(path))
-
-
-def clear_run(path: Path) -> None:
-    """Remove OPERA's files from a run folder; files with other names stay."""
-    clear_leftovers(path)
-    for written in removed_by_overwrite(path):
-        remove(written)
 
 
 def drop_checkpoints(path: Path) -> None:
