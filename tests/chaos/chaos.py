@@ -92,7 +92,10 @@ def one_folder(trial: Trial) -> Row:
     return row
 
 
-TRAININGS, FILES = ("train dp", "train bert", "train adapter"), ("mine", "score", "evaluate", "report")
+TRAININGS, FILES = (
+    ("train dp", "train overwrite", "train bert", "train adapter"),
+    ("mine", "score", "evaluate", "report"),
+)
 PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (full_disk, tuple(COMMANDS), 2),
     (small_files, tuple(COMMANDS), 1),
@@ -134,12 +137,13 @@ def undisturbed(command: Command, world: World, home: Path) -> Whole:
 
 
 def prepare_world(home: Path) -> World:
-    """Write data and models, and the grid that reports read."""
+    """Write data and models, the grid that reports read, and the run that a new run replaces."""
     world = World(home / "world")
     world.write()
     trial = Trial("grid", COMMANDS["compare"], "none", world, None, home / "grid")
     assert trial.run() == 0, (trial.home / "log1").read_text()
     trial.out.rename(world.grid)
+    shutil.copytree(next(world.grid.rglob("ft/*/seed0")), world.run)
     return world
 
 

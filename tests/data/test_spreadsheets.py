@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from importlib.resources import files
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import opera
 from opera.data.decisions import read_decisions, read_test_decisions
 from opera.data.id_lists import with_teacher
 from opera.data.relation import Relation
+from opera.data.spreadsheets import FORMULA as START
 from opera.data.spreadsheets import with_apostrophes, without_apostrophe_sql
 from opera.labels.review_page import write_review
 from opera.run_folder.folder import RunWriter
@@ -35,6 +37,10 @@ def test_no_written_text_starts_a_formula_and_each_comes_back(relation: Relation
 @pytest.fixture(scope="module")
 def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
     return Relation(tmp_path_factory.mktemp("relation"))
+
+
+def test_the_review_page_follows_the_same_rule() -> None:
+    assert f'text.replace(/^{START}/, "\'$&")' in files("opera.labels").joinpath("review.html").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])

@@ -97,4 +97,3 @@ def test_killed_at_any_moment_the_folder_holds_a_whole_run(
         assert weights(Run.open(home / "run")) == new
         assert {path.name for path in home.iterdir()} == {"run"}
     assert outcomes == {weights(old), new}
-

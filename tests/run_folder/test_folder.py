@@ -12,7 +12,7 @@ from grids import write_unfinished_run
 from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
 from opera.run_folder.folder import REPORT_MARK, Run, holds_run
-from opera.run_folder.housekeeping import check_out_folder, clear_leftovers, new_folder, prepare_folder, replace_run
+from opera.run_folder.housekeeping import check_out_folder, new_folder, prepare_folder, replace_run
 from opera.run_folder.reading import read_arrays
 
 
@@ -46,7 +46,7 @@ class TestCheckOutFolder:
         (tmp_path / ".model-notes").touch()
         with pytest.raises(RunFolderError, match="is not empty and holds no run"):
             check_out_folder(tmp_path, resume=False, overwrite=True)
-        clear_leftovers(tmp_path)
+        prepare_folder(tmp_path, tmp_path, resume=False)
         assert (tmp_path / ".model-notes").exists()
 
 
@@ -77,7 +77,8 @@ def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(
     assert files(new) == set()
     (new / "run.json").write_text("new")
     replace_run(run)
-    assert {name for name in files(run) if not (run / name).is_dir()} == {"run.json", "notes.txt", ".hidden", "mine/model/x"}
+    theirs = {"notes.txt", ".hidden", "mine/model/x"}
+    assert {name for name in files(run) if not (run / name).is_dir()} == {"run.json", *theirs}
     assert (run / "run.json").read_text() == "new"
     assert run.stat().st_mode & 0o777 == 0o700
     assert set(run.parent.iterdir()) == {run}

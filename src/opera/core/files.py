@@ -142,9 +142,9 @@ def exchange(new: Path, old: Path) -> None:
     Linux exchanges them in one step on most file systems, so that no moment lacks a folder.
     Elsewhere a killed process can leave both folders renamed until :func:`complete_exchange`.
     """
-    paths = [os.fsencode(path) for path in (new, old)]
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    if rename is None or rename(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE) != 0:
+    paths = AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old)
+    if rename is None or rename(*paths, RENAME_EXCHANGE) != 0:
         old.rename(_saved(old))
         new.rename(old)
         complete_exchange(new, old)

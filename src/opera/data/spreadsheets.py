@@ -18,8 +18,8 @@ def with_apostrophes(table: pa.Table) -> pa.Table:
     """Return a table to write, with apostrophes before texts that a spreadsheet would run."""
     for number, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            texts = pc.replace_substring_regex(table[number], f"^({FORMULA})", r"'\1")
-            table = table.set_column(number, field.name, texts)
+            column = pc.replace_substring_regex(table[number], f"^({FORMULA})", r"'\1")
+            table = table.set_column(number, field.name, column)
     return table
 
 

@@ -147,7 +147,7 @@ def _check(model: SentenceTransformer, missing: list[str], place: str, folder: P
 
 
 def _add_padding(model: BaseModel, place: str) -> None:
-    """Let tokenizers without a padding token, as many decoders have, pad with the end-of-text token.
+    """Let tokenizers without a padding token pad with the end-of-text token, as decoders do.
 
     The attention mask hides the padding. ``place`` starts the message.
     """

@@ -17,6 +17,7 @@ from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    clear_leftovers,
     complete_exchange,
     exchange,
     foreign_files,
@@ -24,7 +25,7 @@ from opera.core.files import (
     remove,
     writing,
 )
-from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
+from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE
 from opera.core.terminal import place, shortened, shown
 from opera.run_folder.folder import (
@@ -40,13 +41,12 @@ from opera.run_folder.folder import (
     run_in,
 )
 
-
 REPLACED_FILE = ".replaced"
 """Marks a run that the next exchange replaces, or has replaced."""
 
 
 def new_folder(path: Path) -> Path:
-    """Return the folder in which ``--overwrite`` trains the run that replaces the one in ``path``."""
+    """Return the folder in which ``--overwrite`` trains the run that will replace a run."""
     path = path.resolve()
     return path.parent / f".{path.name}.new"
 
@@ -54,14 +54,14 @@ def new_folder(path: Path) -> Path:
 def folder_to_write(path: Path, resume: bool, overwrite: bool) -> Path:
     """Return the folder to train in: ``path``, or its new folder if the run replaces another."""
     new = new_folder(path)
-    continues = holds_run(new) and not (new / REPLACED_FILE).exists()
-    replaces = continues if resume else overwrite and run_in(path) is not None
-    return new if replaces else path
+    if resume:
+        return new if holds_run(new) else path
+    return new if overwrite and run_in(path) is not None else path
 
 
 def run_started_after(path: Path, moment: float) -> bool:
-    """Whether the ``run.json`` of a folder, or of the run that is to replace its run, is at least as
-    new as ``moment``, in seconds since 1970.
+    """Whether the ``run.json`` of a run, or of the run that will replace it, is at least as new as
+    ``moment``, in seconds since 1970.
     """
     return any(
         holds_run(folder) and (folder / RUN_FILE).stat().st_mtime >= moment
@@ -77,8 +77,7 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
         RunFolderError: as :func:`check_free`, and if another process holds the folder.
     """
     complete_exchange(new_folder(path), path.resolve())
-    refuse_in_use(path)
-    if (new_folder(path) / REPLACED_FILE).exists():
+    if (path / LOCK_FILE).is_file() or (new_folder(path) / REPLACED_FILE).exists():
         with sole_use(path, "looks at it"):
             drop_replaced(path)
     check_free(path, resume, overwrite)
@@ -116,8 +115,11 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
             "the link, or pass --overwrite to start again"
         )
-    fixed = folder.is_mount() or Path.cwd().is_relative_to(folder)
-    if target != path and (fixed or not os.access(folder.parent, os.W_OK)):
+    if target != path and (
+        folder.is_mount()
+        or Path.cwd().is_relative_to(folder)
+        or not os.access(folder.parent, os.W_OK)
+    ):
         raise RunFolderError(
             f"--out {path}: --overwrite replaces the folder at the end, so it must not be a mount "
             "point or the current folder, and its parent folder must be writable; pass another "
@@ -135,13 +137,13 @@ def prepare_folder(path: Path, target: Path, resume: bool) -> None:
     """Make the folder to train in, and remove what killed processes left. The caller holds
     ``path``.
     """
-    new = new_folder(path)
-    if target != new or not resume:
-        remove(new)
-    if target == new:
-        new.mkdir(exist_ok=True)
-        shutil.copymode(path, new)
-    clear_leftovers(target)
+    if not resume:
+        remove(new_folder(path))
+    if target != path:
+        target.mkdir(exist_ok=True)
+        shutil.copymode(path, target)
+    for written in _written_paths(target):
+        clear_leftovers(written)
 
 
 def replace_run(path: Path) -> None:
@@ -195,12 +197,6 @@ def drop_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a finished run."""
     for folder in (path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER):
         remove(folder)
-
-
-def clear_leftovers(path: Path) -> None:
-    """Remove the temporary files of a killed process."""
-    for leftover in _leftovers(path):
-        remove(leftover)
 
 
 def _leftovers(path: Path) -> list[Path]:
