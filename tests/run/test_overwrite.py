@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import TrainerCallback
 import opera
 from opera.core.errors import RunFolderError
 from opera.run_folder.folder import Run
-from opera.run_folder.housekeeping import new_folder
+from opera.run_folder.housekeeping import new_folder, run_started_after
 from processes import Child, start
 from small_runs import SMALL, assert_same_run, train_command, weights
 
@@ -46,11 +47,13 @@ def test_a_failed_run_leaves_the_old_one_and_continues(
     beir: Path, static_model: Path, old: Run, out: Path, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"model": static_model, "out": out, "method": "dp", "seed": 1, **SMALL}
+    started = time.time()
+    assert not run_started_after(out, started)
     for step in (1, 5):
         with pytest.raises(RuntimeError, match="the device is lost"):
             opera.adapt(beir, **settings, overwrite=True, callbacks=[Fails(step)])
         assert_same_run(Run.open(out), old)
-        assert new_folder(out).is_dir()
+        assert run_started_after(out, started)  # which tells the user to resume
     with pytest.raises(RunFolderError, match="was started differently"):
         opera.adapt(beir, **{**settings, "seed": 2}, resume=True)
     run = opera.adapt(beir, **settings, resume=True)

@@ -152,7 +152,7 @@ def _add_padding(model: BaseModel, place: str) -> None:
     The attention mask hides the padding. ``place`` starts the message.
     """
     for module in model:
-        tokenizer = getattr(module, "tokenizer", None)
+        tokenizer: Any = getattr(module, "tokenizer", None)
         if getattr(tokenizer, "pad_token", "") is None:
             if tokenizer.eos_token is None:
                 raise ModelError(
