@@ -76,8 +76,9 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     Raises:
         RunFolderError: as :func:`check_free`, and if another process holds the folder.
     """
-    complete_exchange(new_folder(path), path.resolve())
-    if (path / LOCK_FILE).is_file() or (new_folder(path) / REPLACED_FILE).exists():
+    new = new_folder(path)
+    complete_exchange(new, path.resolve())
+    if (path / LOCK_FILE).is_file() or (path.is_dir() and new.is_dir()):
         with sole_use(path, "looks at it"):
             drop_replaced(path)
     check_free(path, resume, overwrite)
@@ -162,13 +163,16 @@ def replace_run(path: Path) -> None:
 
 
 def drop_replaced(path: Path) -> None:
-    """Remove a run that was replaced. Files with other names move to the run that replaced it."""
+    """Remove a run that was replaced, or a part of one. Files with other names move to the run that
+    replaced it.
+    """
     old = new_folder(path)
     if (old / REPLACED_FILE).exists():
         ours = {old / LOCK_FILE, old / REPLACED_FILE, *_leftovers(old), *removed_by_overwrite(old)}
         for file in set(old.iterdir()) - ours:
             file.rename(path / file.name)
         remove(old / RUN_FILE)  # a part of a run must not look like one to resume
+    if not holds_run(old):
         remove(old)
 
 
