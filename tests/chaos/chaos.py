@@ -202,8 +202,8 @@ def summary(record: Sequence[dict[str, str]]) -> str:
     assert not any(row["left"] or row["traceback"] == "True" for row in record), "the page says that none did"
     equal, kills = sum(row["equal"] == "True" for row in record), sum(int(row["kills"]) for row in record)
     return (
-        f"In {equal} of {len(record)} trials, with {kills} kills, all files were byte-identical. No trial left a file "
-        "behind or printed a traceback.\n"
+        f"In {equal} of {len(record)} trials, with {kills} kills, all files were byte-identical. After the repeated "
+        "command, no trial had left a file behind or printed a traceback.\n"
     )
 
 
