@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attacks import change
 from backbones import write_backbone, write_reranker
 from bad_inputs.table import Bad, Make, link, make_folder, matching, remove, table, with_run, write
 
@@ -25,6 +26,12 @@ HEADER = "query_id\tdoc_id\tscore\n"
 def backbone(name: str) -> Make:
     """Write a tiny transformer to ``whole``, and to ``NAME`` without its modules.json."""
     return lambda folder: write_backbone(name, Path(folder, "whole")).with_name("plain").rename(Path(folder, name))
+
+
+def without_padding(folder: Path) -> None:
+    """Write a decoder whose tokenizer has neither a padding token nor an end-of-text token."""
+    write_backbone("qwen3", folder / "decoder")
+    change(folder / "decoder" / "tokenizer_config.json", pad_token=..., eos_token=...)
 
 
 def two_scores(folder: Path) -> None:
@@ -80,6 +87,9 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         "query_prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, or "
         "shorten the prompt", backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
+    Bad("train data --model decoder --out run",
+        "decoder: its tokenizer has neither a padding token nor an end-of-text token; set pad_token in its "
+        "tokenizer_config.json", without_padding),
 ]  # fmt: skip
 
 TEACHERS = [

@@ -92,7 +92,10 @@ def one_folder(trial: Trial) -> Row:
     return row
 
 
-TRAININGS, FILES = ("train dp", "train bert", "train adapter"), ("mine", "score", "evaluate", "report")
+TRAININGS, FILES = (
+    ("train dp", "train overwrite", "train bert", "train adapter"),
+    ("mine", "score", "evaluate", "report"),
+)
 PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (full_disk, tuple(COMMANDS), 2),
     (small_files, tuple(COMMANDS), 1),
@@ -134,12 +137,13 @@ def undisturbed(command: Command, world: World, home: Path) -> Whole:
 
 
 def prepare_world(home: Path) -> World:
-    """Write data and models, and the grid that reports read."""
+    """Write data and models, the grid that reports read, and the run that a new run replaces."""
     world = World(home / "world")
     world.write()
     trial = Trial("grid", COMMANDS["compare"], "none", world, None, home / "grid")
     assert trial.run() == 0, (trial.home / "log1").read_text()
     trial.out.rename(world.grid)
+    shutil.copytree(next(world.grid.rglob("ft/*/seed0")), world.run)
     return world
 
 
@@ -198,8 +202,8 @@ def summary(record: Sequence[dict[str, str]]) -> str:
     assert not any(row["left"] or row["traceback"] == "True" for row in record), "the page says that none did"
     equal, kills = sum(row["equal"] == "True" for row in record), sum(int(row["kills"]) for row in record)
     return (
-        f"In {equal} of {len(record)} trials, with {kills} kills, all files were byte-identical. No trial left a file "
-        "behind or printed a traceback.\n"
+        f"In {equal} of {len(record)} trials, with {kills} kills, all files were byte-identical. After the repeated "
+        "command, no trial had left a file behind or printed a traceback.\n"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads would only wait for each other
 
 from opera.run_folder.folder import Run, holds_run
+from opera.run_folder.housekeeping import new_folder
 
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))
@@ -31,7 +33,10 @@ SHORT = ["--steps", "9", "--batch-size", "8", "--lr", "0.05", "--set", "temperat
 
 @dataclass(frozen=True)
 class World:
-    """Where everything lies that the commands read: data, a static model, a transformer and a finished grid."""
+    """Where everything lies that the commands read: data, a static model, a transformer and a finished grid.
+
+    ``run`` is the run that ``train overwrite`` replaces.
+    """
 
     home: Path
 
@@ -39,6 +44,7 @@ class World:
     static = property(lambda self: self.home / "static")
     bert = property(lambda self: self.home / "bert" / "model")
     grid = property(lambda self: self.home / "grid")
+    run = property(lambda self: self.home / "run")
 
     def write(self) -> None:
         """Write data and models."""
@@ -59,6 +65,8 @@ class Command:
     def arguments(self, world: World, out: Path) -> list[str]:
         """The arguments of a call, with ``--resume`` or ``--overwrite`` where something is left."""
         words = self.words(world, out)
+        if self.name == OVERWRITE and not holds_run(new_folder(out)) and Run.open(out).settings["seed"] == 0:
+            return [*words, "--overwrite"]
         if words[0] == "train" and holds_run(out):
             return [*words, "--resume"]
         if words[0] in ("mine", "score", "evaluate", "report") and out.exists():
@@ -118,11 +126,13 @@ def _file(name: str, *more: str, option: str = "--out") -> Callable[[World, Path
     return lambda world, out: [name, str(world.beir), "--model", str(world.static), option, str(out), *more]
 
 
+OVERWRITE = "train overwrite"
 _HARD = ("--method", "dp", "--negatives", "hard", "--range", "2:30", "--set", "refit=true")
 COMMANDS = {
     command.name: command
     for command in (
         Command("train dp", _train("static", *_HARD), run_outcome, "run"),
+        Command(OVERWRITE, _train("static", "--seed", "1", "--set", "refit=false"), run_outcome, "run"),
         Command("train bert", _train("bert", "--set", "refit=false", "--set", "eval_steps=3"), run_outcome, "run"),
         Command("train adapter", _train("bert", "--adapter", "query"), run_outcome, "run"),
         Command("compare", _compare, grid_outcome, "grid"),
@@ -190,6 +200,8 @@ class Trial:
         self.rng, self._calls = random.Random(name), 0
         for folder in (self.out.parent, self.cache):
             folder.mkdir(parents=True, exist_ok=True)
+        if command.name == OVERWRITE:
+            shutil.copytree(world.run, self.out)
 
     def start(self, fault: str = "none", at: int = NEVER, out: Path | None = None, **more: str) -> Child:
         """Start the command, or what finishes it; a fault strikes at the n-th change of its output and cache.
@@ -212,6 +224,9 @@ class Trial:
             row.points.append(self._point(text))
         if "Traceback" in text and not row.traceback:
             row.traceback, row.last = True, last_line(text)
+        if self.command.name == OVERWRITE and self.whole is not None:
+            runs = self.whole.outcome, run_outcome(self.world.run)
+            row.last = row.last or ("" if run_outcome(self.out) in runs else "neither the old run nor the new one")
         return status
 
     def run(self, fault: str = "none", at: int = NEVER, **more: str) -> int:
@@ -233,8 +248,8 @@ class Trial:
         """Compare an end with the undisturbed one."""
         assert self.whole is not None
         row, outcome = self.row, self.command.outcome(out)
-        row.equal = outcome == self.whole.outcome
-        if not row.equal:
+        row.equal = outcome == self.whole.outcome and not row.last.startswith("neither")
+        if outcome != self.whole.outcome:
             names = {name for name, _ in outcome.items() ^ self.whole.outcome.items()}
             row.last = row.last or f"differs: {', '.join(sorted(names))}"
         new = {f"cache/{name}" for name in files_in(self.cache) - self.whole.cached}

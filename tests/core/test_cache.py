@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from opera.core.cache import cached, entry
+from opera.core.locks import locked
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +78,40 @@ def test_complete_files_of_a_killed_process_are_kept() -> None:
     home = cached("vectors", "abc", make, ["a", "b", "c"])
     assert asked == [["a", "b", "c"], ["b", "c"]]
     assert {path.name for path in home.iterdir()} == {"a", "b", "c"}
+
+
+def test_an_unfinished_entry_of_another_process_may_end_or_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, lstat = tmp_path / "vectors", Path.lstat
+    for name in (".ends.part", ".used.part"):
+        (kind / name).mkdir(parents=True)
+        os.utime(kind / name, (0, 0))
+
+    def after_its_end(path: Path) -> os.stat_result:
+        if path.name == ".ends.part":
+            path.rename(kind / "ends")
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", after_its_end)
+    with locked(kind / ".used.lock"):
+        cached("vectors", "abc", write)
+    assert {path.name for path in kind.iterdir()} == {"abc", "ends", ".used.part"}
+
+
+def make_entries(barrier: Barrier, process: int) -> None:
+    for number in range(40):
+        barrier.wait()  # all processes clean up and rename at once
+        cached("vectors", f"{number}-{process}", write)
+
+
+def test_processes_that_write_entries_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(3, timeout=300)
+    processes = [context.Process(target=make_entries, args=(barrier, number)) for number in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len(list((tmp_path / "vectors").iterdir())) == 3 * 40

@@ -12,7 +12,7 @@ import pytest
 from safetensors import SafetensorError
 
 from opera.core.errors import StorageError
-from opera.core.files import replace_file, replace_folder, unfinished, writing
+from opera.core.files import clear_leftovers, exchange, replace_file, replace_folder, unfinished, writing
 
 
 def writes(**contents: str) -> Callable[[Path], None]:
@@ -56,6 +56,40 @@ def test_an_output_is_complete_or_as_it_was(tmp_path: Path) -> None:
         for leftover in (".folder.7.part", ".folder.old.part"):
             (tmp_path / leftover).mkdir()
             (tmp_path / leftover / "half").touch()
+
+
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_a_folder_is_never_absent_while_another_replaces_it(
+    tmp_path: Path, in_one_step: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one step no rename happens; a process killed between renames leaves a folder that the next call puts back."""
+    folder, new = tmp_path / "folder", tmp_path / "new"
+    for path, text in ((folder, "old"), (new, "new")):
+        path.mkdir()
+        (path / "a").write_text(text)
+    if not in_one_step:
+        monkeypatch.setattr("sys.platform", "other")
+    renamed: list[Path] = []
+    rename = Path.rename
+
+    def killed_at_second(path: Path, target: Path) -> Path:
+        if renamed:
+            raise KeyboardInterrupt
+        renamed.append(path)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", killed_at_second)
+    if in_one_step:
+        exchange(new, folder)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            exchange(new, folder)
+        assert not folder.exists()
+    monkeypatch.undo()
+    clear_leftovers(folder)
+    assert texts(folder) == {"a": "new" if in_one_step else "old"}
+    assert texts(new) == {"a": "old" if in_one_step else "new"}
+    assert set(tmp_path.iterdir()) == {folder, new}
 
 
 def test_a_link_to_a_folder_stays_one_and_no_temporary_link_is_followed(tmp_path: Path) -> None:

@@ -153,3 +153,13 @@ def test_nothing_but_data_comes_from_the_hub(bert_model: Path, monkeypatch: pyte
     assert names == ("somebody/some-model", "sentence-transformers/all-MiniLM-L6-v2", "bert-base-uncased")
     for file in ("modeling.py", "pytorch_model.bin", "model.pt", "model.pkl", "model.onnx"):
         assert not any(Path(file).match(pattern) for pattern in patterns[0])
+
+
+def test_links_that_lead_back_end_the_walk(folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).symlink_to(".")
+    (folder / "1_Pooling" / "up").symlink_to("..")
+    check_model_folder(folder)
+    change(folder / "config.json", attn_implementation="owner/kernel")
+    with pytest.raises(ModelError, match="must be eager or sdpa"):
+        check_model_folder(folder)

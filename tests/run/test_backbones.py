@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 import opera
+from attacks import change
 from backbones import write_backbone
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import load_model
@@ -52,3 +53,21 @@ def test_each_backbone_trains(backbone: str, tmp_path: Path) -> None:
     before, after = (dict(load_model(place, "cpu").named_parameters()) for place in (model, tmp_path / "run"))
     same = {name for name, weight in before.items() if torch.equal(weight, after[name])}
     assert all("pooler" in name for name in same), "all but what no embedding depends on has moved"
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_decoder_without_a_padding_token_pads_with_its_end_of_text_token(side: str, tmp_path: Path) -> None:
+    topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)
+    model = write_backbone("qwen3", tmp_path / "model")
+    change(model / "tokenizer_config.json", pad_token=None, padding_side=side)
+    with pytest.raises(ValueError, match="does not have a padding token"):
+        SentenceTransformer(str(model), device="cpu").encode(TEXTS)
+    base = open_encoder(model, "fp32").model
+    one_by_one = np.concatenate([base.encode([text]) for text in TEXTS])
+    # padding changes the order of sums in fp32
+    np.testing.assert_allclose(base.encode(TEXTS), one_by_one, atol=1e-5)
+    opera.adapt(topics, model=model, out=tmp_path / "run", **QUICK, **LENGTHS["qwen3"])
+    saved = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    assert saved.tokenizer.padding_side == side
+    trained = open_encoder(tmp_path / "run", "fp32").model
+    assert np.array_equal(saved.encode_document(TEXTS), trained.encode_document(TEXTS))

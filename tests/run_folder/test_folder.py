@@ -12,7 +12,7 @@ from grids import write_unfinished_run
 from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
 from opera.run_folder.folder import REPORT_MARK, Run, holds_run
-from opera.run_folder.housekeeping import check_out_folder, clear_leftovers, clear_run
+from opera.run_folder.housekeeping import check_out_folder, new_folder, prepare_folder, replace_run
 from opera.run_folder.reading import read_arrays
 
 
@@ -46,29 +46,45 @@ class TestCheckOutFolder:
         (tmp_path / ".model-notes").touch()
         with pytest.raises(RunFolderError, match="is not empty and holds no run"):
             check_out_folder(tmp_path, resume=False, overwrite=True)
-        clear_leftovers(tmp_path)
+        prepare_folder(tmp_path, tmp_path, resume=False)
         assert (tmp_path / ".model-notes").exists()
 
 
-def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(
+    run: Path, in_one_step: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_one_step:
+        monkeypatch.setattr("sys.platform", "other")
     for name in (
         "model/model.safetensors",
         "checkpoints/checkpoint-4/x",
         f"{unfinished(run / 'model').name}/x",
         "trial/trace.parquet",
         "mine/model/x",
+        "measures.json",
+        "notes.txt",
+        ".hidden",
     ):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("x")
-    for name in ("measures.json", "notes.txt", ".hidden"):
-        (run / name).write_text("x")
     (run / "report.html").write_bytes(b"<head>" + REPORT_MARK)
+    run.chmod(0o700)
+    new = new_folder(run)
+    new.mkdir()
+    (new / "half").touch()  # of an earlier call, which was killed
+    prepare_folder(run, new, resume=False)
+    assert files(new) == set()
+    (new / "run.json").write_text("new")
+    replace_run(run)
     theirs = {"notes.txt", ".hidden", "mine/model/x"}
-    clear_run(run)
-    assert {name for name in files(run) if not (run / name).is_dir()} == theirs
-    assert not (run / "trial").exists()
+    assert {name for name in files(run) if not (run / name).is_dir()} == {"run.json", *theirs}
+    assert (run / "run.json").read_text() == "new"
+    assert run.stat().st_mode & 0o777 == 0o700
+    assert set(run.parent.iterdir()) == {run}
     (run / "report.html").write_text("of the user")
-    clear_run(run)  # nothing left to remove
+    prepare_folder(run, new, resume=False)
+    replace_run(run)
     assert (run / "report.html").exists()
 
 

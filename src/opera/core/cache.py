@@ -12,10 +12,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+from filelock import Timeout
 
 from opera.core.files import finish_folder, remove, writing
 from opera.core.locks import locked
@@ -78,8 +80,10 @@ def _write_entry(
 ) -> None:
     """Write an entry. The caller holds its lock."""
     for leftover in folder.parent.glob(".*.part"):
-        if time.time() - leftover.lstat().st_mtime > KEPT_SECONDS:
-            remove(leftover)
+        with suppress(FileNotFoundError, Timeout):  # another process may complete the entry
+            if time.time() - leftover.lstat().st_mtime > KEPT_SECONDS:
+                with locked(leftover.with_suffix(".lock"), 0):
+                    remove(leftover)
     temporary = folder.with_name(f".{folder.name}.part")
     temporary.mkdir(exist_ok=True)
     complete = {

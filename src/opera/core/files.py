@@ -5,11 +5,13 @@ Only regular files are opened, because opening a pipe could wait forever.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -124,9 +126,38 @@ def replace_folder(folder: Path, write: Callable[[Path], T]) -> T:
         result = write(temporary)
         finish_folder(temporary)
         if folder.exists():
-            folder.rename(temporary.with_name(f".{folder.name}.old.part"))
-        temporary.rename(folder)
+            exchange(temporary, folder)
+        else:
+            temporary.rename(folder)
     return result
+
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Constants of Linux: paths relative to the current folder, and the exchange of two paths."""
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Exchange two folders that have the same parent.
+
+    Linux exchanges them in one step on most file systems, so that no moment lacks a folder.
+    Elsewhere a killed process can leave both folders renamed until :func:`complete_exchange`.
+    """
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    paths = AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old)
+    if rename is None or rename(*paths, RENAME_EXCHANGE) != 0:
+        old.rename(_saved(old))
+        new.rename(old)
+        complete_exchange(new, old)
+
+
+def complete_exchange(new: Path, old: Path) -> None:
+    """Put the saved folder of an interrupted exchange back, or under the name of the new folder."""
+    if _saved(old).is_dir():
+        _saved(old).rename(new if os.path.lexists(old) else old)
+
+
+def _saved(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old.part")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -176,17 +207,22 @@ def leftovers(path: Path) -> list[Path]:
     return list(path.parent.glob(f".{escape(path.name)}.*part"))
 
 
+def clear_leftovers(path: Path) -> None:
+    """Remove what killed processes left of unfinished writes to a path."""
+    complete_exchange(unfinished(path), path)
+    for leftover in leftovers(path):
+        remove(leftover)
+
+
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """Yield a temporary name next to ``path``; remove leftovers before and after."""
-    for leftover in leftovers(path):
-        remove(leftover)
+    clear_leftovers(path)
     try:
         yield unfinished(path)
     finally:
         with suppress(OSError):  # the error of writing matters more
-            for leftover in leftovers(path):
-                remove(leftover)
+            clear_leftovers(path)
 
 
 def remove(path: Path) -> None:

@@ -10,10 +10,11 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.names import SPLIT_NAMES
-from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, Table
+from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, Table
 from opera.data.relation import NUMBERS, Relation, document_key_sql, text_key_sql
 from opera.data.retrieval_data import BEIR_HEADER
 from opera.data.rules import blank_sql, id_rules, literal_sql, rules
+from opera.data.spreadsheets import without_apostrophe_sql
 from opera.data.table_files import open_texts
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
@@ -138,6 +139,7 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
         DataError: with file, line, rule and value.
     """
     columns = {role: [name] for role, name in names.items()}
+    table.has_apostrophes = isinstance(table, DelimitedTable)
     if lists := relation.source(table, columns):
         raise DataError(
             f"{table.name}: column {shown(min(lists))} must hold one value per row, got lists"
@@ -177,7 +179,10 @@ def read_documents(
 
 def _text(table: Table, names: Sequence[str] | None) -> str | None:
     """The SQL of a role's column as a text; ``None`` if the table has no column for the role."""
-    return f"coalesce(c{table.columns.index(names[0])}, '')" if names else None
+    if not names:
+        return None
+    text = f"coalesce(c{table.columns.index(names[0])}, '')"
+    return without_apostrophe_sql(text) if table.has_apostrophes else text
 
 
 def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool) -> str:

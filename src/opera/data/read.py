@@ -34,6 +34,8 @@ from opera.data.texts import LONGEST_TEXT, batched
 
 BATCH_ROWS = 20_000
 BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
+PAIRS_COLUMNS = {"query", "document", "origin"}
+"""The header of ``opera pairs``, which may also have ``document_id``."""
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 STATED_DELIMITER = re.compile(r'"?sep=([^\w\s"]|\t|\\t)"?[\r\n]*', re.IGNORECASE)
@@ -67,6 +69,8 @@ class Table:
     """The option that leaves out rows that break a rule."""
     first_line: Sequence[str] = ()
     """The first line, if it may lack a header."""
+    has_apostrophes = False
+    """Whether OPERA wrote the table, with apostrophes before texts that look like formulas."""
 
     def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
         self.name, self.columns, self.short = name, list(columns), short
@@ -251,6 +255,7 @@ class DelimitedTable(TextFile):
         names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
         super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
         self._begins_at_once = line == 1
+        self.has_apostrophes = {*self.columns} - {"document_id"} == PAIRS_COLUMNS
 
     def scan(self) -> str | None:
         """Return the SQL that reads all rows, and the header, as the columns c0, c1, ...

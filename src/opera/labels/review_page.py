@@ -11,7 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from opera.core.files import replace_file
+from opera.data.spreadsheets import with_apostrophes
 
 COLUMNS = ("query_id", "doc_id", "decision", "split", "first_rank", "list", "query", "document")
 SUFFIXES = (".html", ".csv")
@@ -56,12 +59,15 @@ def write_review(
 
 
 def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
+    rows = [
+        {name: {**item, "split": split}.get(name) for name in COLUMNS}
+        for item in items
+        if item["list"] != "changed"
+    ]
     with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", restval="")
+        writer = csv.DictWriter(stream, COLUMNS)
         writer.writeheader()
-        for item in items:
-            if item["list"] != "changed":
-                writer.writerow({**item, "split": split})
+        writer.writerows(with_apostrophes(pa.Table.from_pylist(rows)).to_pylist())
 
 
 def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]) -> str:

@@ -138,6 +138,22 @@ def _check(model: SentenceTransformer, missing: list[str], place: str, folder: P
     check_pooling(model, place, folder)
 
 
+def _add_padding(model: BaseModel, place: str) -> None:
+    """Let tokenizers without a padding token pad with the end-of-text token, as decoders do.
+
+    The attention mask hides the padding. ``place`` starts the message.
+    """
+    for module in model:
+        tokenizer: Any = getattr(module, "tokenizer", None)
+        if getattr(tokenizer, "pad_token", "") is None:
+            if tokenizer.eos_token is None:
+                raise ModelError(
+                    f"{place}: its tokenizer has neither a padding token nor an end-of-text token; "
+                    "set pad_token in its tokenizer_config.json"
+                )
+            tokenizer.pad_token = tokenizer.eos_token
+
+
 def reads_vectors(model: SentenceTransformer) -> bool:
     """Whether the model reads vectors by row number instead of texts, as an adapter does."""
     return type(model[0]).__name__ == "VectorLookup"
@@ -291,6 +307,7 @@ def load_safely(
             model = kind(
                 str(folder), device=device, model_kwargs=dict(SAFE_LOADING), **safe, **options
             ).float()
+        _add_padding(model, str(located))
         check(model, missing, str(located), folder)
     except ModelError:
         raise

@@ -150,7 +150,10 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         ModelError: with the file, the rule and the value.
         OSError, ValueError: if a configuration cannot be read or is not JSON.
     """
-    for parent, _, names in os.walk(folder, followlinks=True):
+    seen = set[str]()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(parent))  # links may lead back
+        folders[:] = [name for name in folders if os.path.realpath(Path(parent, name)) not in seen]
         for path in (Path(parent, name) for name in sorted(names)):
             pickled = PICKLED.match(path.name)
             if pickled and not any(path.parent.glob(f"{pickled[1]}*.safetensors")):

@@ -19,7 +19,11 @@ from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.run_folder.folder import Run
-from opera.run_folder.housekeeping import check_out_folder, check_reads_survive
+from opera.run_folder.housekeeping import (
+    check_out_folder,
+    check_reads_survive,
+    folder_to_write,
+)
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -52,7 +56,7 @@ def adapt(
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
-        overwrite: replace the run in ``out``.
+        overwrite: replace the run in ``out`` as soon as the new one is finished.
         callbacks: additional transformers callbacks for the trainer, or their classes. With
             ``refit``, both trainings call them.
         columns: columns of the first data set, as for :func:`opera.load_data`.
@@ -83,9 +87,10 @@ def adapt(
 
     with torch.inference_mode(False):  # else training would fail in a caller's inference_mode
         session = steps.open_session(checked, callbacks)
-        if session.record.status != "finished":
+        if session.record.status != "finished" or checked.target != checked.folder:
             with steps.in_progress(session, checked):
-                steps.train_and_write(session)
+                if session.record.status != "finished":
+                    steps.train_and_write(session)
     return Run.open(checked.folder)
 
 
@@ -123,6 +128,7 @@ class Checked:
         data: the loaded data; several data sets are combined.
         model: the model for :func:`opera.retrieval.models.load_model`.
         folder: the run folder to write.
+        target: the folder to train in, which is another one if the run replaces the folder's run.
         recipe: all settings.
         resume: whether to continue the run in the folder.
         overwrite: whether to replace the run in the folder.
@@ -132,6 +138,7 @@ class Checked:
     data: RetrievalData
     model: str
     folder: Path
+    target: Path
     recipe: Recipe
     resume: bool
     overwrite: bool
@@ -179,7 +186,8 @@ def check(
             reads += files_read(source) if with_vectors else inputs_of(source, model)
         check_reads_survive(folder, reads)
     loaded = with_list_options(load_all(sources), **how)
-    return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
+    target = folder_to_write(folder, resume, overwrite)
+    return Checked(loaded, str(model), folder, target, recipe, resume, overwrite, started)
 
 
 def _is_row(value: Any) -> bool:

@@ -58,9 +58,9 @@ from opera.run_folder.folder import (
 )
 from opera.run_folder.housekeeping import (
     check_free,
-    clear_leftovers,
-    clear_run,
     drop_checkpoints,
+    prepare_folder,
+    replace_run,
 )
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
@@ -80,11 +80,11 @@ def open_session(
     trainer_callbacks = [*logging_services(report_to), *checked_callbacks(callbacks)]
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
-    run, model = RunWriter(checked.folder, processes.is_main_process), prepared.model.trained
+    run, model = RunWriter(checked.target, processes.is_main_process), prepared.model.trained
     training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
     record = new_record(prepared, checked.folder)
     if checked.resume:
-        earlier, option = Run.open(checked.folder), f"--resume {checked.folder}"
+        earlier, option = Run.open(checked.target), f"--resume {checked.folder}"
         advice = "use the same settings, or --overwrite to start again"
         refuse_other_run(option, earlier.record.identity, prepared.identity, advice)
         prepared = prepared.resolved_as(earlier.settings)
@@ -100,7 +100,9 @@ def open_session(
 
 @contextmanager
 def in_progress(session: Session, checked: Checked) -> Iterator[None]:
-    """Hold the run folder during the block, and record in ``run.json`` how the block ends."""
+    """Hold the run folder during the block, and record in ``run.json`` how the block ends. After
+    the block, the run replaces the folder's run, if it was trained next to that run.
+    """
     folder = checked.folder
     with ExitStack() as stack:
         if session.run.writes:
@@ -108,13 +110,13 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             stack.enter_context(sole_use(folder, "trains into it"))
             # another process may have used the folder in the meantime
             check_free(folder, checked.resume, checked.overwrite)
-            if checked.overwrite:
-                clear_run(folder)
-            clear_leftovers(folder)
+            prepare_folder(folder, checked.target, checked.resume)
         PartialState().wait_for_everyone()
         try:
             if session.run.writes:
-                stack.enter_context(logged_to(folder / LOG_FILE))
+                stack.enter_context(logged_to(checked.target / LOG_FILE))
+            if checked.target != folder:
+                log.info("note: %s stays as it is until %s is finished", folder, checked.target)
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
             session.run.write_skipped([data_set.skipped for data_set in data_sets(checked.data)])
@@ -130,6 +132,8 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
             if isinstance(error, StorageError):
                 raise StorageError(f"{error}; --resume continues the run") from error
             raise
+        if checked.target != folder:
+            everywhere(lambda: replace_run(folder) if session.run.writes else None)
 
 
 def first_training(session: Session) -> Fit | None:

@@ -43,6 +43,7 @@ from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import RUN_FILE, user_path
 from opera.core.terminal import counted
+from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import Measures, RunRecord, TrainingRecord
 from opera.run_folder.verdict import verdict_words
@@ -263,7 +264,7 @@ class RunWriter:
     def write_csv(self, name: str, table: pa.Table) -> None:
         """Write a CSV file."""
         if self.writes:
-            replace_file(self.path / name, partial(csv.write_csv, table))
+            replace_file(self.path / name, partial(csv.write_csv, with_apostrophes(table)))
 
     def write_record(self, record: RunRecord) -> None:
         """Write ``run.json``."""

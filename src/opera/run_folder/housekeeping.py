@@ -1,20 +1,30 @@
-"""Check that an output folder is free for a run, and remove only OPERA's files from it."""
+"""Check that an output folder is free for a run, replace its run, and remove only OPERA's files.
+
+``--overwrite`` trains in the folder ``.RUN.new`` next to ``RUN``. At the end both exchange their
+names, so ``RUN`` holds the old run or the new one, and never a part of either.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
     check_reads_stay,
+    clear_leftovers,
+    complete_exchange,
+    exchange,
     foreign_files,
     leftovers,
     remove,
+    writing,
 )
-from opera.core.locks import LOCK_FILE, refuse_in_use
+from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE
 from opera.core.terminal import place
 from opera.run_folder.folder import (
@@ -29,20 +39,46 @@ from opera.run_folder.folder import (
     run_in,
 )
 
+REPLACED_FILE = ".replaced"
+"""Marks a run that the next exchange replaces, or has replaced."""
+
+
+def new_folder(path: Path) -> Path:
+    """Return the folder in which ``--overwrite`` trains the run that will replace a run."""
+    path = path.resolve()
+    return path.parent / f".{path.name}.new"
+
+
+def folder_to_write(path: Path, resume: bool, overwrite: bool) -> Path:
+    """Return the folder to train in: ``path``, or its new folder if the run replaces another."""
+    new = new_folder(path)
+    if resume:
+        return new if holds_run(new) else path
+    return new if overwrite and run_in(path) is not None else path
+
 
 def run_started_after(path: Path, moment: float) -> bool:
-    """Whether a folder's ``run.json`` is at least as new as ``moment``, in seconds since 1970."""
-    return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
+    """Whether the ``run.json`` of a run, or of the run that will replace it, is at least as new as
+    ``moment``, in seconds since 1970.
+    """
+    return any(
+        holds_run(folder) and (folder / RUN_FILE).stat().st_mtime >= moment
+        for folder in (path, new_folder(path))
+    )
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     """Reject an output folder that is not free, or that another process trains into. This writes
-    nothing.
+    nothing, but completes the exchange of a killed ``--overwrite``.
 
     Raises:
         RunFolderError: as :func:`check_free`, and if another process holds the folder.
     """
-    refuse_in_use(path)
+    new = new_folder(path)
+    complete_exchange(new, path.resolve())
+    if (path / LOCK_FILE).is_file() or (path.is_dir() and new.is_dir()):
+        with sole_use(path, "looks at it"):
+            drop_replaced(path)
     check_free(path, resume, overwrite)
 
 
@@ -52,14 +88,16 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     Raises:
         RunFolderError: if the folder holds a run and neither ``resume`` nor ``overwrite`` is set,
             or if it holds other files. Also if there is nothing to resume, if a resumed run would
-            write through a link, or if the user would lose files.
+            write through a link, if the folder cannot be exchanged, or if the user would lose
+            files.
     """
     if resume and overwrite:
         raise RunFolderError(
             "--resume continues a run and --overwrite replaces it: pass one of the two"
         )
     check_folder(path, "--out")
-    if run_in(path) is None:
+    target, folder = folder_to_write(path, resume, overwrite), path.resolve()
+    if run_in(path) is None and target == path:
         if resume:
             raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start")
         if path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
@@ -71,10 +109,20 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: holds a run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
-    for link in [file for file in _written_paths(path) if resume and file.is_symlink()]:
+    for link in [file for file in _written_paths(target) if resume and file.is_symlink()]:
         raise RunFolderError(
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
             "the link, or pass --overwrite to start again"
+        )
+    if target != path and (
+        folder.is_mount()
+        or Path.cwd().is_relative_to(folder)
+        or not os.access(folder.parent, os.W_OK)
+    ):
+        raise RunFolderError(
+            f"--out {path}: --overwrite replaces the folder at the end, so it must not be a mount "
+            "point or the current folder, and its parent folder must be writable; pass another "
+            "folder"
         )
     model = path / MODEL_FOLDER
     for file in foreign_files(model, MODEL_FILES) if overwrite and not model.is_symlink() else ():
@@ -82,6 +130,48 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
             "move it away, or pass another folder"
         )
+
+
+def prepare_folder(path: Path, target: Path, resume: bool) -> None:
+    """Make the folder to train in, and remove what killed processes left. The caller holds
+    ``path``.
+    """
+    if not resume:
+        remove(new_folder(path))
+    if target != path:
+        target.mkdir(exist_ok=True)
+        shutil.copymode(path, target)
+    for written in _written_paths(target):
+        clear_leftovers(written)
+
+
+def replace_run(path: Path) -> None:
+    """Exchange a run with the finished one in its new folder. The caller holds ``path``.
+
+    Raises:
+        StorageError: if the folders cannot be exchanged.
+    """
+    new = new_folder(path)
+    with writing(new.parent, final=path):
+        with suppress(OSError):  # the lock also holds the folder that comes
+            os.link(path / LOCK_FILE, new / LOCK_FILE)
+        (path / REPLACED_FILE).touch()
+        exchange(new, path.resolve())
+        drop_replaced(path)
+
+
+def drop_replaced(path: Path) -> None:
+    """Remove a run that was replaced, or a part of one. Files with other names move to the run that
+    replaced it.
+    """
+    old = new_folder(path)
+    if (old / REPLACED_FILE).exists():
+        ours = {old / LOCK_FILE, old / REPLACED_FILE, *_leftovers(old), *removed_by_overwrite(old)}
+        for file in set(old.iterdir()) - ours:
+            file.rename(path / file.name)
+        remove(old / RUN_FILE)  # a part of a run must not look like one to resume
+    if not holds_run(old):
+        remove(old)
 
 
 def _written_paths(path: Path) -> list[Path]:
@@ -105,23 +195,10 @@ def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
     check_reads_stay(path, "--out", reads, removed_by_overwrite(path))
 
 
-def clear_run(path: Path) -> None:
-    """Remove OPERA's files from a run folder; files with other names stay."""
-    clear_leftovers(path)
-    for written in removed_by_overwrite(path):
-        remove(written)
-
-
 def drop_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a finished run."""
     for folder in (path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER):
         remove(folder)
-
-
-def clear_leftovers(path: Path) -> None:
-    """Remove the temporary files of a killed process."""
-    for leftover in _leftovers(path):
-        remove(leftover)
 
 
 def _leftovers(path: Path) -> list[Path]:

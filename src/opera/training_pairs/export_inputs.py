@@ -16,6 +16,7 @@ from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, check_stays_out
+from opera.data.spreadsheets import with_apostrophes
 
 SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
 NEGATIVES_FORMATS = (".jsonl", ".tsv")
@@ -147,7 +148,7 @@ def write_table(path: Path, table: pa.Table) -> None:
         write_jsonl(path, table.to_pylist())
     else:
         lines = partial(
-            table.to_pandas().to_csv,
+            with_apostrophes(table).to_pandas().to_csv,
             sep="\t" if path.suffix == ".tsv" else ",",
             index=False,
             lineterminator="\n",

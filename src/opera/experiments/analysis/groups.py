@@ -101,7 +101,9 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
     is_run = run_in(folder) is not None
-    paths = [folder] if is_run else sorted(path.parent for path in folder.rglob(RUN_FILE))
+    inside = (path.parent for path in folder.rglob(RUN_FILE))
+    # a hidden folder holds a run that is to replace another
+    paths = [folder] if is_run else sorted(path for path in inside if path.name[0] != ".")
     finished: list[Run] = []
     left_out: list[str] = []
     for path in paths:
