@@ -95,6 +95,6 @@ def test_the_same_vectors_train_the_same_adapter(
     np.testing.assert_allclose(adapter.queries(vectors["query"][np.arange(len(data.queries))]), queries, atol=1e-3)
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
     names = {path.name for path in of_files.model_path.iterdir()}
-    assert names == {"adapter.npz", "adapter.py", "recipe.yaml", "README.md"}
+    assert names == {"adapter.npz", "adapter.py", "recipe.yaml", "README.md", "opera_run.npz"}
     with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
         opera.evaluate(beir, model=of_files.path)

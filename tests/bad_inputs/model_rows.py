@@ -68,8 +68,9 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         "minilm: is the packaged model, but also a folder here; pass ./minilm for the folder, or start OPERA elsewhere "
         "for the packaged model", make_folder("minilm")),
     Bad(EVALUATE, matching("model/opera_run.npz: is damaged: .{5,200}"), write("model/opera_run.npz", b"PK")),
-    Bad("evaluate data --model run/model", matching("run/model/opera_run.npz: is damaged: Field required; .{5,200}"),
-        with_run, lambda folder: np.savez(folder / "run/model/opera_run.npz", record="{}", queries=[1])),
+    Bad("evaluate data --model run/model",
+        matching("run/model/opera_run.npz: is damaged: run: Field required; .{5,200}"), with_run,
+        lambda folder: np.savez(folder / "run/model/opera_run.npz", record="{}", queries=[1])),
     Bad("evaluate data --model run", "run/model/opera_run.npz: is missing", with_run,
         remove("run/model/opera_run.npz")),
     Bad("evaluate data --model m",
