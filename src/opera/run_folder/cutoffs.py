@@ -137,15 +137,16 @@ def fit_cutoffs(scores: NDArray[np.float32], is_relevant: NDArray[np.bool_]) -> 
         scores: the score of each test query's best document, float32 ``[n]``.
         is_relevant: whether that document is relevant, bool ``[n]``.
     """
-    descending = np.sort(scores)[::-1]
     fractions = 0.5 ** (np.arange((STARTS - 1) * STEPS + 1) / STEPS)
     ranks = np.ceil(fractions * len(scores)).astype(np.int64)
-    candidates = np.unique(descending[ranks - 1]).tolist()
-    curve = []
-    for score in candidates:
-        answers = scores >= np.float32(score)
-        relevant = int(is_relevant[answers].sum())
-        curve.append(CutoffPoint(score=score, answered=int(answers.sum()), relevant=relevant))
+    curve = [
+        CutoffPoint(
+            score=float(score),
+            answered=int((scores >= score).sum()),
+            relevant=int(is_relevant[scores >= score].sum()),
+        )
+        for score in np.unique(np.sort(scores)[-ranks])
+    ]
     record = CutoffRecord(queries=len(scores), curve=curve, cutoffs=[])
     chosen = [cutoff for target in PRECISIONS if (cutoff := record.cutoff(target)) is not None]
     return record.model_copy(update={"cutoffs": chosen})

@@ -75,7 +75,7 @@ class NoisyLabelsRecord(RecordPart):
 
     Attributes:
         noise_rate: estimated fraction of the pairs that are wrong.
-        low: lower end of its 95% interval, by the standard error over queries.
+        low: lower end of its 95% interval.
         high: upper end.
         visited: pairs that were sampled; the rate uses the later half of them.
         suspicious: pairs in ``suspicious_pairs.csv``.
@@ -95,9 +95,10 @@ class NoisyLabelsRecord(RecordPart):
     def sentence(self) -> str:
         """A sentence on how many pairs look wrong, without its final full stop."""
         too_high = "" if self.visited >= MANY_VISITS else ", probably too high"
+        digits = 0 if self.high >= 0.1 else 1  # so that a small rate is not "0% to 0%"
         text = (
-            f"about {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
-            f"{self.high:.0%}{too_high})"
+            f"about {self.noise_rate:.{digits}%} of the training pairs look wrong "
+            f"({self.low:.{digits}%} to {self.high:.{digits}%}{too_high})"
         )
         if self.pruned:
             text += f", not counting {counted(self.pruned, 'pruned pair')}"
