@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEVEL = 0.95
+TAIL = (1 - LEVEL) / 2
+"""The probability that a value lies above, or below, its 95% interval."""
 FEW_QUERIES = 50
 """With fewer queries, a difference of several points can be chance."""
 LEAST_QUERIES = 20
@@ -77,9 +79,8 @@ def fraction_interval(count: float, total: float) -> tuple[float, float]:
     """
     from scipy.special import betaincinv  # here, since a search needs no scipy
 
-    tail = (1 - LEVEL) / 2
-    low = float(betaincinv(count, total - count + 1, tail)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    low = float(betaincinv(count, total - count + 1, TAIL)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - TAIL)) if count < total else 1.0
     return low, high
 
 

@@ -61,9 +61,8 @@ def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
 
 def estimate_quality(cbs_ranks: CBSRanks, query: IntArray) -> Quality:
     """Estimate the noise from the ranks of the pairs' documents, and their queries, int ``[N]``."""
-    p = relative_rank(cbs_ranks)
+    p, enough = relative_rank(cbs_ranks), cbs_ranks.smallest_pool >= MIN_POOL
     noise = noise_rate(p)
-    enough = cbs_ranks.smallest_pool >= MIN_POOL
     return Quality(noise if enough else None, *noise_interval(noise, [(1.0, p, query)]))
 
 

@@ -212,8 +212,8 @@ def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
     wrong pairs are no longer uniform. So the rate counts the excess of the removed pairs again.
     """
     number = int(visits.set_of(visited[:1])[0])
-    first, end = visits.first_pairs[number : number + 2]
-    in_set = int((visits.visited & ~visits.confirmed)[first:end].sum())
+    rows = slice(*visits.first_pairs[number : number + 2])
+    in_set = int((visits.visited & ~visits.confirmed)[rows].sum())
     rate = noise_rate(visits.p[_later(visited, visits)])
     return float(np.clip(rate + visits.removed_excess[number] / in_set, 0, 1))
 

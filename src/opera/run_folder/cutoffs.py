@@ -10,13 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import LEVEL, fraction_interval
+from opera.core.intervals import TAIL, fraction_interval
 from opera.run_folder.reading import RecordPart
 
 PRECISIONS = (0.7, 0.8, 0.9)
 """A run records a cut-off for each of these, if one reaches it."""
-TAIL = (1 - LEVEL) / 2
-"""The probability that a cut-off is recorded for a precision that it does not reach."""
 STARTS, STEPS = 5, 12
 """The candidates answer all, ½, ¼ ... of the queries, and :data:`STEPS` numbers per halving."""
 UNLABELLED = "Documents without a label count as not relevant, so the true precision may be higher."
@@ -137,8 +135,8 @@ def fit_cutoffs(scores: NDArray[np.float32], is_relevant: NDArray[np.bool_]) -> 
         scores: the score of each test query's best document, float32 ``[n]``.
         is_relevant: whether that document is relevant, bool ``[n]``.
     """
-    fractions = 0.5 ** (np.arange((STARTS - 1) * STEPS + 1) / STEPS)
-    ranks = np.ceil(fractions * len(scores)).astype(np.int64)
+    halvings = np.arange((STARTS - 1) * STEPS + 1) / STEPS
+    ranks = np.ceil(len(scores) / 2**halvings).astype(np.int64)
     curve = [
         CutoffPoint(
             score=float(score),

@@ -16,7 +16,7 @@ from opera.core.terminal import counted, shown
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
-FORMAT: Literal[7] = 7
+FORMAT: Literal[8] = 8
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
@@ -316,7 +316,7 @@ class RunRecord(RecordPart):
             measured.
     """
 
-    format: Literal[7] = FORMAT
+    format: Literal[8] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
