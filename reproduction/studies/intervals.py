@@ -45,8 +45,8 @@ def cutoff_row(name: str, queries: int, runs: int) -> list[str]:
     rows = []
     for run in range(runs):
         rng = generator(run, f"study.intervals.{name}", queries)
-        scores = rng.random(queries).astype(np.float32)
-        cutoff = fit_cutoffs(scores, rng.random(queries) < curve(scores)).cutoff(target)
+        scores = rng.random(queries)
+        cutoff = fit_cutoffs(scores.astype(np.float32), rng.random(queries) < curve(scores)).cutoff(target)
         if cutoff is not None:
             true = precision_above[int(cutoff.score * (len(GRID) - 1))]
             rows.append((cutoff.answered, cutoff.low <= true <= cutoff.high, true < target))
