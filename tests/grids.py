@@ -74,6 +74,7 @@ def write_unfinished_run(
     )
     steps = resolved["max_steps"]
     record = RunRecord(
+        folder=str(path.absolute()),
         status=status,
         started="2026-01-01T00:00:00+00:00",
         identity=dict(identity or flat),

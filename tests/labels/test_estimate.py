@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from opera.data.pairs import TrainingPairs
-from opera.labels.estimate import FEWEST, beside_siblings, estimate, noise_rate, probability_wrong
+from opera.labels.estimate import (
+    FEWEST,
+    beside_siblings,
+    estimate,
+    noise_interval,
+    noise_rate,
+    probability_wrong,
+)
 from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
 from opera.methods import METHODS, Plan
@@ -76,13 +83,48 @@ def test_a_doubtful_pair_beside_a_true_one_is_more_probably_false() -> None:
     assert beside[~wrong].mean() < alone[~wrong].mean()
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+@pytest.mark.parametrize(
+    ("n_pairs", "per_query", "runs"),
+    [
+        (300, 1, 100),
+        (300, 10, 100),
+        pytest.param(1000, 1, 400, marks=pytest.mark.slow),
+        pytest.param(1000, 10, 400, marks=pytest.mark.slow),
+        pytest.param(10_000, 1, 400, marks=pytest.mark.slow),
+        pytest.param(10_000, 10, 400, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("rate", [0, 0.005, 0.01, 0.02, 0.1, 0.3])
+def test_the_interval_holds_the_rate_also_near_0(rate: float, n_pairs: int, per_query: int, runs: int) -> None:
+    pairs, everything = make_pairs([per_query] * (n_pairs // per_query), 20_000), np.ones(n_pairs, dtype=bool)
     held = 0
-    for seed in range(60):
-        pairs, visits, _ = simulated(150, 0.3, seed)
-        result = estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool))
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, n_pairs, per_query])
+        p = np.where(rng.random(n_pairs) < rate, rng.random(n_pairs), rng.beta(0.5, 30, n_pairs))
+        result = estimate(pairs, visited(p, rng.permutation(n_pairs)), everything)
         assert result is not None
-        held += result.low <= 0.3 <= result.high
+        assert 0 <= result.low <= result.noise_rate < result.high
+        assert result.noise_rate > 0 or result.low == 0
+        held += result.low <= rate <= result.high
+    # The coverage is 95% or more; three standard deviations less.
+    assert held >= 0.95 * runs - 3 * (0.95 * 0.05 * runs) ** 0.5
+
+
+def test_labels_that_are_wrong_together_widen_the_interval() -> None:
+    """Ten pairs per query, with a rate of each query: 90% wrong in one of three queries, none in the others."""
+    widths, held = [], 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        p = rng.beta(0.5, 30, 600)
+        alike = np.repeat(rng.random(60) < 1 / 3, 10) & (rng.random(600) < 0.9)
+        p = np.where(alike, rng.random(600), p)
+        query = np.arange(600)
+        intervals = [noise_interval(noise_rate(p), [(1.0, p, of)]) for of in (query // 10, query)]
+        widths.append([high - low for low, high in intervals])
+        held += intervals[0][0] <= 0.3 <= intervals[0][1]
+    by_query, by_pair = np.mean(widths, axis=0)
+    # A sum over ten pairs has the variance 10 · ½ · 0.3 · (1 − 0.15) + 90 · ¼ · 0.9² · ⅓ · ⅔, not the first part alone.
+    assert by_query / by_pair == pytest.approx(((1.275 + 4.05) / 1.275) ** 0.5, abs=0.15)
     assert held >= 50  # P(fewer of 60 at 95%) = 0.001
 
 

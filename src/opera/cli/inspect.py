@@ -118,8 +118,8 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     quality, counts = inspection.quality, inspection.counts
     if quality.noise is not None:
         yield (
-            f"{quality.noise:.1%} ± {quality.noise_error:.1%} of the training pairs are hard for "
-            "this model: random documents score as well"
+            f"{quality.noise:.1%} of the training pairs, {quality.low:.1%} to {quality.high:.1%}, "
+            "are hard for this model: random documents score as well"
         )
     for split, leak in inspection.leaks.items():
         if leak.leaked_queries:

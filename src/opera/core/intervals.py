@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEVEL = 0.95
-Z = 1.959964
-"""The standard normal quantile at the upper end of a 95% interval."""
+TAIL = (1 - LEVEL) / 2
+"""The probability that a value lies above, or below, its 95% interval."""
 FEW_QUERIES = 50
 """With fewer queries, a difference of several points can be chance."""
 LEAST_QUERIES = 20
@@ -72,11 +72,16 @@ def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple
     }
 
 
-def fraction_interval(count: int, total: int) -> tuple[float, float]:
-    """Return Wilson's 95% interval of the fraction ``count / total``, within 0 and 1."""
-    fraction, square = count / total, Z**2 / total
-    centre, half = fraction + square / 2, (square * (fraction * (1 - fraction) + square / 4)) ** 0.5
-    return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
+def fraction_interval(count: float, total: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's exact 95% interval of the fraction ``count / total``.
+
+    Both numbers may be effective ones, which are not whole.
+    """
+    from scipy.special import betaincinv  # here, since a search needs no scipy
+
+    low = float(betaincinv(count, total - count + 1, TAIL)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - TAIL)) if count < total else 1.0
+    return low, high
 
 
 def few_queries(queries: int, split: str = "test") -> str | None:

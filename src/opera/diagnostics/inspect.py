@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.config.negatives import LabelSettings
 from opera.core.arguments import MOST_SEED, whole_number
-from opera.core.arrays import FloatArray
+from opera.core.arrays import IntArray
 from opera.core.paths import expand_user
 from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
@@ -24,6 +23,7 @@ from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
+from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
@@ -40,58 +40,30 @@ class Quality:
     """Quality of labels and scores, estimated from ranks of labelled among random documents.
 
     Attributes:
-        noise: estimated fraction of pairs whose document scores no better than a random document
-            (:func:`estimate_noise`); ``None`` if the ranking has too few documents.
-        noise_error: standard error of ``noise``, if pairs are independent.
+        noise: estimated fraction of pairs whose document scores no better than a random document,
+            from their ranks as in training; ``None`` if the ranking has too few documents.
+        low: lower end of its 95% interval.
+        high: upper end.
     """
 
     noise: float | None
-    noise_error: float
+    low: float
+    high: float
 
 
 def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
-    """The rank of each pair divided by the number of ranks in its pool: float64 ``[N]`` in (0, 1].
+    """The rank of each pair, scaled to (0, 1) as at its first visit: float64 ``[N]``.
 
     It is uniform if the document of the pair is random.
     """
-    return cbs_ranks.rank / (cbs_ranks.pool + 1.0)
+    return (cbs_ranks.rank - 0.5) / (cbs_ranks.pool + 1.0)
 
 
-def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
-    """Estimate the fraction of pairs whose document is no closer to the query than a random one.
-
-    The rank of such a pair is uniform. The rank of a correct pair is in the better half. So the
-    noise is the fraction of pairs in the worse half, divided by the fraction of uniform ranks
-    there. The estimate is conservative: it tends to be too high (Storey 2002).
-
-    Returns:
-        The noise, and its standard error if pairs are independent.
-    """
-    in_worse_half = relative_rank(cbs_ranks) > 0.5
-    n_ranks = cbs_ranks.pool + 1
-    expected = float(((n_ranks - n_ranks // 2) / n_ranks).mean())
-    fraction = float(in_worse_half.mean())
-    error = math.sqrt(fraction * (1 - fraction) / len(in_worse_half)) / expected
-    return min(1.0, fraction / expected), error
-
-
-def estimate_quality(cbs_ranks: CBSRanks) -> Quality:
-    """Estimate scoring quality and noise from the ranks of the pairs' documents."""
-    noise, error = estimate_noise(cbs_ranks)
-    return Quality(
-        noise=noise if cbs_ranks.smallest_pool >= MIN_POOL else None,
-        noise_error=error,
-    )
-
-
-def most_suspicious(
-    relative_ranks: FloatArray, similarity: FloatArray, count: int
-) -> NDArray[np.int64]:
-    """Return the ids of the pairs with the worst relative ranks, worst first.
-
-    The pair with the lower similarity comes first in a tie.
-    """
-    return np.lexsort((similarity, -relative_ranks))[:count]
+def estimate_quality(cbs_ranks: CBSRanks, query: IntArray) -> Quality:
+    """Estimate the noise from the ranks of the pairs' documents, and their queries, int ``[N]``."""
+    p, enough = relative_rank(cbs_ranks), cbs_ranks.smallest_pool >= MIN_POOL
+    noise = noise_rate(p)
+    return Quality(noise if enough else None, *noise_interval(noise, [(1.0, p, query)]))
 
 
 @dataclass(frozen=True)
@@ -232,7 +204,7 @@ def inspect(
         counts=loaded.counts(),
         grades=count_grades(original),
         notes=loaded.notes,
-        quality=estimate_quality(ranks),
+        quality=estimate_quality(ranks, pairs.pair_query),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
         seen={name: known_fraction(loaded, name) for name in others},
@@ -252,7 +224,7 @@ def _suspicious_pairs(
     ranks: CBSRanks,
     count: int,
 ) -> list[SuspiciousPair]:
-    worst = most_suspicious(relative_rank(ranks), similarity, count)
+    worst = np.lexsort((similarity, -relative_rank(ranks)))[:count]
     query_rows = data.training_split().query_rows[pairs.pair_query[worst]]
     doc_rows = pairs.pair_doc[worst]
     columns: list[list[Any]] = [

@@ -10,16 +10,17 @@ of the query help: if they look correct, a doubtful pair is more often wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, stdtrit
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.intervals import LEVEL, fraction_interval
 from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 
@@ -38,6 +39,33 @@ SUSPICIOUS = 0.5
 def noise_rate(p: FloatArray) -> float:
     """π₀ (Storey 2002, at ½): half of the wrong pairs lie above ½, and no correct pair does."""
     return min(1.0, float(_above_half(p).mean()))
+
+
+def noise_interval(
+    rate: float, classes: Sequence[tuple[float, FloatArray, IntArray]]
+) -> tuple[float, float]:
+    """The 95% interval of a noise rate, by Korn and Graubard (1998).
+
+    The rate is twice the fraction of pairs with p > ½, so the interval is twice that of a fraction:
+    the exact one for as many independent pairs as have the same variance over queries, fewer if
+    there are few queries. If no pair has p > ½, its upper end is still above 0.
+
+    Args:
+        rate: the noise rate.
+        classes: for each class, its fraction of the pairs, and the p and the query, float and int
+            ``[m]``, of the pairs that its rate is estimated from.
+    """
+    weight = np.concatenate([np.full(len(p), fraction / len(p)) for fraction, p, _ in classes])
+    residual = np.concatenate([_above_half(p) / 2 - noise_rate(p) / 2 for _, p, _ in classes])
+    total, query = weight.sum(), np.concatenate([query for _, _, query in classes])
+    sums = np.bincount(np.unique(query, return_inverse=True)[1], weight * residual) / total
+    others, fraction = max(1, len(sums) - 1), rate / total / 2
+    variance = (sums**2).sum() * (1 + 1 / others)
+    independent = fraction * (1 - fraction) / variance if variance > 0 else np.inf
+    normal, student = stdtrit([np.inf, others], (1 + LEVEL) / 2)
+    size = min(total**2 / (weight**2).sum(), independent) * (normal / student) ** 2
+    low, high = fraction_interval(fraction * size, size)
+    return 2 * total * low, min(total, 2 * total * high)
 
 
 def _above_half(p: FloatArray) -> NDArray[np.float64]:
@@ -67,7 +95,7 @@ class NoisyLabels:
 
     Attributes:
         noise_rate: fraction of the pairs that are wrong, among those that are not pruned.
-        low: lower end of its 95% interval, by the standard error over queries.
+        low: lower end of its 95% interval.
         high: upper end.
         probability_wrong: float32 ``[N]``; NaN for a pair that was not visited, or whose data set
             has too few visits.
@@ -161,22 +189,20 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Nois
         return None
     sizes = np.array([np.count_nonzero(kept[members]) for members in classes])
     all_pairs = sizes.sum() + np.count_nonzero(kept & visits.confirmed)
-    total, variance = 0.0, 0.0
+    rate, samples = 0.0, []
     for members, part in zip(classes, sizes / all_pairs, strict=True):
-        later = _later(members[visits.visited[members]], visits)
-        above = _above_half(visits.p[later])
-        # The rate is a ratio of sums over queries; a class holds all pairs of its queries.
-        residuals = np.bincount(pairs.pair_query[later], above - above.mean())
-        total += part * _class_rate(members[visits.visited[members]], visits)
-        variance += (part / len(later)) ** 2 * (residuals**2).sum()
-    low, high = np.clip(total + np.sqrt(variance) * norm.ppf([0.025, 0.975]), 0, 1)
+        visited = members[visits.visited[members]]
+        later = _later(visited, visits)
+        rate += part * _class_rate(visited, visits)
+        samples.append((part, visits.p[later], pairs.pair_query[later]))
+    low, high = noise_interval(rate, samples)
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
     probability = np.full(pairs.n_pairs, np.nan, np.float32)
     probability[judged] = probability_wrong(pairs, visits)[judged]
     probability[visits.confirmed & visits.visited] = 0
     listed = np.flatnonzero(probability > SUSPICIOUS)
     listed = listed[np.lexsort((-visits.p[listed], -probability[listed]))]
-    return NoisyLabels(float(total), float(low), float(high), probability, listed)
+    return NoisyLabels(float(rate), float(low), float(high), probability, listed)
 
 
 def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
@@ -186,8 +212,8 @@ def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
     wrong pairs are no longer uniform. So the rate counts the excess of the removed pairs again.
     """
     number = int(visits.set_of(visited[:1])[0])
-    first, end = visits.first_pairs[number : number + 2]
-    in_set = int((visits.visited & ~visits.confirmed)[first:end].sum())
+    rows = slice(*visits.first_pairs[number : number + 2])
+    in_set = int((visits.visited & ~visits.confirmed)[rows].sum())
     rate = noise_rate(visits.p[_later(visited, visits)])
     return float(np.clip(rate + visits.removed_excess[number] / in_set, 0, 1))
 

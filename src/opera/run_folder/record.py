@@ -17,7 +17,7 @@ from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
 FORMAT: Literal[8] = 8
-"""Increased when fields change. OPERA also opens runs of format 7, which lack ``folder``."""
+"""Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
 MANY_VISITS = 2000
@@ -75,7 +75,7 @@ class NoisyLabelsRecord(RecordPart):
 
     Attributes:
         noise_rate: estimated fraction of the pairs that are wrong.
-        low: lower end of its 95% interval, by the standard error over queries.
+        low: lower end of its 95% interval.
         high: upper end.
         visited: pairs that were sampled; the rate uses the later half of them.
         suspicious: pairs in ``suspicious_pairs.csv``.
@@ -95,9 +95,10 @@ class NoisyLabelsRecord(RecordPart):
     def sentence(self) -> str:
         """A sentence on how many pairs look wrong, without its final full stop."""
         too_high = "" if self.visited >= MANY_VISITS else ", probably too high"
+        digits = 0 if self.high >= 0.1 else 1  # so that a small rate is not "0% to 0%"
         text = (
-            f"about {self.noise_rate:.0%} of the training pairs look wrong ({self.low:.0%} to "
-            f"{self.high:.0%}{too_high})"
+            f"about {self.noise_rate:.{digits}%} of the training pairs look wrong "
+            f"({self.low:.{digits}%} to {self.high:.{digits}%}{too_high})"
         )
         if self.pruned:
             text += f", not counting {counted(self.pruned, 'pruned pair')}"
@@ -316,8 +317,8 @@ class RunRecord(RecordPart):
             measured.
     """
 
-    format: Literal[7, 8] = FORMAT
-    folder: str | None = None
+    format: Literal[8] = FORMAT
+    folder: str
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
@@ -348,10 +349,10 @@ class RunRecord(RecordPart):
         """
         values = read_object(path)
         written, versions = values.get("format", 1), values.get("versions")
-        if written not in (7, FORMAT):
+        if written != FORMAT:
             opera = versions.get("opera-retrieval") if isinstance(versions, dict) else None
             raise RunFolderError(
-                f"{path}: has format {shown(written)}, and this version of OPERA reads 7 and "
+                f"{path}: has format {shown(written)}, and this version of OPERA reads only format "
                 f"{FORMAT}; use OPERA {shown(opera)}, which wrote it, or train again with "
                 "--overwrite"
             )
