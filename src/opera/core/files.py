@@ -89,6 +89,7 @@ def read_json(path: Path) -> Any:
 
 
 T = TypeVar("T")
+GENERATOR_WITHIN = 1000
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -258,6 +259,16 @@ def check_output(
         raise SettingError(f"{subject}: is read by this command; pass another file")
     if not overwrite:
         raise SettingError(f"{subject}: exists; pass --overwrite to replace it, or another file")
+
+
+def is_page(path: Path, generator: str) -> bool:
+    """Whether a path is an HTML page that OPERA wrote: ``generator`` is in its first
+    :data:`GENERATOR_WITHIN` bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        mark = f'<meta name="generator" content="{generator}">'
+        return mark.encode() in file.read(GENERATOR_WITHIN)
 
 
 def check_folder(path: Path, name: str) -> None:

@@ -45,6 +45,11 @@ class ObservedLoss(nn.Module):
         model: the model that trains.
         loss: a loss of sentence-transformers over (anchor, positive, negatives).
         temperature: of the reported InfoNCE.
+
+    Attributes:
+        masks: whether OPERA excludes known positives from the negatives of their queries.
+        rows: how many rows trained in this process.
+        rows_not_masked: how many of them had a known positive among their negatives.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class ObservedLoss(nn.Module):
         temperature: float,
     ) -> None:
         super().__init__()
+        self.masks, self.rows, self.rows_not_masked = weighable(loss) is not None, 0, 0
         self.link, self.temperature = pruning, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         self.across = compares_processes(loss)
@@ -76,15 +82,19 @@ class ObservedLoss(nn.Module):
             )
         batch, labels = self.link.batch(pair_ids), self.link.labels(pair_ids)
         factors = torch.from_numpy(batch.weights[batch.local])
+        known = self.link.known_positives(pair_ids, self.across)
         # Processes that share documents must all weigh, or they would not gather in step.
-        together = self.across and self.link.method.weighs
-        weighs = bool((factors != 1).any()) or together
-        weighed = weighing(weighable(self.loss), factors) if weighs else nullcontext()
+        weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
+        weighed = weighing(weighable(self.loss), factors, known) if weighs else nullcontext()
         with embeddings_of(self._bare) as embedded, weighed:
             value = self.loss(features, labels)
         # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
-            observed = self._observations(pair_ids, embedded, len(features))
+            excluded = known if self.masks else None
+            observed = self._observations(pair_ids, embedded, len(features), excluded)
+        if not self.masks:
+            self.rows += len(known)
+            self.rows_not_masked += int(known.any(1).sum())
         self.link.observe(pair_ids, *observed)
         return value
 
@@ -96,11 +106,11 @@ class ObservedLoss(nn.Module):
         return model
 
     def _observations(
-        self, pair_ids: Tensor, embedded: list[Tensor], columns: int
+        self, pair_ids: Tensor, embedded: list[Tensor], columns: int, excluded: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return cosine, loss and p-value of each pair ``[m]``, from embeddings by column.
 
-        The p-value ranks a document among this process's positives.
+        The loss leaves out the ``excluded`` documents, bool ``[m, M]``. The p-value ranks a document among this process's positives.
         """
         rows = sum(map(len, embedded))
         if rows != len(pair_ids) * columns:
@@ -113,11 +123,13 @@ class ObservedLoss(nn.Module):
         embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
-        excluded = torch.from_numpy(self.link.not_comparable(pair_ids))
-        excluded = excluded.to(embeddings[0].device)
+        incomparable = torch.from_numpy(self.link.not_comparable(pair_ids))
+        incomparable = incomparable.to(embeddings[0].device)
         observed = []
-        for block, cosines, losses in row_losses(embeddings, self.temperature, size, gather):
-            p = p_values(cosines, excluded[block], block.start)
+        for block, cosines, losses in row_losses(
+            embeddings, self.temperature, size, gather, excluded
+        ):
+            p = p_values(cosines, incomparable[block], block.start)
             observed.append((cosines[:, block].diagonal(), losses, p))
         similarity, losses, p = (torch.cat(values) for values in zip(*observed, strict=True))
         return similarity, losses, p
@@ -139,7 +151,11 @@ def embeddings_of(model: SentenceTransformer) -> Iterator[list[Tensor]]:
 
 
 def row_losses(
-    columns: Sequence[Tensor], temperature: float, size: int, gather: Gather | None
+    columns: Sequence[Tensor],
+    temperature: float,
+    size: int,
+    gather: Gather | None,
+    excluded: Tensor | None,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield blocks of ``size`` rows, their cosines with this process's positives ``[size, m]``, and
     their InfoNCE losses.
@@ -149,6 +165,7 @@ def row_losses(
         temperature: divides the cosines.
         size: rows per block.
         gather: gathers the documents of all processes; ``None`` compares with this process's only.
+        excluded: bool ``[m, M]``, the documents to exclude from each row.
     """
     queries, *documents = columns
     first = process_index() * len(queries) if gather else 0
@@ -156,7 +173,8 @@ def row_losses(
     for start in range(0, len(queries), size):
         rows = slice(start, start + size)
         cosines = batch_cosines(queries[rows], candidates)
-        losses = info_nce_losses(cosines, temperature, None, first + start)
+        excluded_of_rows = None if excluded is None else excluded[rows]
+        losses = info_nce_losses(cosines, temperature, excluded_of_rows, first + start)
         yield rows, cosines[:, first : first + len(queries)], losses
 
 
@@ -178,12 +196,14 @@ def weighable(loss: nn.Module) -> Any | None:
 
 
 @contextmanager
-def weighing(ranking: Any, factors: Tensor) -> Iterator[None]:
-    """Make a :func:`weighable` loss multiply the loss of each pair by a factor ``[m]``."""
+def weighing(ranking: Any, factors: Tensor, excluded: Tensor | None = None) -> Iterator[None]:
+    """Make a :func:`weighable` loss multiply the loss of each pair by a factor ``[m]``, and leave
+    out the ``excluded`` documents, bool ``[m, M]``."""
     gather = gather_embeddings if ranking.gather_across_devices else None
 
     def weighted(embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
-        ((_, _, losses),) = row_losses(embeddings, 1 / ranking.scale, len(factors), gather)
+        temperature, size = 1 / ranking.scale, len(factors)
+        ((_, _, losses),) = row_losses(embeddings, temperature, size, gather, excluded)
         return torch.mean(losses * factors.to(losses.device))
 
     ranking.compute_loss_from_embeddings = weighted
