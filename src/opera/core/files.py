@@ -89,7 +89,6 @@ def read_json(path: Path) -> Any:
 
 
 T = TypeVar("T")
-GENERATOR_WITHIN = 1000
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -262,13 +261,9 @@ def check_output(
 
 
 def is_page(path: Path, generator: str) -> bool:
-    """Whether a path is an HTML page that OPERA wrote: ``generator`` is in its first
-    :data:`GENERATOR_WITHIN` bytes."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        mark = f'<meta name="generator" content="{generator}">'
-        return mark.encode() in file.read(GENERATOR_WITHIN)
+    """Whether a path is an HTML page that names ``generator`` at its start, as OPERA's pages do."""
+    mark = f'<meta name="generator" content="{generator}">'
+    return path.is_file() and mark.encode() in path.read_bytes()[:1000]
 
 
 def check_folder(path: Path, name: str) -> None:

@@ -18,88 +18,81 @@ from opera.training_pairs.documents import KnownPositives
 
 
 class DistinctSampler(SetSampler):
-    """Samples batches that hold each query once, because a loss in a script takes the documents of
-    all other rows for negatives.
+    """Samples batches that hold each query once, because a loss in a script may take the documents
+    of all other rows for negatives.
 
     A pair whose query is already in the batch waits for a later batch. If the loss cannot exclude
-    known positives, a pair also waits if its documents and those of the batch's pairs are known
-    positives of the other's query.
+    known positives, a pair also waits if one of its documents is a known positive of a query in the
+    batch, or the reverse.
 
-    The method samples at most one batch more than a batch needs, so its schedule stays in step with
-    the trainer. If pairs are still missing, pairs with known positives fill the batch, then pairs
+    The method samples at most one batch more than a step needs, so its schedule stays in step with
+    the trainer. If rows are still missing, pairs with known positives fill the batch, then pairs
     of other queries, sampled by the method's probabilities. At most one batch of pairs waits.
 
     Args:
         method: samples the pairs.
-        documents: int ``[N, c]``, each pair's positive and negatives.
+        documents: int ``[N, c]``, the documents of each pair that the loss cannot exclude.
         known: the known positives of each query.
-        masks: whether the loss excludes known positives.
 
     Raises:
         SettingError: if the method samples fewer queries than a batch has rows.
     """
 
-    def __init__(
-        self, method: Method[Any], documents: IntArray, known: KnownPositives, masks: bool
-    ) -> None:
+    def __init__(self, method: Method[Any], documents: IntArray, known: KnownPositives) -> None:
         super().__init__(method)
-        self.pair_documents, self.known, self.masks = documents, known, masks
-        self._others(np.empty(0, dtype=np.int64), method.plan.batch_size)  # raises the error
+        self.documents_of_pair, self.known = documents, known
+        self._others([], method.plan.batch_size)  # raises the error before training
 
     def take(self, count: int) -> Draw:
         """Return the pairs of the next batch."""
         while len(self._waiting.pair_ids) < count:
             self._draw()
-        places = self._places_apart(count)
-        if len(places) < count:
+        apart = self._places_apart(count)
+        if len(apart) < count:
             self._draw()
-            places = self._places_apart(count)
+            apart = self._places_apart(count)
         ids, weights = self._waiting.pair_ids, self._waiting.weights
-        order = np.concatenate([places, np.delete(np.arange(len(ids)), places)])
+        order = np.concatenate([apart, np.delete(np.arange(len(ids)), apart)]).astype(np.int64)
         queries = self.method.pairs.pair_query[ids[order]]
-        places = order[np.sort(np.unique(queries, return_index=True)[1])][:count]
+        places = order[np.sort(np.unique(queries, return_index=True)[1])[:count]]
         others = self._others(queries, count - len(places))
-        new = Draw.unweighted(others)
         self._waiting = Draw(np.delete(ids, places)[:count], np.delete(weights, places)[:count])
         return Draw(
-            np.concatenate([ids[places], new.pair_ids]),
-            np.concatenate([weights[places], new.weights]),
+            np.concatenate([ids[places], others]),
+            np.concatenate([weights[places], np.ones(len(others), dtype=np.float32)]),
         )
 
-    def _places_apart(self, count: int) -> NDArray[np.int64]:
+    def _places_apart(self, count: int) -> list[int]:
         """Return the places of the first ``count`` waiting pairs that may share a batch."""
-        places, queries = list[int](), set[int]()
-        documents, positives = set[int](), set[int]()
+        places, documents, positives = list[int](), set[int](), set[int]()
         for place, pair in enumerate(self._waiting.pair_ids.tolist()):
             query = int(self.method.pairs.pair_query[pair])
-            if query in queries or len(places) == count:
-                continue
-            if not self.masks:
-                new = set(self.pair_documents[pair].tolist())
-                known = set(self.known.of_query(query).tolist())
-                if positives & new or documents & known:
-                    continue
-                documents, positives = documents | new, positives | known
-            queries.add(query)
-            places.append(place)
-        return np.array(places, dtype=np.int64)
+            # ~query stands for the query, which must not be in the batch either
+            new = {~query, *self.documents_of_pair[pair].tolist()}
+            known = {~query, *self.known.of_query(query).tolist()}
+            if len(places) < count and positives.isdisjoint(new) and documents.isdisjoint(known):
+                places.append(place)
+                documents |= new
+                positives |= known
+        return places
 
-    def _others(self, queries: IntArray, count: int) -> NDArray[np.int64]:
-        """Sample ``count`` pairs of queries that are not among ``queries``, by the method's
+    def _others(self, queries: Any, count: int) -> NDArray[np.int64]:
+        """Sample ``count`` pairs of other queries than ``queries``, by the method's
         probabilities."""
         if count == 0:
             return np.empty(0, dtype=np.int64)
-        step, seed = max(0, self._next_step - 1), self.method.plan.seed
-        probabilities, pairs = self.method.probabilities(step), self.method.pairs
-        left = probabilities.query.copy()
-        left[queries] = 0
-        if (left > 0).sum() < count:
-            distinct, size = int((probabilities.query > 0).sum()), self.method.plan.batch_size
+        method, step = self.method, max(0, self._next_step - 1)
+        probabilities = method.probabilities(step)
+        left = np.where(np.isin(np.arange(method.pairs.n_queries), queries), 0, probabilities.query)
+        if np.count_nonzero(left) < count:
+            distinct = len(np.flatnonzero(probabilities.query))
             raise SettingError(
-                f"per_device_train_batch_size={size}: method={self.method.name} samples only "
-                f"{counted(distinct, 'distinct query')}, and a batch must not hold a query twice; "
-                f"use {distinct} or less"
+                f"per_device_train_batch_size={method.plan.batch_size}: method={method.name} "
+                f"samples only {counted(distinct, 'distinct query')}, and a batch must not hold a "
+                f"query twice; use {distinct} or less"
             )
-        rng = generator(seed, "distinct_batches", self._next_step)
+        rng = generator(method.plan.seed, "distinct_batches", self._next_step)
         chosen = rng.choice(len(left), count, replace=False, p=left / left.sum())
-        return draw_weighted_documents(rng, pairs, chosen, lambda ids: probabilities.document[ids])
+        return draw_weighted_documents(
+            rng, method.pairs, chosen, lambda pair_ids: probabilities.document[pair_ids]
+        )

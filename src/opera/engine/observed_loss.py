@@ -48,8 +48,8 @@ class ObservedLoss(nn.Module):
 
     Attributes:
         masks: whether OPERA excludes known positives from the negatives of their queries.
-        rows: how many rows trained in this process.
-        rows_not_masked: how many of them had a known positive among their negatives.
+        shares_with_positives: of each batch, the fraction of rows that the loss compared with a
+            known positive.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ObservedLoss(nn.Module):
         temperature: float,
     ) -> None:
         super().__init__()
-        self.masks, self.rows, self.rows_not_masked = weighable(loss) is not None, 0, 0
+        self.masks, self.shares_with_positives = weighable(loss) is not None, list[float]()
         self.link, self.temperature = pruning, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         self.across = compares_processes(loss)
@@ -80,9 +80,13 @@ class ObservedLoss(nn.Module):
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        batch, labels = self.link.batch(pair_ids), self.link.labels(pair_ids)
+        rows, ids = self.link.rows_of(pair_ids)
+        batch, labels = self.link.batch(pair_ids), rows.labels(ids, pair_ids.device)
         factors = torch.from_numpy(batch.weights[batch.local])
-        known = self.link.known_positives(pair_ids, self.across)
+        all_ids = gather_values(pair_ids) if self.across else pair_ids
+        first = process_index() * len(ids) if self.across else 0
+        known = torch.from_numpy(rows.known_positives(ids, all_ids.cpu().numpy(), first))
+        known = known.to(pair_ids.device)
         # Processes that share documents must all weigh, or they would not gather in step.
         weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
         weighed = weighing(weighable(self.loss), factors, known) if weighs else nullcontext()
@@ -91,10 +95,10 @@ class ObservedLoss(nn.Module):
         # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
             excluded = known if self.masks else None
-            observed = self._observations(pair_ids, embedded, len(features), excluded)
+            incomparable = torch.from_numpy(rows.not_comparable(ids)).to(pair_ids.device)
+            observed = self._observations(embedded, len(features), excluded, incomparable)
         if not self.masks:
-            self.rows += len(known)
-            self.rows_not_masked += int(known.any(1).sum())
+            self.shares_with_positives.append(float(known.any(1).float().mean()))
         self.link.observe(pair_ids, *observed)
         return value
 
@@ -106,25 +110,27 @@ class ObservedLoss(nn.Module):
         return model
 
     def _observations(
-        self, pair_ids: Tensor, embedded: list[Tensor], columns: int, excluded: Tensor | None
+        self,
+        embedded: list[Tensor],
+        columns: int,
+        excluded: Tensor | None,
+        incomparable: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return cosine, loss and p-value of each pair ``[m]``, from embeddings by column.
 
-        The loss leaves out the ``excluded`` documents, bool ``[m, M]``. The p-value ranks a document among this process's positives.
+        The loss leaves out the ``excluded`` documents, bool ``[m, M]``. The p-value ranks a
+        document among this process's positives, without the ``incomparable`` ones, bool ``[m, m]``.
         """
-        rows = sum(map(len, embedded))
-        if rows != len(pair_ids) * columns:
+        texts, rows = sum(map(len, embedded)), len(incomparable)
+        if texts != rows * columns:
             raise TrainingError(
-                f"PairPruning: {type(self.loss).__name__} embedded {counted(rows, 'text')}, but a "
-                f"batch of {counted(len(pair_ids), 'row')} and {counted(columns, 'column')} has "
-                f"{len(pair_ids) * columns:,}; use a loss that embeds each text once, column by "
-                "column"
+                f"PairPruning: {type(self.loss).__name__} embedded {counted(texts, 'text')}, but a "
+                f"batch of {counted(rows, 'row')} and {counted(columns, 'column')} has "
+                f"{rows * columns:,}; use a loss that embeds each text once, column by column"
             )
         embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
-        incomparable = torch.from_numpy(self.link.not_comparable(pair_ids))
-        incomparable = incomparable.to(embeddings[0].device)
         observed = []
         for block, cosines, losses in row_losses(
             embeddings, self.temperature, size, gather, excluded

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import (
     BatchSamplers,
@@ -23,20 +22,20 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.arguments import flag, number, text, whole_number
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.files import check_output, is_page
 from opera.core.paths import user_path
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import shown
 from opera.engine.distinct_batches import DistinctSampler
-from opera.engine.distributed import gather_values, refuse_differences
+from opera.engine.distributed import refuse_differences
 from opera.engine.observed_loss import ObservedLoss, temperature_of
 from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.engine.sampler import PairSampler
 from opera.engine.sampler_link import SamplerLink, read_state
 from opera.labels.estimate import NoisyLabels
-from opera.labels.review_page import GENERATOR, SUFFIXES, chosen_items, write_review
+from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
@@ -190,7 +189,7 @@ class PairPruning(SamplerLink):
             "path",
             SUFFIXES,
             overwrite=flag(overwrite, "overwrite"),
-            ours=lambda file: is_page(file, GENERATOR),
+            ours=lambda file: is_page(file, "OPERA review"),
         )
         contents = batches.review(self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
@@ -204,28 +203,10 @@ class PairPruning(SamplerLink):
             raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
         return self.batches[self.names.index(name)]
 
-    def labels(self, pair_ids: Tensor) -> Tensor | None:
-        """Return the user's labels of a batch, or ``None`` without labels."""
+    def rows_of(self, pair_ids: Tensor) -> tuple[PairRows, IntArray]:
+        """Return the data set of a batch, and the ids of its pairs in the data set."""
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        labels = self.batches[number].labels(ids)
-        return None if labels is None else labels.to(pair_ids.device)
-
-    def known_positives(self, pair_ids: Tensor, across: bool) -> Tensor:
-        """Mark the known positives among the negatives of pairs ``[m]``: bool ``[m, M]``.
-
-        ``across`` compares them with the documents of all processes.
-        """
-        number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        all_ids = gather_values(pair_ids) if across else pair_ids
-        batch = all_ids.cpu().numpy() - self.first_pairs[number]
-        first = process_index() * len(ids) if across else 0
-        known = self.batches[number].known_positives(ids, batch, first)
-        return torch.from_numpy(known).to(pair_ids.device)
-
-    def not_comparable(self, pair_ids: Tensor) -> BoolArray:
-        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
-        number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        return self.batches[number].not_comparable(ids)
+        return self.batches[number], ids
 
     def batches_of(self, dataset: Any, **how: Any) -> Any:
         """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
@@ -302,15 +283,14 @@ class PairPruning(SamplerLink):
         """Report how many rows had a known positive among their negatives."""
         super().on_train_end(args, state, control, **kwargs)
         for loss in self._losses.values():
-            if loss.rows_not_masked and process_index() == 0:
-                kind, share = type(loss.loss).__name__, loss.rows_not_masked / loss.rows
+            if any(loss.shares_with_positives) and process_index() == 0:
                 log.warning(
-                    "note: %.1f%% of the rows were trained with a known positive of their query "
-                    "among the other documents of the batch, which %s may take for negatives; "
-                    "lower per_device_train_batch_size, or use MultipleNegativesRankingLoss, in "
-                    "which OPERA leaves them out",
-                    100 * share,
-                    kind,
+                    "note: for %.1f%% of the trained rows, other documents of the batch were known "
+                    "positives of the query, and %s may take them for negatives; lower "
+                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss, from which "
+                    "OPERA excludes them",
+                    100 * np.mean(loss.shares_with_positives),
+                    type(loss.loss).__name__,
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -375,7 +355,8 @@ class PairPruning(SamplerLink):
         method = self.method(rows.pairs, plan, self.method_settings, scores)
         repeated = len(np.unique(rows.copies)) < rows.pairs.n_pairs
         visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
-        batches = DistinctSampler(method, rows.documents, rows.known, self._loss_of(rows).masks)
+        documents = rows.documents[:, :0] if self._loss_of(rows).masks else rows.documents
+        batches = DistinctSampler(method, documents, rows.known)
         return PairSampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
 
     def _loss_of(self, rows: PairRows) -> ObservedLoss:

@@ -79,12 +79,12 @@ class PairRows:
         first: the id of its first pair among all data sets.
 
     Attributes:
-        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A row
-            with a list of positives becomes a row for each positive.
+        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A
+            list of positives becomes a row for each.
         columns: the text columns, in the order of the loss.
         lists: the columns that each column with lists of negatives has become.
-        documents: int64 ``[N, c]``, each pair's positive and negatives. Equal texts have one number,
-            and positives come first, as in ``data.corpus``.
+        documents: int64 ``[N, c]``, each pair's positive and negatives. Equal texts have one
+            number; those of ``data.corpus`` come first.
         known: the known positives of each query.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
@@ -139,6 +139,7 @@ class PairRows:
         pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
         corpus = documents.select(np.arange(pairs.pair_doc.max() + 1))
         self.name, self.columns, self.pairs, self.row_of_pair = name, columns, pairs, rows[order]
+        self.first = first
         content = json.dumps([texts[column] for column in columns[:2]])
         fingerprint = hashlib.sha256(content.encode()).hexdigest()
         self.data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
@@ -168,12 +169,12 @@ class PairRows:
         """Return the rows of pairs."""
         return [int(row) for row in self.row_of_pair[pair_ids]]
 
-    def labels(self, pair_ids: IntArray) -> Tensor | None:
+    def labels(self, pair_ids: IntArray, device: torch.device) -> Tensor | None:
         """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
         if self._label is None:
             return None
         labels = self._user_rows.select_columns([self._label]).with_format(None)
-        return torch.tensor(labels[self.rows(pair_ids)][self._label])
+        return torch.tensor(labels[self.rows(pair_ids)][self._label], device=device)
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
@@ -229,14 +230,13 @@ class PairRows:
 
         Args:
             pair_ids: the pairs.
-            batch: int ``[B]``, the pairs whose documents the loss compares them with. Ids below 0 or
-                from N on are pairs of other data sets, with other queries.
+            batch: int ``[B]``, the pairs whose documents the loss compares them with, by their ids
+                among all data sets. Pairs of other data sets are not known positives.
             first: where ``pair_ids`` begin in ``batch``.
         """
-        documents = self.documents[np.clip(batch, 0, self.pairs.n_pairs - 1)]
-        queries = self.pairs.pair_query[pair_ids]
-        is_ours = (batch >= 0) & (batch < self.pairs.n_pairs)
-        known = self.known.among_negatives(queries, documents, first)
+        documents = np.take(self.documents, batch - self.first, axis=0, mode="clip")
+        known = self.known.among_negatives(self.pairs.pair_query[pair_ids], documents, first)
+        is_ours = (batch >= self.first) & (batch < self.first + self.pairs.n_pairs)
         return known & np.tile(is_ours, documents.shape[1])
 
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:

@@ -15,8 +15,6 @@ from opera.core.files import replace_file
 
 COLUMNS = ("query_id", "doc_id", "decision", "split", "first_rank", "list", "query", "document")
 SUFFIXES = (".html", ".csv")
-GENERATOR = "OPERA review"
-"""The generator of a page, in its template."""
 MISSING_FRACTION, CHANGED_FRACTION = 0.2, 0.1
 """Fractions of a page for missing labels and for changed queries."""
 

@@ -164,9 +164,8 @@ class KnownPositives:
 
     def of_query(self, query: int) -> NDArray[np.int64]:
         """Return the groups of a training query's known positives."""
-        group = self.query_group[query].astype(np.int64)
-        first, end = np.searchsorted(self.keys, pair_keys(np.array([group, group + 1]), 0))
-        return split_keys(self.keys[first:end])[1]
+        keys = pair_keys(self.query_group[query] + np.arange(2), np.zeros(1, dtype=np.int64))
+        return split_keys(self.keys[slice(*np.searchsorted(self.keys, keys))])[1]
 
     def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
         return pair_keys(self.query_group[queries], self.document_group[docs])
