@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
@@ -25,9 +24,9 @@ class DistinctSampler(SetSampler):
     known positives, a pair also waits if one of its documents is a known positive of a query in the
     batch, or the reverse.
 
-    The method samples at most one batch more than a step needs, so its schedule stays in step with
-    the trainer. If rows are still missing, pairs with known positives fill the batch, then pairs
-    of other queries, sampled by the method's probabilities. At most one batch of pairs waits.
+    If too few pairs fit, the method samples its next batch early, at most one, so that its schedule
+    stays in step with the trainer. If rows are still missing, pairs of different queries follow, by
+    the method's probabilities; then pairs with known positives. At most one batch of pairs waits.
 
     Args:
         method: samples the pairs.
@@ -41,26 +40,24 @@ class DistinctSampler(SetSampler):
     def __init__(self, method: Method[Any], documents: IntArray, known: KnownPositives) -> None:
         super().__init__(method)
         self.documents_of_pair, self.known = documents, known
-        self._others([], method.plan.batch_size)  # raises the error before training
+        self._draw_different()  # raises an error before training
+        self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
 
     def take(self, count: int) -> Draw:
         """Return the pairs of the next batch."""
         while len(self._waiting.pair_ids) < count:
             self._draw()
         apart = self._places_apart(count)
-        if len(apart) < count:
-            self._draw()
-            apart = self._places_apart(count)
+        for draw in (self._draw, self._draw_different):
+            if len(apart) < count:
+                draw()
+                apart = self._places_apart(count)
         ids, weights = self._waiting.pair_ids, self._waiting.weights
         order = np.concatenate([apart, np.delete(np.arange(len(ids)), apart)]).astype(np.int64)
         queries = self.method.pairs.pair_query[ids[order]]
         places = order[np.sort(np.unique(queries, return_index=True)[1])[:count]]
-        others = self._others(queries, count - len(places))
         self._waiting = Draw(np.delete(ids, places)[:count], np.delete(weights, places)[:count])
-        return Draw(
-            np.concatenate([ids[places], others]),
-            np.concatenate([weights[places], np.ones(len(others), dtype=np.float32)]),
-        )
+        return Draw(ids[places], weights[places])
 
     def _places_apart(self, count: int) -> list[int]:
         """Return the places of the first ``count`` waiting pairs that may share a batch."""
@@ -76,23 +73,19 @@ class DistinctSampler(SetSampler):
                 positives |= known
         return places
 
-    def _others(self, queries: Any, count: int) -> NDArray[np.int64]:
-        """Sample ``count`` pairs of other queries than ``queries``, by the method's
-        probabilities."""
-        if count == 0:
-            return np.empty(0, dtype=np.int64)
+    def _draw_different(self) -> None:
+        """Sample a batch of different queries by the method's probabilities."""
         method, step = self.method, max(0, self._next_step - 1)
-        probabilities = method.probabilities(step)
-        left = np.where(np.isin(np.arange(method.pairs.n_queries), queries), 0, probabilities.query)
-        if np.count_nonzero(left) < count:
-            distinct = len(np.flatnonzero(probabilities.query))
+        probabilities, size = method.probabilities(step), method.plan.batch_size
+        if (distinct := int(np.count_nonzero(probabilities.query))) < size:
             raise SettingError(
-                f"per_device_train_batch_size={method.plan.batch_size}: method={method.name} "
-                f"samples only {counted(distinct, 'distinct query')}, and a batch must not hold a "
-                f"query twice; use {distinct} or less"
+                f"per_device_train_batch_size={size}: method={method.name} samples only "
+                f"{counted(distinct, 'distinct query')}, and a batch must not hold a query twice; "
+                f"use {distinct} or less"
             )
         rng = generator(method.plan.seed, "distinct_batches", self._next_step)
-        chosen = rng.choice(len(left), count, replace=False, p=left / left.sum())
-        return draw_weighted_documents(
-            rng, method.pairs, chosen, lambda pair_ids: probabilities.document[pair_ids]
+        queries = rng.choice(method.pairs.n_queries, size, replace=False, p=probabilities.query)
+        pair_ids = draw_weighted_documents(
+            rng, method.pairs, queries, lambda ids: probabilities.document[ids]
         )
+        self._add(Draw.unweighted(pair_ids))

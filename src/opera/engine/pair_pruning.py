@@ -287,8 +287,8 @@ class PairPruning(SamplerLink):
                 log.warning(
                     "note: for %.1f%% of the trained rows, other documents of the batch were known "
                     "positives of the query, and %s may take them for negatives; lower "
-                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss, from which "
-                    "OPERA excludes them",
+                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss(model), from "
+                    "which OPERA excludes them",
                     100 * np.mean(loss.shares_with_positives),
                     type(loss.loss).__name__,
                 )

@@ -86,9 +86,14 @@ class SetSampler:
         return Draw(ids[:count], weights[:count])
 
     def _draw(self) -> None:
-        """Let the method sample its next batch, whose pairs wait behind the others."""
-        draw, waiting = self.method.draw(self._next_step), self._waiting
+        """Let the method sample its next batch."""
+        draw = self.method.draw(self._next_step)
         self._next_step += 1
+        self._add(draw)
+
+    def _add(self, draw: Draw) -> None:
+        """Let more pairs wait."""
+        waiting = self._waiting
         self._waiting = Draw(
             np.concatenate([waiting.pair_ids, draw.pair_ids]),
             np.concatenate([waiting.weights, draw.weights]),
