@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
 import opera
+from opera.engine.distinct_batches import DistinctSampler
 from opera.engine.observed_loss import chain_of, weighable, weighing
 from opera.engine.sampler import PairSampler
 from opera.methods import METHODS
@@ -121,12 +122,14 @@ def test_a_script(
 
     sampler, weights = part.sampler, list[float]()
     again = METHODS[method](part.pairs, sampler.plan, pruning.method_settings, pruning._scores(part))
+    masks = next(iter(pruning._losses.values())).masks
+    batches = DistinctSampler(again, part.documents[:, :0] if masks else part.documents, part.known)
     for step in range(steps):
         if step >= sampler.lag:
             ids, similarity, losses, p = observed[step - sampler.lag]
             again.visits.record(step - sampler.lag, ids, p)
             again.observe(ids, similarity, losses)
-        draw = again.draw(step)
+        draw = batches.take(len(observed[step][0]))
         assert draw.pair_ids.tolist() == observed[step][0].tolist()
         if kind == "mnrl" and not sizes:
             assert values[step] == pytest.approx((observed[step][2] * draw.weights).mean(), rel=1e-4)
