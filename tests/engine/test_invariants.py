@@ -21,6 +21,7 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformerTrainer
 
 import opera
+from opera.engine.distinct_batches import DistinctSampler
 from opera.engine.observed_loss import chain_of, weighable, weighing
 from opera.engine.sampler import PairSampler
 from opera.methods import METHODS
@@ -115,18 +116,24 @@ def test_a_script(
     ids, similarity, losses, _ = observed[0]  # of the base model
     rows = part.rows(ids)
     cosines = torch.nn.functional.cosine_similarity(queries[rows][:, None], documents[rows], dim=2)
-    expected = torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)), reduction="none")
+    masks = kind in WEIGHABLE
+    texts, known = dataset.select(rows), set(zip(*(dataset[name] for name in dataset.column_names), strict=True))
+    is_known = [[(query, text) in known for text in texts["answer"]] for query in texts["question"]]
+    excluded = torch.tensor(is_known) & ~torch.eye(len(rows), dtype=torch.bool) & masks
+    logits = (cosines / 0.05).masked_fill(excluded, -torch.inf)
+    expected = torch.nn.functional.cross_entropy(logits, torch.arange(len(rows)), reduction="none")
     np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-5)
     np.testing.assert_allclose(losses, expected, atol=1e-3)
 
     sampler, weights = part.sampler, list[float]()
     again = METHODS[method](part.pairs, sampler.plan, pruning.method_settings, pruning._scores(part))
+    batches = DistinctSampler(again, part.documents[:, :0] if masks else part.documents, part.known)
     for step in range(steps):
         if step >= sampler.lag:
             ids, similarity, losses, p = observed[step - sampler.lag]
             again.visits.record(step - sampler.lag, ids, p)
             again.observe(ids, similarity, losses)
-        draw = again.draw(step)
+        draw = batches.take(len(observed[step][0]))
         assert draw.pair_ids.tolist() == observed[step][0].tolist()
         if kind == "mnrl" and not sizes:
             assert values[step] == pytest.approx((observed[step][2] * draw.weights).mean(), rel=1e-4)

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, Features, List, Value
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.losses import MarginMSELoss, MultipleNegativesRankingLoss, TripletLoss
@@ -93,6 +94,56 @@ def test_lists_of_negatives_are_columns(dataset: Dataset, static_model: Path, tm
         trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
         weights.append(weights_of(model))
     assert weights[0] == weights[1] != weights_of(open_model(static_model))
+
+
+TEXT_LISTS: dict[str, Callable[[list[list[str]]], Any]] = {
+    "lists": lambda texts: texts,
+    "arrays": lambda texts: [np.array(part) for part in texts],
+    "large lists": lambda texts: pa.array(texts, pa.large_list(pa.large_string())),
+}
+
+
+@pytest.mark.parametrize("kind", TEXT_LISTS)
+def test_lists_of_positives_are_rows(kind: str, model: SentenceTransformer) -> None:
+    """Columns stay in order, whatever their type, and lists of different lengths are allowed."""
+    positives, make = [["a", "b"], ["c"], ["d", "e", "f"]], TEXT_LISTS[kind]
+    table = {
+        "query": ["q", "r", "s"],
+        "pos": make(positives),
+        "negs": make([["x", "y"], ["x", "y", "z"], ["z", "y"]]),
+        "neg": ["u", "v", "w"],
+        "label": [1, 1, 1],
+    }
+    pruning = PairPruning(model, Dataset(pa.table(table)), "ft")
+    assert pruning.dataset.column_names == ["query", "pos", "negs_1", "negs_2", "neg", "label"]
+    rows = list(zip(*(pruning.dataset[name] for name in ("query", "pos", "negs_1", "negs_2", "neg")), strict=True))
+    assert rows == [
+        *(("q", text, "x", "y", "u") for text in "ab"),
+        ("r", "c", "x", "y", "v"),
+        *(("s", text, "z", "y", "w") for text in "def"),
+    ]
+
+
+def test_lists_of_positives_of_one_length(model: SentenceTransformer) -> None:
+    features = Features({"query": Value("string"), "pos": List(Value("string"), length=2), "neg": Value("string")})
+    table = {"query": ["q", "r"], "pos": [["a", "b"], ["c", "d"]], "neg": ["x", "y"]}
+    assert PairPruning(model, Dataset.from_dict(table, features), "ft").dataset["pos"] == ["a", "b", "c", "d"]
+
+
+def test_a_list_of_one_positive_trains_as_its_text(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    """Also if a column of texts follows, for several data sets, and after a resume."""
+    texts = dataset["answer"]
+    as_text = dataset.add_column("wrong", [*texts[1:], texts[0]])
+    as_list = Dataset.from_dict({**as_text.to_dict(), "answer": [[text] for text in texts]})
+    drawn, weights = [], []
+    for name, rows in (("text", as_text), ("list", as_list)):
+        sets = DatasetDict({"a": rows.select(range(28)), "b": rows.select(range(20, 48))})
+        train_script(sets, static_model, tmp_path / name, stop=4)
+        pruning, trainer = train_script(sets, static_model, tmp_path / name, resume=True, save_steps=4)
+        drawn.append(draws_of(pruning))
+        weights.append(weights_of(trainer.model))
+    assert drawn[0] == drawn[1]
+    assert weights[0] == weights[1]
 
 
 def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
@@ -188,7 +239,7 @@ def test_the_lag_is_the_least_that_the_arguments_allow(
 @pytest.mark.parametrize(
     ("changed", "more", "message"),
     [
-        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: dataset has only 24 distinct"),
+        ({"per_device_train_batch_size": 40}, {}, "per_device_train_batch_size=40: method=dp samples only 24 d"),
         ({}, {"loss": None}, "PairPruning: no loss is watched"),
         ({}, {"train_dataset": None}, "PairPruning: the trainer does not train on pruning.dataset; pass train_datas"),
         ({}, {"train_dataset": None, "callback": None}, "PairPruning: the batch has no pair ids; pass train_dataset"),
@@ -232,6 +283,18 @@ LABELLED = {"query": ["a", "b", "c"], "d": ["d", "e", " "], "label": [0, 1, 1]}
         (
             lambda d: d.add_column("n", [["a"]] * 47 + [[]]),
             "dataset: row 47, column 'n': must be a list of at least one text",
+        ),
+        (
+            lambda d: Dataset.from_dict({"q": ["a", "b"], "d": [["c", "e"], []]}),
+            "dataset: row 1, column 'd': must be a list of at least one text",
+        ),
+        (
+            lambda d: Dataset.from_dict({"q": ["a", "b"], "d": [["c", "e"], ["f", None]]}),
+            "dataset: row 1, column 'd': must be a text that is not empty, got None",
+        ),
+        (
+            lambda d: Dataset.from_dict({"q": [["a"], ["b"]], "d": ["c", "e"]}),
+            r"dataset: row 0, column 'q': must be a text that is not empty, got \['a'\]",
         ),
         (
             lambda d: d.add_column("n", [["a"]] * 48).with_transform(lambda batch: batch),
@@ -290,6 +353,14 @@ def test_it_says_which_rows_look_false(static_model: Path, tmp_path: Path) -> No
     assert len(items) == 50
     with pytest.raises(opera.SettingError, match="exists"):  # it may hold decisions
         pruning.review(tmp_path / "review.csv")
+    pruning.review(tmp_path / "review.html", items=20)
+    other = tmp_path / "index.html"
+    other.write_text("<!doctype html><title>My site</title>")
+    with pytest.raises(opera.SettingError, match="exists"):
+        pruning.review(other)
+    assert "My site" in other.read_text()
+    pruning.review(other, overwrite=True)
+    assert "OPERA review" in other.read_text()
     for item in items:
         row = data[int(item["query_id"])]
         assert (item["query"], item["document"]) == (row["question"], row["answer"])

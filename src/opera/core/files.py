@@ -296,6 +296,12 @@ def check_output(
         raise SettingError(f"{subject}: exists; pass --overwrite to replace it, or another file")
 
 
+def is_page(path: Path, generator: str) -> bool:
+    """Whether a path is an HTML page that names ``generator`` at its start, as OPERA's pages do."""
+    mark = f'<meta name="generator" content="{generator}">'
+    return path.is_file() and mark.encode() in path.read_bytes()[:1000]
+
+
 def check_folder(path: Path, name: str) -> None:
     """Check, before any work, that a folder can be made or written to.
 

@@ -191,7 +191,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         with torch.autocast(device.type, enabled=False):
             queries, *columns = (at_least_float32(column) for column in embeddings)
             documents = torch.cat([gather_embeddings(column) for column in columns])
-            known = self._known(batch, device)
+            queries_of_batch = batch.queries[batch.local]
+            marked = self.known.among_negatives(queries_of_batch, batch.doc_rows, batch.local.start)
+            known = torch.from_numpy(marked).to(device)
             excluded = known if self.masks else None
             similarity = batch_cosines(queries, documents)
             losses = self.batch_losses(similarity, excluded, batch)
@@ -203,15 +205,6 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
                 )
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
-
-    def _known(self, batch: Batch, device: torch.device) -> Tensor:
-        """Mark the known positives among a query's negatives: bool ``[m, M]``."""
-        queries = batch.queries[batch.local]
-        columns = batch.doc_rows.T.ravel()  # all positives, then all first negatives, ...
-        known = self.known.contains(queries[:, None], columns)
-        rows = np.arange(len(queries))
-        known[rows, batch.local.start + rows] = False
-        return torch.from_numpy(known).to(device)
 
     def _observe(
         self, pair_ids: Tensor, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor

@@ -45,6 +45,11 @@ class ObservedLoss(nn.Module):
         model: the model that trains.
         loss: a loss of sentence-transformers over (anchor, positive, negatives).
         temperature: of the reported InfoNCE.
+
+    Attributes:
+        masks: whether OPERA excludes known positives from the negatives of their queries.
+        shares_with_positives: of each batch, the fraction of rows that the loss compared with a
+            known positive.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class ObservedLoss(nn.Module):
         temperature: float,
     ) -> None:
         super().__init__()
+        self.masks, self.shares_with_positives = weighable(loss) is not None, list[float]()
         self.link, self.temperature = pruning, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         self.across = compares_processes(loss)
@@ -74,17 +80,25 @@ class ObservedLoss(nn.Module):
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        batch, labels = self.link.batch(pair_ids), self.link.labels(pair_ids)
+        rows, ids = self.link.rows_of(pair_ids)
+        batch, labels = self.link.batch(pair_ids), rows.labels(ids, pair_ids.device)
         factors = torch.from_numpy(batch.weights[batch.local])
+        all_ids = gather_values(pair_ids) if self.across else pair_ids
+        first = process_index() * len(ids) if self.across else 0
+        known = torch.from_numpy(rows.known_positives(ids, all_ids.cpu().numpy(), first))
+        known = known.to(pair_ids.device)
         # Processes that share documents must all weigh, or they would not gather in step.
-        together = self.across and self.link.method.weighs
-        weighs = bool((factors != 1).any()) or together
-        weighed = weighing(weighable(self.loss), factors) if weighs else nullcontext()
+        weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
+        weighed = weighing(weighable(self.loss), factors, known) if weighs else nullcontext()
         with embeddings_of(self._bare) as embedded, weighed:
             value = self.loss(features, labels)
         # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
-            observed = self._observations(pair_ids, embedded, len(features))
+            excluded = known if self.masks else None
+            incomparable = torch.from_numpy(rows.not_comparable(ids)).to(pair_ids.device)
+            observed = self._observations(embedded, len(features), excluded, incomparable)
+        if not self.masks:
+            self.shares_with_positives.append(float(known.any(1).float().mean()))
         self.link.observe(pair_ids, *observed)
         return value
 
@@ -96,28 +110,32 @@ class ObservedLoss(nn.Module):
         return model
 
     def _observations(
-        self, pair_ids: Tensor, embedded: list[Tensor], columns: int
+        self,
+        embedded: list[Tensor],
+        columns: int,
+        excluded: Tensor | None,
+        incomparable: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return cosine, loss and p-value of each pair ``[m]``, from embeddings by column.
 
-        The p-value ranks a document among this process's positives.
+        The loss leaves out the ``excluded`` documents, bool ``[m, M]``. The p-value ranks a
+        document among this process's positives, without the ``incomparable`` ones, bool ``[m, m]``.
         """
-        rows = sum(map(len, embedded))
-        if rows != len(pair_ids) * columns:
+        texts, rows = sum(map(len, embedded)), len(incomparable)
+        if texts != rows * columns:
             raise TrainingError(
-                f"PairPruning: {type(self.loss).__name__} embedded {counted(rows, 'text')}, but a "
-                f"batch of {counted(len(pair_ids), 'row')} and {counted(columns, 'column')} has "
-                f"{len(pair_ids) * columns:,}; use a loss that embeds each text once, column by "
-                "column"
+                f"PairPruning: {type(self.loss).__name__} embedded {counted(texts, 'text')}, but a "
+                f"batch of {counted(rows, 'row')} and {counted(columns, 'column')} has "
+                f"{rows * columns:,}; use a loss that embeds each text once, column by column"
             )
         embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
-        excluded = torch.from_numpy(self.link.not_comparable(pair_ids))
-        excluded = excluded.to(embeddings[0].device)
         observed = []
-        for block, cosines, losses in row_losses(embeddings, self.temperature, size, gather):
-            p = p_values(cosines, excluded[block], block.start)
+        for block, cosines, losses in row_losses(
+            embeddings, self.temperature, size, gather, excluded
+        ):
+            p = p_values(cosines, incomparable[block], block.start)
             observed.append((cosines[:, block].diagonal(), losses, p))
         similarity, losses, p = (torch.cat(values) for values in zip(*observed, strict=True))
         return similarity, losses, p
@@ -139,7 +157,11 @@ def embeddings_of(model: SentenceTransformer) -> Iterator[list[Tensor]]:
 
 
 def row_losses(
-    columns: Sequence[Tensor], temperature: float, size: int, gather: Gather | None
+    columns: Sequence[Tensor],
+    temperature: float,
+    size: int,
+    gather: Gather | None,
+    excluded: Tensor | None,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield blocks of ``size`` rows, their cosines with this process's positives ``[size, m]``, and
     their InfoNCE losses.
@@ -149,6 +171,7 @@ def row_losses(
         temperature: divides the cosines.
         size: rows per block.
         gather: gathers the documents of all processes; ``None`` compares with this process's only.
+        excluded: bool ``[m, M]``, the documents to exclude from each row.
     """
     queries, *documents = columns
     first = process_index() * len(queries) if gather else 0
@@ -156,7 +179,8 @@ def row_losses(
     for start in range(0, len(queries), size):
         rows = slice(start, start + size)
         cosines = batch_cosines(queries[rows], candidates)
-        losses = info_nce_losses(cosines, temperature, None, first + start)
+        excluded_of_rows = None if excluded is None else excluded[rows]
+        losses = info_nce_losses(cosines, temperature, excluded_of_rows, first + start)
         yield rows, cosines[:, first : first + len(queries)], losses
 
 
@@ -178,12 +202,14 @@ def weighable(loss: nn.Module) -> Any | None:
 
 
 @contextmanager
-def weighing(ranking: Any, factors: Tensor) -> Iterator[None]:
-    """Make a :func:`weighable` loss multiply the loss of each pair by a factor ``[m]``."""
+def weighing(ranking: Any, factors: Tensor, excluded: Tensor | None = None) -> Iterator[None]:
+    """Make a :func:`weighable` loss multiply the loss of each pair by a factor ``[m]``, and leave
+    out the ``excluded`` documents, bool ``[m, M]``."""
     gather = gather_embeddings if ranking.gather_across_devices else None
 
     def weighted(embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
-        ((_, _, losses),) = row_losses(embeddings, 1 / ranking.scale, len(factors), gather)
+        temperature, size = 1 / ranking.scale, len(factors)
+        ((_, _, losses),) = row_losses(embeddings, temperature, size, gather, excluded)
         return torch.mean(losses * factors.to(losses.device))
 
     ranking.compute_loss_from_embeddings = weighted

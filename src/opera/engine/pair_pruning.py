@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import zlib
 from collections.abc import Mapping
@@ -20,22 +21,18 @@ from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.arguments import number, text, whole_number
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arguments import flag, number, text, whole_number
+from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
-from opera.core.files import check_output
+from opera.core.files import check_output, is_page
 from opera.core.paths import user_path
-from opera.core.processes import process_count
-from opera.core.terminal import counted, shown
+from opera.core.processes import process_count, process_index
+from opera.core.terminal import shown
+from opera.engine.distinct_batches import DistinctSampler
 from opera.engine.distributed import refuse_differences
-from opera.engine.observed_loss import (
-    ObservedLoss,
-    compares_processes,
-    temperature_of,
-    weighable,
-)
+from opera.engine.observed_loss import ObservedLoss, temperature_of
 from opera.engine.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
-from opera.engine.sampler import PairSampler, SetSampler
+from opera.engine.sampler import PairSampler
 from opera.engine.sampler_link import SamplerLink, read_state
 from opera.labels.estimate import NoisyLabels
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
@@ -44,6 +41,8 @@ from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.pretrained_scores import pretrained_scores
+
+log = logging.getLogger("opera")
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
@@ -71,8 +70,8 @@ class PairPruning(SamplerLink):
     Args:
         model: the model, before training. If the method needs the base model's scores,
             PairPruning encodes the data set now.
-        dataset: a ``datasets.Dataset``, or several by name. A list of negatives becomes columns, as
-            many as the shortest list has texts.
+        dataset: a ``datasets.Dataset``, or several by name. A list of positives becomes a row for
+            each. A list of negatives becomes columns, as many as the shortest list has texts.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, one that you registered, or ``auto`` for
             :data:`opera.methods.DEFAULT_METHOD`.
@@ -119,7 +118,7 @@ class PairPruning(SamplerLink):
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
         self.sampler, self._seed = self.batches_of, 0
-        self._losses: dict[str, tuple[float, bool]] = {}
+        self._losses: dict[str, ObservedLoss] = {}
         self.batches = read_all(dataset)
         self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in self.batches)])
         self.names = [rows.name for rows in self.batches]
@@ -163,26 +162,35 @@ class PairPruning(SamplerLink):
         """
         return self._trained_batches(name, "noisy_labels").noisy_labels()
 
-    def review(self, path: str | Path, *, name: str = ONLY, items: int = 200) -> Path:
+    def review(
+        self, path: str | Path, *, name: str = ONLY, items: int = 200, overwrite: bool = False
+    ) -> Path:
         """Write a page to review suspicious rows and a random sample of the other rows
         (docs/noisy-labels.md).
 
         Args:
             path: the page, or a table if it ends in ``.csv``. In the decisions, ``query_id`` and
-                ``doc_id`` are both the row of the data set.
+                ``doc_id`` are both the row of ``pruning.dataset``. An earlier page is replaced.
             name: of the data set, if there are several.
             items: how many rows at most.
+            overwrite: whether another file at ``path`` may be replaced.
 
         Returns:
             The path of the file.
 
         Raises:
-            SettingError: before training, for an unknown name or suffix, or if the table exists.
+            SettingError: before training, for an unknown name or suffix, or if the file exists and
+                is not an earlier page.
         """
         batches = self._trained_batches(name, "review")
         file = user_path(path, "path")
-        # a table may hold decisions
-        check_output(file, "path", SUFFIXES, overwrite=file.suffix == ".html")
+        check_output(
+            file,
+            "path",
+            SUFFIXES,
+            overwrite=flag(overwrite, "overwrite"),
+            ours=lambda file: is_page(file, "OPERA review"),
+        )
         contents = batches.review(self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", contents, chosen)
@@ -195,22 +203,15 @@ class PairPruning(SamplerLink):
             raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
         return self.batches[self.names.index(name)]
 
-    def labels(self, pair_ids: Tensor) -> Tensor | None:
-        """Return the user's labels of a batch, or ``None`` without labels."""
+    def rows_of(self, pair_ids: Tensor) -> tuple[PairRows, IntArray]:
+        """Return the data set of a batch, and the ids of its pairs in the data set."""
         number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        labels = self.batches[number].labels(ids)
-        return None if labels is None else labels.to(pair_ids.device)
-
-    def not_comparable(self, pair_ids: Tensor) -> BoolArray:
-        """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``."""
-        number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        return self.batches[number].not_comparable(ids)
+        return self.batches[number], ids
 
     def batches_of(self, dataset: Any, **how: Any) -> Any:
         """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
 
         Raises:
-            SettingError: if a batch would hold a query twice.
             TrainingError: if a training or an evaluation has already read the data set.
         """
         rows = next((rows for rows in self.batches if rows.dataset is dataset), None)
@@ -222,13 +223,7 @@ class PairPruning(SamplerLink):
                 f"PairPruning: {rows.data.source} is read again, by a second training or an "
                 f"evaluation; {ADVICE_ONCE}"
             )
-        size, queries = how["batch_size"], rows.pairs.n_queries
-        if size > queries:
-            raise SettingError(
-                f"per_device_train_batch_size={size}: {rows.data.source} has only "
-                f"{counted(queries, 'distinct query')}, and a batch must not hold a query twice; "
-                f"use {queries} or less"
-            )
+        size = how["batch_size"]
         self._seed, of_all = how.get("seed") or 0, size * process_count()
         steps = rows.pairs.n_pairs / of_all
         rows.batch_size = size
@@ -243,7 +238,8 @@ class PairPruning(SamplerLink):
         Each batch is one draw in every process.
 
         Raises:
-            SettingError: for arguments that do not fit, such as new prompts after the scoring.
+            SettingError: for arguments that do not fit, such as new prompts after the scoring, or a
+                batch that would hold a query twice.
             RunFolderError: if the checkpoint lacks the sampler's state, or belongs to another
                 training.
         """
@@ -282,6 +278,20 @@ class PairPruning(SamplerLink):
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates
             self._resume(args, state, skips * accumulation * processes)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Report how many rows had a known positive among their negatives."""
+        super().on_train_end(args, state, control, **kwargs)
+        for loss in self._losses.values():
+            if any(loss.shares_with_positives) and process_index() == 0:
+                log.warning(
+                    "note: for %.1f%% of the trained rows, other documents of the batch were known "
+                    "positives of the query, and %s may take them for negatives; lower "
+                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss(model), from "
+                    "which OPERA excludes them",
+                    100 * np.mean(loss.shares_with_positives),
+                    type(loss.loss).__name__,
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Trainers pickle and copy their arguments, which hold the sampler; exclude the model.
@@ -345,22 +355,25 @@ class PairPruning(SamplerLink):
         method = self.method(rows.pairs, plan, self.method_settings, scores)
         repeated = len(np.unique(rows.copies)) < rows.pairs.n_pairs
         visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
-        return PairSampler(
-            [SetSampler(method)], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits
-        )
+        documents = rows.documents[:, :0] if self._loss_of(rows).masks else rows.documents
+        batches = DistinctSampler(method, documents, rows.known)
+        return PairSampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
+
+    def _loss_of(self, rows: PairRows) -> ObservedLoss:
+        return self._losses.get(rows.name) or next(iter(self._losses.values()))
 
     def _scores(self, rows: PairRows) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""
         if rows.vectors is None:
             return None
-        temperature, across = self._losses.get(rows.name) or next(iter(self._losses.values()))
+        loss = self._loss_of(rows)
         return pretrained_scores(
             rows.pairs,
             *rows.vectors,
-            temperature,
-            rows.batch_size * (len(rows.columns) - 1) * (process_count() if across else 1),
+            loss.temperature,
+            rows.batch_size * (len(rows.columns) - 1) * (process_count() if loss.across else 1),
             self._seed,
-            None,
+            rows.known if loss.masks else None,
             DocumentPool.of(rows.data, "text"),
             self.method.cbs_pool_size(self.method_settings),
         )
@@ -376,14 +389,15 @@ class PairPruning(SamplerLink):
                 "model for both"
             )
         temperature = temperature_of(module) if self.temperature is None else self.temperature
-        if self.method.weighs and weighable(module) is None:
+        observed = ObservedLoss(self, self.model, module, temperature)
+        if self.method.weighs and not observed.masks:
             raise SettingError(
                 f"method={self.method.name}: the method weighs pairs, which "
                 f"{type(module).__name__} with these arguments cannot; use "
                 "MultipleNegativesRankingLoss over cosines in one direction, or another method"
             )
-        self._losses[name] = temperature, compares_processes(module)
-        return ObservedLoss(self, self.model, module, temperature)
+        self._losses[name] = observed
+        return observed
 
 
 def check_arguments(args: Any) -> None:

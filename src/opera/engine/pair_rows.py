@@ -79,9 +79,13 @@ class PairRows:
         first: the id of its first pair among all data sets.
 
     Attributes:
-        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant.
+        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A
+            list of positives becomes a row for each.
         columns: the text columns, in the order of the loss.
         lists: the columns that each column with lists of negatives has become.
+        documents: int64 ``[N, c]``, each pair's positive and negatives. Equal texts have one
+            number; those of ``data.corpus`` come first.
+        known: the known positives of each query.
         data: the distinct queries and positives, compared without extra white space.
         pairs: the N pairs of the relevant rows, sorted by query. Repeated rows are separate pairs.
         copies: int64 ``[N]``, equal for repeated rows.
@@ -107,15 +111,16 @@ class PairRows:
             raise DataError(
                 f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(user_rows))}"
             )
-        user_rows, self.lists = with_lists_as_columns(user_rows, place)
         names = user_rows.column_names
         label = next((column for column in LABEL_COLUMNS if column in names), None)
-        columns = tuple(column for column in names if column not in (label, "dataset_name"))
-        if len(columns) < 2:
+        text_columns = [column for column in names if column not in (label, "dataset_name")]
+        if len(text_columns) < 2:
             raise DataError(
                 f"{place}: must have two text columns, the query and its positive document, got "
-                f"{shown(columns)}"
+                f"{shown(tuple(text_columns))}"
             )
+        user_rows, user_row, self.lists = without_lists(user_rows, text_columns, place)
+        columns = [name for column in text_columns for name in self.lists.get(column, [column])]
         if len(user_rows) == 0:
             raise DataError(f"{place}: must have at least one row, got an empty data set")
         rows = _relevant_rows(user_rows, label)
@@ -125,18 +130,23 @@ class PairRows:
         texts = user_rows[rows]
         for column in columns:
             place_of_column = f"{place}: row %d, column {column!r}"
-            _check_texts(place_of_column, rows, texts[column], column not in columns[:2])
+            is_negative = column not in columns[:2]
+            _check_texts(place_of_column, user_row[rows], texts[column], is_negative)
         pair_query, queries = _distinct(texts[columns[0]])
-        pair_doc, corpus = _distinct(texts[columns[1]])
+        numbers, documents = _distinct([text for column in columns[1:] for text in texts[column]])
         order = np.argsort(pair_query, kind="stable")
-        pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
+        self.documents = numbers.reshape(len(columns) - 1, len(rows)).T[order]
+        pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
+        corpus = documents.select(np.arange(pairs.pair_doc.max() + 1))
         self.name, self.columns, self.pairs, self.row_of_pair = name, columns, pairs, rows[order]
+        self.first = first
         content = json.dumps([texts[column] for column in columns[:2]])
         fingerprint = hashlib.sha256(content.encode()).hexdigest()
         self.data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
         self._user_rows, self._label = user_rows, label
         self.dataset = self._with_ids(first)
-        self._known = KnownPositives.of(self.data, np.arange(pairs.n_queries), pairs)
+        all_texts = replace(self.data, corpus=documents)
+        self.known = KnownPositives.of(all_texts, np.arange(pairs.n_queries), pairs)
         self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
         keys = pair_keys(pairs.pair_query, pairs.pair_doc)
         self.copies: NDArray[np.int64] = np.unique(keys, return_inverse=True)[1]
@@ -159,12 +169,12 @@ class PairRows:
         """Return the rows of pairs."""
         return [int(row) for row in self.row_of_pair[pair_ids]]
 
-    def labels(self, pair_ids: IntArray) -> Tensor | None:
+    def labels(self, pair_ids: IntArray, device: torch.device) -> Tensor | None:
         """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
         if self._label is None:
             return None
         labels = self._user_rows.select_columns([self._label]).with_format(None)
-        return torch.tensor(labels[self.rows(pair_ids)][self._label])
+        return torch.tensor(labels[self.rows(pair_ids)][self._label], device=device)
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
@@ -215,11 +225,25 @@ class PairRows:
         """Whether the model trained on each pair, or on a copy of it."""
         return self._trained_copies[self.copies[pair_ids]]
 
+    def known_positives(self, pair_ids: IntArray, batch: IntArray, first: int) -> BoolArray:
+        """Mark the known positives among the negatives of pairs ``[m]``: bool ``[m, B · c]``.
+
+        Args:
+            pair_ids: the pairs.
+            batch: int ``[B]``, the pairs whose documents the loss compares them with, by their ids
+                among all data sets. Pairs of other data sets are not known positives.
+            first: where ``pair_ids`` begin in ``batch``.
+        """
+        documents = np.take(self.documents, batch - self.first, axis=0, mode="clip")
+        known = self.known.among_negatives(self.pairs.pair_query[pair_ids], documents, first)
+        is_ours = (batch >= self.first) & (batch < self.first + self.pairs.n_pairs)
+        return known & np.tile(is_ours, documents.shape[1])
+
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:
         """Mark the positives of the batch to leave out of a pair's ranking: bool ``[m, m]``."""
         pairs = self.pairs
         documents = pairs.pair_doc[pair_ids]
-        known = self._known.contains(pairs.pair_query[pair_ids][:, None], documents)
+        known = self.known.contains(pairs.pair_query[pair_ids][:, None], documents)
         return not_comparable(known, self._trained_documents[documents])
 
     def review(self, seed: int) -> dict[str, Any]:
@@ -258,18 +282,28 @@ def read_all(dataset: Any) -> list[PairRows]:
     return sets
 
 
-def with_lists_as_columns(rows: Dataset, place: str) -> tuple[Dataset, dict[str, list[str]]]:
-    """Turn each column with lists of negatives into columns, as many as the shortest list has.
+def without_lists(
+    rows: Dataset, columns: list[str], place: str
+) -> tuple[Dataset, NDArray[np.int64], dict[str, list[str]]]:
+    """Turn a list of positives into a row for each, and a list of negatives into a column for each.
+
+    All rows get as many columns of negatives as the shortest list has texts.
+
+    Args:
+        rows: the data set.
+        columns: its text columns: query, positive, negatives.
+        place: of the data set, for messages.
 
     Returns:
-        The rows, and the names of the new columns by the name of the list column.
+        The new rows, the row of the data set that each of them comes from, and the names of the new
+        columns by the name of the column with lists.
 
     Raises:
         DataError: for an empty list, and for lists in a data set with a transform.
     """
-    lists: dict[str, list[str]] = {}
-    for name, feature in rows.features.items():
-        if not isinstance(feature, List | LargeList) or name in LABEL_COLUMNS:
+    lists, user_row = dict[str, list[str]](), np.arange(len(rows))
+    for name in reversed(columns[1:]):  # so that the positives, which add rows, come last
+        if not isinstance(rows.features[name], List | LargeList):
             continue
         if rows.format["type"] == "custom":
             raise DataError(
@@ -283,13 +317,15 @@ def with_lists_as_columns(rows: Dataset, place: str) -> tuple[Dataset, dict[str,
                 f"{place}: row {lengths.argmin()}, column {name!r}: must be a list of at least one "
                 "text, as in other rows"
             )
-        lists[name] = [f"{name}_{number + 1}" for number in range(min(lengths, default=0))]
-        columns = {
-            column: pc.list_element(values, number) for number, column in enumerate(lists[name])
-        }
+        if name == columns[1]:
+            user_row = np.repeat(user_row, lengths)
+            rows, new = rows.select(user_row), {name: pc.list_flatten(values)}
+        else:
+            lists[name] = [f"{name}_{number + 1}" for number in range(min(lengths, default=0))]
+            new = {column: pc.list_element(values, at) for at, column in enumerate(lists[name])}
         others = rows.remove_columns(name)
-        rows = concatenate_datasets([others, Dataset(pa.table(columns))], axis=1)
-    return rows, lists
+        rows = concatenate_datasets([others, Dataset(pa.table(new))], axis=1)
+    return rows, user_row, lists
 
 
 def with_list_prompts(prompts: Any, lists: Mapping[str, list[str]]) -> Any:

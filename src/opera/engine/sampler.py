@@ -79,14 +79,25 @@ class SetSampler:
 
     def take(self, count: int) -> Draw:
         """Return the next pairs; their ids count from 0 within the set."""
+        while len(self._waiting.pair_ids) < count:
+            self._draw()
         ids, weights = self._waiting.pair_ids, self._waiting.weights
-        while len(ids) < count:
-            draw = self.method.draw(self._next_step)
-            self._next_step += 1
-            ids = np.concatenate([ids, draw.pair_ids])
-            weights = np.concatenate([weights, draw.weights])
         self._waiting = Draw(ids[count:], weights[count:])
         return Draw(ids[:count], weights[:count])
+
+    def _draw(self) -> None:
+        """Let the method sample its next batch."""
+        draw = self.method.draw(self._next_step)
+        self._next_step += 1
+        self._add(draw)
+
+    def _add(self, draw: Draw) -> None:
+        """Let more pairs wait."""
+        waiting = self._waiting
+        self._waiting = Draw(
+            np.concatenate([waiting.pair_ids, draw.pair_ids]),
+            np.concatenate([waiting.weights, draw.weights]),
+        )
 
     def documents(self, pair_ids: IntArray, count: int, seed: int, step: int) -> IntArray:
         """Return each pair's positive, then its negatives: int64 ``[m, 1 + count]``."""

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file, replace_folder, write_parquet, writing
+from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import RUN_FILE, user_path
@@ -70,8 +70,6 @@ SAMPLER_FILE = "sampler.npz"
 COMPLETE_FILE = "complete"
 REPORT_FILE = "report.html"
 UNFINISHED = "this run is not finished; continue it with --resume"
-REPORT_MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
-"""The mark of a report, and the bytes at its start that contain it. OPERA replaces only reports."""
 RUN_NAMES = (
     RUN_FILE,
     LOG_FILE,
@@ -328,10 +326,7 @@ def run_in(path: Path) -> Run | None:
 
 def is_report(path: Path) -> bool:
     """Whether a path is a report that OPERA wrote."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return REPORT_MARK in file.read(MARK_WITHIN)
+    return is_page(path, "OPERA report")
 
 
 def holds_run(path: Path) -> bool:

@@ -143,5 +143,29 @@ class KnownPositives:
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.asarray(self.keys[place] == wanted)
 
+    def among_negatives(
+        self, queries: IntArray, documents: IntArray, first: int
+    ) -> NDArray[np.bool_]:
+        """Mark the known positives among the negatives of each query in a batch.
+
+        Args:
+            queries: int ``[m]``, the training queries.
+            documents: int ``[B, c]``, corpus rows: the positive of each pair of the batch, then
+                its negatives.
+            first: the row of the first query's positive in ``documents``.
+
+        Returns:
+            bool ``[m, B · c]``: all positives, all first negatives, and so on.
+        """
+        known = self.contains(queries[:, None], documents.T.ravel())
+        rows = np.arange(len(queries))
+        known[rows, first + rows] = False
+        return known
+
+    def of_query(self, query: int) -> NDArray[np.int64]:
+        """Return the groups of a training query's known positives."""
+        keys = pair_keys(self.query_group[query] + np.arange(2), np.zeros(1, dtype=np.int64))
+        return split_keys(self.keys[slice(*np.searchsorted(self.keys, keys))])[1]
+
     def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
         return pair_keys(self.query_group[queries], self.document_group[docs])
