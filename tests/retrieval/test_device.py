@@ -7,7 +7,6 @@ import torch
 
 from opera.core.environment import KERNELS
 from opera.core.errors import SettingError
-from opera.retrieval import device as module
 from opera.retrieval.device import describe_device, pick_device, resolve_precision
 
 
@@ -42,7 +41,7 @@ def test_precision_is_what_device_and_user_allow(
     asked: str, device: str, transformer: bool, has_bf16: bool, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
-    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
     if expected is None:
         with pytest.raises(SettingError, match="precision=fp16: needs CUDA, but this machine has cpu"):
             resolve_precision(asked, device, transformer)  # type: ignore[arg-type]

@@ -12,13 +12,13 @@ import json
 import logging
 import os
 import re
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from opera.core.errors import DataError
+from opera.core.progress import shows_bars
 from opera.core.terminal import shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
@@ -164,7 +164,7 @@ def _read(
         _check_card(name, source)
     else:
         log.info("asking the hub for %s", name.place)
-    if not sys.stderr.isatty():
+    if not shows_bars():
         datasets.disable_progress_bars()
     revision = name.revision
 
