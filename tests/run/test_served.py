@@ -34,6 +34,7 @@ def served(folder: Path, data: Any, split: str = "test") -> float:
 
 
 def assert_served(run: Run, folder: Path, data: Path) -> None:
+    assert run.settings["precision"] == "fp32", "sentence-transformers computes in fp32"
     reported = [run.measures[when][MEASURE] for when in ("base", "final")]
     assert reported == pytest.approx([served(folder, data), served(run.model_path, data)], abs=1e-9)
 

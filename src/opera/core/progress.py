@@ -44,8 +44,10 @@ class _Lines(tqdm):  # type: ignore[misc]
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Log a line if it is time for one. tqdm calls this at most once a second."""
         items, seconds = self._logged or (self.initial, self.start_t)
-        enough = FRACTION_BETWEEN * (self.total or math.inf)
-        is_due = self.n - items >= enough or self._time() - seconds >= SECONDS_BETWEEN
+        is_due = (
+            self.n - items >= FRACTION_BETWEEN * (self.total or math.inf)
+            or self._time() - seconds >= SECONDS_BETWEEN
+        )
         if msg is None and is_due:  # tqdm clears a bar with an empty message
             self._logged = (self.n, self._time())
             log.info("%s", str(self))
@@ -63,16 +65,18 @@ def progress(
         hidden: show nothing, as in all processes but the main process.
         initial: items that were done before.
     """
-    is_bytes = unit == "B"
-    wait = {"mininterval": MIN_SECONDS_BETWEEN, "delay": MIN_SECONDS_BETWEEN}
-    line = LINE if total else LINE.removesuffix(", {remaining} left")
-    lines = {"file": io.StringIO(), "bar_format": line, **wait}
+    lines = {
+        "file": io.StringIO(),
+        "bar_format": LINE if total else LINE.removesuffix(", {remaining} left"),
+        "mininterval": MIN_SECONDS_BETWEEN,
+        "delay": MIN_SECONDS_BETWEEN,
+    }
     kind, style = (tqdm, {}) if shows_bars() else (_Lines, lines)
     return kind(
         desc=doing,
         total=total,
-        unit=unit if is_bytes else f" {unit}",
-        unit_scale=is_bytes,
+        unit=unit if unit == "B" else f" {unit}",
+        unit_scale=unit == "B",
         initial=initial,
         leave=False,
         disable=hidden,
