@@ -3,10 +3,11 @@ VENV := .venv
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check --no-compile # what is used is compiled then
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/shared_fixtures.py
+COMPUTING := $(addprefix tests/,run guard retrieval encoder deployment engine)
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 
-.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler bench-sampler-quick audit format clean
+.PHONY: help install quickstart test test-slow test-processors test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler bench-sampler-quick audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,7 +36,13 @@ test: install ## run the tests (about 4 minutes on 2 cores)
 test-slow: install ## run the tests that are marked slow
 	$(RUN)python -m pytest $(IN_PARALLEL) -m slow
 
-test-all: test test-slow ## run every test
+test-processors: install ## run the tests that compute as on three kinds of processor (8 minutes on 2 cores)
+	for kind in amx avx512_bf16 avx2; do \
+	  echo "as on a processor with $$kind"; \
+	  OPERA_TEST_PROCESSOR=$$kind $(RUN)python -m pytest $(IN_PARALLEL) $(COMPUTING) || exit 1; \
+	done
+
+test-all: test test-slow test-processors ## run every test
 
 site: install ## build the documentation site in site/, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --quiet --strict

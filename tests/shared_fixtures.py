@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import runpy
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
 os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would only wait for each other
+
+# The tests see the same processor everywhere; make test-processors names others.
+os.environ.setdefault("OPERA_TEST_PROCESSOR", "avx2")
+PROCESSORS = Path(__file__).parent / "processors"
+if str(PROCESSORS) not in (paths := os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PROCESSORS), *filter(None, paths)])
+    runpy.run_path(str(PROCESSORS / "sitecustomize.py"))
 
 settings.register_profile("opera", deadline=None, derandomize=True)  # the same examples on every machine
 settings.register_profile("explore", deadline=None, max_examples=1000)  # pytest --hypothesis-profile=explore

@@ -20,6 +20,7 @@ FAST: dict[str, Any] = {
     "learning_rate": 0.1,
     "temperature": 0.1,
     "save_steps": 20,
+    "precision": "fp32",  # auto depends on the processor
     "refit": False,  # tests of training look at one training
 }
 SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
 from opera.core.environment import KERNELS
 from opera.core.errors import SettingError
-from opera.retrieval import device as module
 from opera.retrieval.device import describe_device, pick_device, resolve_precision
+from processes import start
 
 
 def test_the_fastest_device_is_picked_and_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +45,7 @@ def test_precision_is_what_device_and_user_allow(
     asked: str, device: str, transformer: bool, has_bf16: bool, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
-    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
     if expected is None:
         with pytest.raises(SettingError, match="precision=fp16: needs CUDA, but this machine has cpu"):
             resolve_precision(asked, device, transformer)  # type: ignore[arg-type]
@@ -62,3 +65,17 @@ def test_reproducible_is_the_processor_in_fp32(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("MKL_CBWR")
     with pytest.raises(SettingError, match="OPERA_REPRODUCIBLE=1: "):
         pick_device()
+
+
+def test_these_tests_and_the_processes_they_start_see_the_processor_that_is_named(tmp_path: Path) -> None:
+    """Whatever this machine has: tests/processors."""
+    processor = os.environ["OPERA_TEST_PROCESSOR"]
+    expected = (processor == "amx", "fp32" if processor == "avx2" else "bf16")
+    assert (torch.cpu._is_amx_tile_supported(), resolve_precision("auto", "cpu", is_transformer=True)) == expected
+    (tmp_path / "child.py").write_text(
+        "import torch\nfrom opera.retrieval.device import resolve_precision\n"
+        "print((torch.cpu._is_amx_tile_supported(), resolve_precision('auto', 'cpu', is_transformer=True)))\n"
+    )
+    child = start([str(tmp_path / "child.py")], tmp_path / "log")
+    assert child.wait() == 0
+    assert child.log.read_text() == f"{expected}\n"

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError
 from opera.core.files import replace_file
+from opera.core.progress import shows_bars
 from opera.core.terminal import shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
@@ -200,7 +200,7 @@ def _read(
         _check_card(name, source)
     else:
         log.info("asking the hub for %s", name.place)
-    if not sys.stderr.isatty():
+    if not shows_bars():
         datasets.disable_progress_bars()
     revision = name.revision
     if re.fullmatch("[0-9a-f]{40}", revision or ""):

@@ -88,14 +88,11 @@ def resolve_precision(
         return "fp32"
     if device == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return "bf16" if device == "cpu" and _cpu_has_bf16() else "fp32"
+    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return "bf16" if device == "cpu" and has_bf16 else "fp32"
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager[object]:
     """Return the autocast context for a resolved precision."""
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
     return torch.autocast(device, dtype=dtypes[precision]) if precision in dtypes else nullcontext()
-
-
-def _cpu_has_bf16() -> bool:
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
