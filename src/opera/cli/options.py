@@ -76,6 +76,14 @@ RunOrData = Annotated[
         metavar="RUN|DATA",
     ),
 ]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        help="another data set, to train on all of them together; repeatable",
+        metavar="DATA",
+    ),
+]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's model")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace an existing output")]

@@ -14,6 +14,7 @@ import typer
 
 from opera.cli.options import (
     MODELS,
+    AlsoOption,
     ColumnsOption,
     ConfigOption,
     DataArgument,
@@ -117,10 +118,7 @@ def train(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option("--also", help="another data set to train on; repeatable", metavar="DATA"),
-    ] = None,
+    also: AlsoOption = None,
     require_gain: Annotated[
         bool,
         typer.Option(
@@ -154,7 +152,7 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
-    from opera.data.loading import additional_source
+    from opera.data.loading import additional_sources
     from opera.run.adapt import adapt, foresee
     from opera.run_folder.housekeeping import check_reads_survive
     from opera.run_folder.verdict import gained
@@ -190,16 +188,16 @@ def train(
         check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
-    sources = [source, *(additional_source(name, encoding, skip_bad_rows) for name in also or [])]
-    call: dict[str, Any] = {"model": model, "out": out, "overwrite": overwrite}
+    more = additional_sources(also or (), encoding, skip_bad_rows)
+    call: dict[str, Any] = {"also": more, "model": model, "out": out, "overwrite": overwrite}
     if plan:
         with interruptible(lambda: "nothing was written"):
-            costs = foresee(sources, **call, **values)
+            costs = foresee(source, **call, **values)
         show(as_json, costs.as_dict, lambda screen: screen.lines(costs.sentence))
         return
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
-        run = adapt(sources, resume=resume, **call, **values)
+        run = adapt(source, resume=resume, **call, **values)
     show(as_json, partial(_as_dict, run), partial(_print_run, run=run))
     if require_gain and not gained(run.record.guard):
         raise typer.Exit(NO_GAIN)

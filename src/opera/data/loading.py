@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from opera.core.arguments import several
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
@@ -106,6 +108,11 @@ def named_source(
         SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
             pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
     """
+    if isinstance(source, list | tuple) and source and not _is_row(source[0]):
+        raise SettingError(
+            "data: must be one data set, got a list of them; also=[...] takes data sets to train "
+            "on together, and opera.compare takes a list to compare on one after the other"
+        )
     tables = {"pairs": pairs, "documents": documents, "queries": queries}
     options = [f"--{role}" for role, value in tables.items() if value is not None]
     if source is not None and options:
@@ -132,11 +139,16 @@ def named_source(
     return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
 
 
-def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -> Any:
-    """Check a further data set of a run, as :func:`named_source`.
+def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> list[Any]:
+    """Check the further data sets of a run, as :func:`named_source`.
 
     The user's columns belong to the first data set. Encoding and bad rows concern only tables.
     """
+    sources = several(also, "also", "data sets")
+    return [_additional_source(source, encoding, skip_bad_rows) for source in sources]
+
+
+def _additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -> Any:
     if isinstance(source, RetrievalData):
         return source
     if not isinstance(source, str | os.PathLike):
@@ -144,6 +156,12 @@ def additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) ->
     if kind_of_files(expand_user(source, "data")) != "tables":
         return named_source(source)
     return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether a value is a row of a table in memory, and not a data set."""
+    cells = isinstance(value, list) and all(isinstance(cell, str | Real) for cell in value)
+    return cells or isinstance(value, tuple | Mapping)
 
 
 def _is_path(value: Any) -> bool:
@@ -165,11 +183,9 @@ def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
         sources: data sets, as for :func:`load_data`.
 
     Raises:
-        DataError: as :func:`load_data`; for an empty list, and for a repeated data set.
+        DataError: as :func:`load_data`; and for a repeated data set.
     """
     sets = [load_data(source) for source in sources]
-    if not sets:
-        raise DataError("data: pass at least one data set, got an empty list")
     return sets[0] if len(sets) == 1 else combine(sets)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from opera.core.arguments import flag
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path, without_parents
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.data.loading import ColumnNames, additional_source, named_source
+from opera.data.loading import ColumnNames, additional_sources, named_source
 from opera.methods import AUTO
 from opera.retrieval.locate import inputs_of
 from opera.run_folder.folder import Run
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 def adapt(
     data: Any,
     *,
+    also: Sequence[Any] = (),
     model: str | Path | None = None,
     out: str | Path,
     method: str = AUTO,
@@ -43,8 +43,8 @@ def adapt(
     """Adapt a retriever to a data set, and compare it with the base model.
 
     Args:
-        data: anything that :func:`opera.load_data` reads, such as a DataFrame; loaded data; or a
-            list of data sets, to train on all of them.
+        data: anything that :func:`opera.load_data` reads, such as a DataFrame; or loaded data.
+        also: further data sets, to train on all of them together.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With
             ``query_vectors`` and ``document_vectors``: any name, which ``run.json`` records.
         out: the run folder to write.
@@ -72,7 +72,7 @@ def adapt(
     """
     values = {"method": method, **settings}
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, reading, model, out, values, resume, overwrite)
+    checked = check(data, also, reading, model, out, values, resume, overwrite)
     # torch takes seconds to load, so mistakes are reported first
     import torch
 
@@ -89,6 +89,7 @@ def adapt(
 def foresee(
     data: Any,
     *,
+    also: Sequence[Any] = (),
     model: str | Path | None = None,
     out: str | Path,
     overwrite: bool = False,
@@ -102,7 +103,7 @@ def foresee(
     Arguments and errors are those of :func:`adapt`.
     """
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, reading, model, out, settings, False, overwrite)
+    checked = check(data, also, reading, model, out, settings, False, overwrite)
     from opera.engine.session import announce
     from opera.run.costs import time_run
     from opera.training_pairs.prepare import load_and_check
@@ -137,6 +138,7 @@ class Checked:
 
 def check(
     data: Any,
+    also: Sequence[Any],
     reading: Mapping[str, Any],
     model: str | Path | None,
     out: str | Path,
@@ -158,12 +160,8 @@ def check(
     model = expand_user("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    several = (
-        data if isinstance(data, list | tuple) and not _is_row(next(iter(data), None)) else [data]
-    )
-    sources = [named_source(source, **reading) for source in several[:1]]
     how = reading["encoding"], reading["skip_bad_rows"]
-    sources += [additional_source(source, *how) for source in several[1:]]
+    sources = [named_source(data, **reading), *additional_sources(also, *how)]
     for source in sources:
         check_stays_out(folder, "--out", source)
     if overwrite:
@@ -176,9 +174,3 @@ def check(
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
     return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
-
-
-def _is_row(value: Any) -> bool:
-    """Whether a value is a row of a table in memory, and not a data set."""
-    cells = isinstance(value, list) and all(isinstance(cell, str | Real) for cell in value)
-    return cells or isinstance(value, tuple | Mapping)

@@ -13,8 +13,8 @@ from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
-from opera.data import RetrievalData, check_stays_out, load_data
-from opera.data.loading import ColumnNames, named_source
+from opera.data import RetrievalData, check_stays_out, load_all
+from opera.data.loading import ColumnNames, additional_sources, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
@@ -30,6 +30,7 @@ from opera.training_pairs.prepare_data import prepare_data
 def compare(
     data: str | Path | Sequence[str | Path],
     *,
+    also: Sequence[str | Path] = (),
     model: str | Path,
     out: str | Path,
     methods: str | Sequence[str] | None = None,
@@ -48,7 +49,9 @@ def compare(
     continues an interrupted grid.
 
     Args:
-        data: one or more data sets, by path or name as :func:`opera.adapt` takes them.
+        data: one or more data sets, by path or name as :func:`opera.adapt` takes them. The methods
+            are compared on one after the other.
+        also: further data sets, which every run trains on together with its data set.
         model: the base model of all runs.
         out: the grid's folder.
         methods: methods, as a list or separated by commas, with their settings after colons:
@@ -75,7 +78,8 @@ def compare(
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
     """
     sets = data if isinstance(data, list | tuple) else [data]
-    if any(not isinstance(source, str | os.PathLike) for source in sets):
+    also = several(also, "also", "data sets")
+    if any(not isinstance(source, str | os.PathLike) for source in (*sets, *also)):
         raise SettingError(
             "data: the runs of a grid are processes that read their data from disk; write a "
             "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
@@ -93,7 +97,8 @@ def compare(
         None if seeds is None else several(seeds, "seeds", "whole numbers"),
         None if steps is None else several(steps, "steps", "whole numbers"),
     )
-    status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
+    more = additional_sources(also, encoding, skip_bad_rows)
+    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, more)
     baseline = check_baseline(baseline, axes)
     train_grid(status, folder, str(model))
     if status.failed:
@@ -102,16 +107,22 @@ def compare(
 
 
 def prepare_grid(
-    data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
+    data: Sequence[str],
+    axes: GridAxes,
+    out: Path,
+    model: str,
+    shared: dict[str, Any],
+    jobs: int,
+    also: Sequence[str] = (),
 ) -> Status:
     """Plan a grid, check everything that needs no torch, and find the finished runs.
 
-    Writes nothing.
+    Every run trains on a data set of ``data`` together with those of ``also``. Writes nothing.
     """
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
-    runs = plan_grid(data, axes, out, shared)
+    runs = plan_grid(data, axes, out, shared, also)
     if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
@@ -127,8 +138,10 @@ def prepare_grid(
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status = Status.scan(runs, jobs)
     for source in data:
-        check_stays_out(out, "--out", source)
-        loaded = load_data(source)
+        sources = (source, *also)
+        for name in sources:
+            check_stays_out(out, "--out", name)
+        loaded = load_all(sources)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
@@ -179,9 +192,8 @@ def estimate_seconds(status: Status, model: str) -> float:
     for run in status.waiting:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(
-        len(runs)
-        * foresee(data, model=model, out=runs[0].folder, overwrite=True, **runs[0].values).seconds
-        for (data, _), runs in alike.items()
+        len(runs) * foresee(**runs[0].call(model), overwrite=True).seconds
+        for runs in alike.values()
     )
 
 

@@ -48,6 +48,7 @@ class PlannedRun:
     """A run of a grid; ``values`` are the user's settings with method, steps and seed."""
 
     data: str
+    also: Sequence[str]
     label: str
     steps: int | None
     seed: int
@@ -65,10 +66,10 @@ class PlannedRun:
         """The log of the run."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def job(self, model: str) -> dict[str, Any]:
-        """The job for the process of the run."""
-        settings = {"model": model, "values": dict(self.values)}
-        return {"data": self.data, "out": str(self.folder), **settings}
+    def call(self, model: str) -> dict[str, Any]:
+        """The arguments of :func:`opera.adapt`, as JSON for the process of the run."""
+        arguments = {"data": self.data, "also": [*self.also], "model": model}
+        return {**arguments, "out": str(self.folder), **self.values}
 
     @property
     def data_name(self) -> str:
@@ -137,7 +138,11 @@ def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
 
 
 def plan_grid(
-    data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
+    data: Sequence[str],
+    axes: GridAxes,
+    out: Path,
+    shared: Mapping[str, Any],
+    also: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """List the runs and check every recipe; SettingError lists all mistakes.
 
@@ -149,14 +154,14 @@ def plan_grid(
     check_lists(
         {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
-    names, by_label = _folder_names(data), _settings_by_label(axes, with_full_names(shared))
+    names, by_label = _folder_names(data, also), _settings_by_label(axes, with_full_names(shared))
     runs = []
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
         by_steps = "autosteps" if steps is None else f"steps{steps}"
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
         axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
         values = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, label, steps, seed, folder, values))
+        runs.append(PlannedRun(source, also, label, steps, seed, folder, values))
     return runs
 
 
@@ -203,13 +208,16 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     return {**common, **with_full_names(method_settings), "method": method}
 
 
-def _folder_names(data: Sequence[str]) -> dict[str, str]:
-    """Name the folder of each data set; repeated names get numbers."""
+def _folder_names(data: Sequence[str], also: Sequence[str]) -> dict[str, str]:
+    """Name the folder of each data set, with those of ``also``; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        no_path = source.startswith("python:") or source_name(source) is not None
-        path = source if no_path else str(without_parents(Path(source).absolute()))
-        name = re.sub(r"[:/\\]", "-", short_name(path))
+        name = "+".join(re.sub(r"[:/\\]", "-", _name(part)) for part in (source, *also))
         numbered = (f"{name}-{number}" for number in count(2))
         names[source] = next(n for n in chain([name], numbered) if n not in names.values())
     return names
+
+
+def _name(source: str) -> str:
+    no_path = source.startswith("python:") or source_name(source) is not None
+    return short_name(source if no_path else str(without_parents(Path(source).absolute())))
