@@ -55,7 +55,9 @@ def compare(
     *,
     data: Annotated[
         list[str] | None,
-        typer.Argument(help="data sets, one after the other, as for opera train", metavar="DATA..."),
+        typer.Argument(
+            help="data sets, one after the other, as for opera train", metavar="DATA..."
+        ),
     ] = None,
     also: AlsoOption = None,
     model: ModelOption,

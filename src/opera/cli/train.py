@@ -198,7 +198,7 @@ def train(
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(source, resume=resume, **call, **values)
-    show(as_json, partial(_as_dict, run), partial(_print_run, run=run))
+    show(as_json, partial(run_as_dict, run), partial(_print_run, run=run))
     if require_gain and not gained(run.record.guard):
         raise typer.Exit(NO_GAIN)
 
@@ -224,7 +224,8 @@ def _print_run(screen: Screen, run: Run) -> None:
     print_next(screen, run)
 
 
-def _as_dict(run: Run) -> dict[str, Any]:
+def run_as_dict(run: Run) -> dict[str, Any]:
+    """The results of a run, for JSON."""
     from opera.run_folder.verdict import changes_on_test, verdict_words
 
     guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures

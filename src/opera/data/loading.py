@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
+
+log = logging.getLogger("opera")
 
 ColumnNames = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""
@@ -156,6 +159,13 @@ def _additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -
     if kind_of_files(expand_user(source, "data")) != "tables":
         return named_source(source)
     return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
+
+
+def log_notes(data: RetrievalData) -> RetrievalData:
+    """Log what was merged, dropped or split on reading; return the data."""
+    for note in data.notes:
+        log.info("note: %s", note)
+    return data
 
 
 def _is_row(value: Any) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from opera.config.training import TrainSettings
 from opera.core.errors import InputError, ModelError, SettingError
@@ -20,15 +21,41 @@ from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.run_folder.folder import ADAPTER_FILE, Run, holds_run, run_in
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 log = logging.getLogger("opera")
 
+Model: TypeAlias = "str | Path | SentenceTransformer"
+"""A model as users pass it: a folder, a run, a name, or a loaded model."""
+LOADED = "SentenceTransformer object"
+"""The name of a loaded model whose card names no base model."""
 MINILM = "minilm"
 SPLIT_SETTINGS = ("seed", "expected_documents", "relevant_grade", "guard", "trainer")
 """The settings that decide how a run splits its data."""
 
 
-def locate_model(spec: str | Path) -> Path | str:
-    """Return a model's folder, or its id for a model on the hub; does not query the hub.
+def is_loaded(model: Any) -> TypeGuard[SentenceTransformer]:
+    """Whether a model is a loaded SentenceTransformer."""
+    library = sys.modules.get("sentence_transformers")  # so that paths need no torch
+    return library is not None and isinstance(model, library.SentenceTransformer)
+
+
+def checked_model(model: Any, name: str = "model") -> str | SentenceTransformer:
+    """Return a loaded model as it is, and any other as :func:`expand_user` does."""
+    return model if is_loaded(model) else expand_user(model, name)
+
+
+def model_title(model: Model) -> str:
+    """Return the name of a model in messages and records: the user's, or the base model on the card
+    of a loaded model.
+    """
+    return model.model_card_data.base_model or LOADED if is_loaded(model) else str(model)
+
+
+def locate_model(spec: Model) -> Path | str:
+    """Return a model's folder, or its name for a model on the hub or a loaded model; does not query
+    the hub.
 
     Args:
         spec: as for :func:`opera.retrieval.models.load_model`.
@@ -37,9 +64,16 @@ def locate_model(spec: str | Path) -> Path | str:
         ModelError: if the folder is missing or holds no model.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
+    if is_loaded(spec):
+        return model_title(spec)
     text = expand_user(spec, "model")
     if text == MINILM:
         return minilm_folder()
+    if text == LOADED:
+        raise ModelError(
+            f"{text}: stands for a loaded model in the record of a run; save that model with "
+            "save_pretrained, and pass its folder"
+        )
     path = Path(text)
     if not path.exists():
         if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
@@ -66,7 +100,7 @@ def locate_model(spec: str | Path) -> Path | str:
     return folder
 
 
-def inputs_of(data: str | Path | RetrievalData, *models: str | Path | None) -> list[Path]:
+def inputs_of(data: str | Path | RetrievalData, *models: Model | None) -> list[Path]:
     """Return the files of a data set and the folders of models, which outputs must not replace.
 
     Raises:
@@ -115,9 +149,9 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 
 
 def data_and_model(
-    data: str | Path | RetrievalData, model: str | Path | None
-) -> tuple[str | Path | RetrievalData, str, str]:
-    """Return data, the name of a model, and the run whose splits and grades apply.
+    data: str | Path | RetrievalData, model: Model | None
+) -> tuple[str | Path | RetrievalData, str | SentenceTransformer, str | SentenceTransformer]:
+    """Return data, a model, and the run whose splits and grades apply, or the model again.
 
     Data and model may be runs; without a model, ``data`` must be one. If ``data`` is a run, its
     splits and grades apply; else those of a model that is a run on these data.
@@ -131,35 +165,35 @@ def data_and_model(
             raise SettingError(
                 "--model is missing; add --model MODEL, or pass a run folder in place of the data"
             )
-        name = expand_user(model, "model")
-        return data, name, name
+        checked = checked_model(model)
+        return data, checked, checked
     loaded = run_data(name, f"pass DATA --model {name}")
-    return loaded, name if model is None else expand_user(model, "model"), name
+    return loaded, name if model is None else checked_model(model), name
 
 
-def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
+def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> RetrievalData:
+    """Apply a relevant grade; ``None`` for that of a run on these data, else 1."""
+    settings = _split_settings(data, model)
+    default = 1 if settings is None else settings.relevant_grade
+    return data.with_relevant_grade(default if grade is None else grade)
+
+
+def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
     """Apply the relevant grade and splits of a run on these data; other models change nothing.
 
     If the files have changed since the run, only its relevant grade applies.
     """
-    run = _run(model)
+    run, settings = _run_on(data, model), _split_settings(data, model)
+    if settings is None:
+        return data
     if run is None:
-        return data
-    is_same = _run_on(data, model) is not None
-    places = [os.path.realpath(part.source) for part in _data_records(run)]
-    if not is_same and (
-        data.source.startswith(MEMORY) or os.path.realpath(data.source) not in places
-    ):
-        return data
-    identity = run.record.identity
-    values = {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
-    settings = TrainSettings.parse(values)
-    if not is_same:
         return data.with_relevant_grade(settings.relevant_grade)
     sets = () if data.sets else run.record.sets or ()
     missing = {"dev", "test"} - data.splits.keys()
     # the splits of a data set depend on the other data sets
-    together = run_data(model, "pass data with dev and test splits") if sets and missing else data
+    together = (
+        run_data(run.path, "pass data with dev and test splits") if sets and missing else data
+    )
     drawn = draw_missing_splits(
         together.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
@@ -172,7 +206,24 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     return data_sets(drawn)[number]
 
 
-def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
+def _split_settings(data: RetrievalData, model: Model | None) -> TrainSettings | None:
+    """Return the settings with which a run splits these data, maybe changed since; ``None`` for any
+    other model.
+    """
+    run = _run(model)
+    if run is None:
+        return None
+    if _run_on(data, model) is None:
+        places = [os.path.realpath(part.source) for part in _data_records(run)]
+        if data.source.startswith(MEMORY) or os.path.realpath(data.source) not in places:
+            return None
+    identity = run.record.identity
+    return TrainSettings.parse(
+        {name: identity[name] for name in SPLIT_SETTINGS if name in identity}
+    )
+
+
+def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str]) -> int:
     """How many queries of the data a model was trained on, if it is a run."""
     run = _run(model)
     if run is None:
@@ -194,19 +245,19 @@ def _by_data_set(query_ids: Iterable[str], parts: Sequence[Any]) -> set[tuple[st
     return {(fingerprints[name], query) for name, _, query in split_ids}
 
 
-def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
+def trained_on_dev(data: RetrievalData, model: Model) -> bool:
     """Whether a model is a run on these data that trained again with dev added to train."""
     run = _run_on(data, model)
     return run is not None and run.record.guard is not None and run.record.guard.refit
 
 
-def run_corpus_text(model: str | Path) -> CorpusText:
+def run_corpus_text(model: Model) -> CorpusText:
     """Return which text of a document a run trained on; title and text for any other model."""
     run = _run(model)
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 
 
-def run_cutoff(model: str | Path, precision: float) -> float:
+def run_cutoff(model: Model, precision: float) -> float:
     """Return the cut-off that a run chose on its test queries for a precision.
 
     Raises:
@@ -216,22 +267,28 @@ def run_cutoff(model: str | Path, precision: float) -> float:
     record = None if run is None else run.record.cutoffs
     if record is None:
         raise SettingError(
-            f"precision={precision:g}: {model} has no cut-offs; pass a finished run or --cutoff"
+            f"min_precision={precision:g}: {model_title(model)} has no cut-offs; pass a finished "
+            "run or --cutoff"
         )
     cutoff = record.cutoff(precision)
     if cutoff is None:
         raise SettingError(
-            f"precision={precision:g}: no cut-off reaches it on the test queries of {model}; "
-            "see the curve in its run.json"
+            f"min_precision={precision:g}: no cut-off reaches it on the test queries of "
+            f"{model_title(model)}; see the curve in its run.json"
         )
     return cutoff.score
 
 
-def _run(model: str | Path) -> Run | None:
-    return Run.open(model) if holds_run(Path(model)) else None
+def is_run(model: Model | None) -> bool:
+    """Whether a model is a run."""
+    return model is not None and not is_loaded(model) and holds_run(Path(model))
 
 
-def _run_on(data: RetrievalData, model: str | Path) -> Run | None:
+def _run(model: Model | None) -> Run | None:
+    return Run.open(str(model)) if is_run(model) else None
+
+
+def _run_on(data: RetrievalData, model: Model | None) -> Run | None:
     """The run of a model, if it trained on these data, alone or with other data sets."""
     run = _run(model)
     records = [] if run is None else _data_records(run)

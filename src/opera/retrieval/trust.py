@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import snapshot_download, try_to_load_from_cache
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
 
 from opera.core.errors import ModelError
@@ -161,6 +162,20 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
                 )
             if CONFIGURATION.fullmatch(path.name):
                 _check_configuration(path, known)
+
+
+def check_loaded(model: SentenceTransformer) -> None:
+    """Refuse a loaded model that could not be loaded from a folder, or that cannot train.
+
+    Raises:
+        ModelError: with the module or the backend.
+    """
+    for module in model:
+        kind = f"{type(module).__module__}.{type(module).__name__}"
+        if not re.fullmatch(MODULES, kind):
+            raise ModelError(f"model: {MODULE}, got {shown(kind)}")
+    if (backend := model.get_backend()) != "torch":
+        raise ModelError(f"model: must run in torch, got the backend {backend}")
 
 
 def _check_configuration(path: Path, known: Iterable[str]) -> None:

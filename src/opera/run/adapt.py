@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 from opera.config.recipe import Recipe, make_recipe
 from opera.core.arguments import flag
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user, user_path, without_parents
-from opera.data import RetrievalData, check_stays_out, files_read, load_all
+from opera.core.paths import user_path, without_parents
+from opera.data import RetrievalData, check_stays_out, load_all
 from opera.data.loading import ColumnNames, additional_sources, named_source
 from opera.methods import AUTO
-from opera.retrieval.locate import inputs_of
+from opera.retrieval.locate import Model, checked_model, inputs_of
 from opera.run_folder.folder import Run
 from opera.run_folder.housekeeping import check_out_folder, check_reads_survive
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
     from transformers import TrainerCallback
 
     from opera.run.costs import Costs
@@ -29,7 +30,7 @@ def adapt(
     data: Any,
     *,
     also: Sequence[Any] = (),
-    model: str | Path | None = None,
+    model: Model | None = None,
     out: str | Path,
     method: str = AUTO,
     resume: bool = False,
@@ -45,12 +46,14 @@ def adapt(
     Args:
         data: anything that :func:`opera.load_data` reads, such as a DataFrame; or loaded data.
         also: further data sets, to train on all of them together.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With
-            ``query_vectors`` and ``document_vectors``: any name, which ``run.json`` records.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer (OPERA trains
+            a copy), an OPERA run, or ``minilm``. With ``query_vectors`` and ``document_vectors``:
+            any name, which ``run.json`` records.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
-        resume: continue the run in ``out`` from its newest checkpoint.
+        resume: continue the run in ``out`` from its newest checkpoint; the base model must have the
+            same weights.
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes. With
             ``refit``, both trainings call them.
@@ -90,7 +93,7 @@ def foresee(
     data: Any,
     *,
     also: Sequence[Any] = (),
-    model: str | Path | None = None,
+    model: Model | None = None,
     out: str | Path,
     overwrite: bool = False,
     columns: ColumnNames | None = None,
@@ -128,7 +131,7 @@ class Checked:
     """
 
     data: RetrievalData
-    model: str
+    model: str | SentenceTransformer
     folder: Path
     recipe: Recipe
     resume: bool
@@ -140,7 +143,7 @@ def check(
     data: Any,
     also: Sequence[Any],
     reading: Mapping[str, Any],
-    model: str | Path | None,
+    model: Model | None,
     out: str | Path,
     settings: Mapping[str, Any],
     resume: bool,
@@ -157,7 +160,7 @@ def check(
         raise SettingError(
             "--model: give a model, or its vectors with --query-vectors and --document-vectors"
         )
-    model = expand_user("vectors" if model is None else model, "--model")
+    model = checked_model("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
     how = reading["encoding"], reading["skip_bad_rows"]
@@ -168,9 +171,9 @@ def check(
         train = recipe.train
         files = (train.query_vectors, train.document_vectors, train.teacher_scores)
         reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
+        models = [] if train.query_vectors is not None else [model, train.reranker]
         for source in sources:
-            with_vectors = train.query_vectors is not None
-            reads += files_read(source) if with_vectors else inputs_of(source, model)
+            reads += inputs_of(source, *models)
         check_reads_survive(folder, reads)
     loaded = load_all(sources)
-    return Checked(loaded, str(model), folder, recipe, resume, overwrite, started)
+    return Checked(loaded, model, folder, recipe, resume, overwrite, started)

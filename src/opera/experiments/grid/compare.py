@@ -18,7 +18,7 @@ from opera.data.loading import ColumnNames, additional_sources, named_source
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
-from opera.retrieval.locate import locate_model
+from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
 from opera.run.adapt import foresee
@@ -79,6 +79,11 @@ def compare(
     """
     sets = data if isinstance(data, list | tuple) else [data]
     also = several(also, "also", "data sets")
+    if is_loaded(model):
+        raise SettingError(
+            "model: the runs of a grid are processes that load it from disk; save it with "
+            "save_pretrained, and pass its folder"
+        )
     if any(not isinstance(source, str | os.PathLike) for source in (*sets, *also)):
         raise SettingError(
             "data: the runs of a grid are processes that read their data from disk; write a "
