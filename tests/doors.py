@@ -1,7 +1,8 @@
-"""The options of every command and of its Python function: ``python tests/doors.py`` prints the table of docs/doors.md."""
+"""The options of commands and of their functions; ``python tests/doors.py`` prints the table of docs/doors.md."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -20,17 +21,18 @@ TRAINING = ("train", "compare")
 """Doors that take every setting, with ``--set`` or by name."""
 ARGUMENTS = {"data", "query", "folder", "run", "corpus", "name"}
 """What a command takes without an option."""
-REQUIRED = inspect.Parameter.empty
+COMMAND: Any = typer.main.get_command(app)
 
 
+@functools.cache
 def of_command(door: str) -> dict[str, Any]:
     """Return the default of each option of a command, by its name in Python."""
-    command: Any = typer.main.get_command(app)
-    options = [option for option in command.commands[door].params if option.param_type_name == "option"]
-    named = {option.opts[0].lstrip("-").replace("-", "_"): option for option in options}
-    return {ALIASES.get(name, name): option.default for name, option in named.items() if name != "help"}
+    named = {option.opts[0].lstrip("-").replace("-", "_"): option for option in COMMAND.commands[door].params}
+    left_out = {*ARGUMENTS, "help"}
+    return {ALIASES.get(name, name): option.default for name, option in named.items() if name not in left_out}
 
 
+@functools.cache
 def of_function(door: str) -> dict[str, Any]:
     """Return the default of each option of a function."""
     function: Callable[..., Any] | None = getattr(opera, PYTHON.get(door, door), None)
@@ -62,9 +64,10 @@ def shared_options() -> list[str]:
 
 def table() -> str:
     """Return the table of docs/doors.md."""
-    rows = [["option", *DOORS], ["---"] * (len(DOORS) + 1)]
-    rows += [[f"`{option}`", *(cell(option, door) for door in DOORS)] for option in shared_options()]
-    return "\n".join(f"| {' | '.join(row)} |".replace("| --- ", "|---").replace("--- |", "---|") for row in rows)
+    heads = ["option", *DOORS]
+    rows = [[f"`{option}`", *(cell(option, door) for door in DOORS)] for option in shared_options()]
+    head, *body = (f"| {' | '.join(row)} |" for row in (heads, *rows))
+    return "\n".join([head, "|---" * len(heads) + "|", *body])
 
 
 if __name__ == "__main__":

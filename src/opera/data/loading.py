@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +110,10 @@ def named_source(
         SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
             pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
     """
-    if isinstance(source, list | tuple) and source and not _is_row(source[0]):
+    if isinstance(source, list | tuple) and any(map(_is_data_set, source[:1])):
         raise SettingError(
-            "data: must be one data set, got a list of them; also=[...] takes data sets to train "
-            "on together, and opera.compare takes a list to compare on one after the other"
+            "data: must be one data set, got a list; pass more data sets with also=[...] to train "
+            "on all of them together"
         )
     tables = {"pairs": pairs, "documents": documents, "queries": queries}
     options = [f"--{role}" for role, value in tables.items() if value is not None]
@@ -168,10 +167,10 @@ def log_notes(data: RetrievalData) -> RetrievalData:
     return data
 
 
-def _is_row(value: Any) -> bool:
-    """Whether a value is a row of a table in memory, and not a data set."""
-    cells = isinstance(value, list) and all(isinstance(cell, str | Real) for cell in value)
-    return cells or isinstance(value, tuple | Mapping)
+def _is_data_set(value: Any) -> bool:
+    """Whether a value is a data set, and not a row of a table in memory."""
+    is_table = hasattr(value, "columns") or hasattr(value, "column_names")
+    return is_table or isinstance(value, str | os.PathLike | RetrievalData)
 
 
 def _is_path(value: Any) -> bool:

@@ -165,15 +165,15 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
 
 
 def check_loaded(model: SentenceTransformer) -> None:
-    """Refuse a loaded model that could not be loaded from a folder, or that cannot train.
+    """Refuse a loaded model whose folder OPERA would refuse, or that does not run in torch.
 
     Raises:
         ModelError: with the module or the backend.
     """
-    for module in model:
-        kind = f"{type(module).__module__}.{type(module).__name__}"
+    kinds = [f"{type(module).__module__}.{type(module).__name__}" for module in model]
+    for kind in kinds:
         if not re.fullmatch(MODULES, kind):
-            raise ModelError(f"model: {MODULE}, got {shown(kind)}")
+            raise ModelError(f"model: its modules must be of sentence_transformers, got {kind}")
     if (backend := model.get_backend()) != "torch":
         raise ModelError(f"model: must run in torch, got the backend {backend}")
 

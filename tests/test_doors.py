@@ -1,0 +1,54 @@
+"""Commands and Python functions take the same options, with the same defaults; docs/doors.md lists them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from documents import ROOT
+from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options, table
+
+ON_COMMANDS = {
+    "json",
+    "config",
+    "set",
+    "trainer",
+    "plan",
+    "interactive",
+    "full",
+    "run_file",
+    "help_settings",
+    "version",
+}
+"""What only a command needs: formats of its output, and files and texts in place of values."""
+TABLES = {"pairs", "documents", "queries"}
+"""A function takes loaded data: ``opera.load_data(pairs=...)``."""
+OTHERWISE = {("score", "cbs"), ("compare", "lora"), ("train", "require_gain"), ("evaluate", "overwrite")}
+"""Options of one command whose function has another way."""
+
+
+def test_the_page_has_the_table() -> None:
+    assert table() in (ROOT / "docs" / "doors.md").read_text(encoding="utf-8"), f"the table is now:\n{table()}"
+
+
+@pytest.mark.parametrize("option", shared_options())
+def test_a_command_and_its_function_take_the_same_options(option: str) -> None:
+    sides = {door: cell(option, door) for door in DOORS if door != "quickstart"}
+    one_sided = {
+        door: side for door, side in sides.items() if side not in ("✓", "-") and (door, option) not in OTHERWISE
+    }
+    assert not one_sided or (option in ON_COMMANDS | TABLES and set(one_sided.values()) == {"command"})
+
+
+def default(value: Any) -> Any:
+    """Return a default as a user sees it: nothing, no text and ``auto`` mean the same."""
+    empty = value in (None, "auto", (), "()", False) or repr(value) == "<class 'inspect._empty'>"
+    return None if empty or "Sentinel" in repr(value) else value
+
+
+@pytest.mark.parametrize("option", [name for name in shared_options() if name not in ("out", "max_length")])
+def test_an_option_has_one_default(option: str) -> None:
+    doors = [door for door in DOORS if door not in (*TRAINING, "quickstart")]
+    values = [side[option] for door in doors for side in (of_command(door), of_function(door)) if option in side]
+    assert len({repr(default(value)) for value in values}) == (2 if option == "split" else 1), values
