@@ -91,13 +91,6 @@ def evaluate(
     )
     from opera.training_pairs.export_inputs import checked_output
 
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
@@ -119,7 +112,11 @@ def evaluate(
         split=split,
         measures=parsed,
         relevant_grade=relevant_grade,
-        **settings,
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)

@@ -110,7 +110,8 @@ def named_source(
         SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
             pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
     """
-    if isinstance(source, list | tuple) and any(map(_is_data_set, source[:1])):
+    items = source[:1] if isinstance(source, list | tuple) else ()
+    if any(isinstance(item, str | os.PathLike | RetrievalData) for item in items):
         raise SettingError(
             "data: must be one data set, got a list; pass more data sets with also=[...] to train "
             "on all of them together"
@@ -146,18 +147,14 @@ def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> 
 
     The user's columns belong to the first data set. Encoding and bad rows concern only tables.
     """
-    sources = several(also, "also", "data sets")
-    return [_additional_source(source, encoding, skip_bad_rows) for source in sources]
-
-
-def _additional_source(source: Any, encoding: str | None, skip_bad_rows: bool) -> Any:
-    if isinstance(source, RetrievalData):
-        return source
-    if not isinstance(source, str | os.PathLike):
-        return named_source(source, skip_bad_rows=skip_bad_rows)
-    if kind_of_files(expand_user(source, "data")) != "tables":
-        return named_source(source)
-    return named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    sources = []
+    for source in several(also, "also", "data sets"):
+        is_path = isinstance(source, str | os.PathLike)
+        is_table = is_path and kind_of_files(expand_user(source, "data")) == "tables"
+        has_rows = is_table or not (is_path or isinstance(source, RetrievalData))
+        text_encoding, skip = encoding if is_table else None, skip_bad_rows and has_rows
+        sources.append(named_source(source, encoding=text_encoding, skip_bad_rows=skip))
+    return sources
 
 
 def log_notes(data: RetrievalData) -> RetrievalData:
@@ -165,12 +162,6 @@ def log_notes(data: RetrievalData) -> RetrievalData:
     for note in data.notes:
         log.info("note: %s", note)
     return data
-
-
-def _is_data_set(value: Any) -> bool:
-    """Whether a value is a data set, and not a row of a table in memory."""
-    is_table = hasattr(value, "columns") or hasattr(value, "column_names")
-    return is_table or isinstance(value, str | os.PathLike | RetrievalData)
 
 
 def _is_path(value: Any) -> bool:

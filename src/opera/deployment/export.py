@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import ColumnNames
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -56,11 +56,11 @@ from opera.retrieval.locate import (
     Model,
     checked_model,
     is_loaded,
-    is_run,
     locate_model,
     model_title,
     run_corpus_text,
     run_data,
+    run_of,
     with_run_splits,
 )
 from opera.retrieval.lora import has_lora, merged
@@ -122,9 +122,8 @@ def export(
         for package in PACKAGES[form]:
             require(package, f"--{form}")
     model_folder, name = Path(locate_model(model)), model_title(model)
-    if data is not None:
-        data = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    test_data = _test_data(model, data) if flag(measure, "measure") else None
+    reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    test_data = _test_data(model, data, reading) if flag(measure, "measure") else None
     inputs = [] if is_loaded(model) else [model_folder]
     if test_data is not None:
         check_stays_out(folder, "--out", test_data)
@@ -173,12 +172,14 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _test_data(model: Model, data: str | RetrievalData | None) -> RetrievalData:
+def _test_data(
+    model: Model, data: Any = None, reading: Mapping[str, Any] | None = None
+) -> RetrievalData:
     """Load the data to measure on, by default the run's data, with the run's splits."""
     advice = "pass --data DATA, or --no-measure"
     if data is not None:
-        loaded = load_data(data)
-    elif is_run(model):
+        loaded = load_data(data, **(reading or {}))
+    elif run_of(model):
         loaded = run_data(str(model), advice)
     elif isinstance(locate_model(model), str) and not is_loaded(model):
         raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")

@@ -210,7 +210,7 @@ def _split_settings(data: RetrievalData, model: Model | None) -> TrainSettings |
     """Return the settings with which a run splits these data, maybe changed since; ``None`` for any
     other model.
     """
-    run = _run(model)
+    run = run_of(model)
     if run is None:
         return None
     if _run_on(data, model) is None:
@@ -225,7 +225,7 @@ def _split_settings(data: RetrievalData, model: Model | None) -> TrainSettings |
 
 def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str]) -> int:
     """How many queries of the data a model was trained on, if it is a run."""
-    run = _run(model)
+    run = run_of(model)
     if run is None:
         return 0
     trained = _by_data_set(
@@ -253,7 +253,7 @@ def trained_on_dev(data: RetrievalData, model: Model) -> bool:
 
 def run_corpus_text(model: Model) -> CorpusText:
     """Return which text of a document a run trained on; title and text for any other model."""
-    run = _run(model)
+    run = run_of(model)
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 
 
@@ -263,7 +263,7 @@ def run_cutoff(model: Model, precision: float) -> float:
     Raises:
         SettingError: if the model is not a finished run, or no cut-off reaches the precision.
     """
-    run = _run(model)
+    run = run_of(model)
     record = None if run is None else run.record.cutoffs
     if record is None:
         raise SettingError(
@@ -279,18 +279,15 @@ def run_cutoff(model: Model, precision: float) -> float:
     return cutoff.score
 
 
-def is_run(model: Model | None) -> bool:
-    """Whether a model is a run."""
-    return model is not None and not is_loaded(model) and holds_run(Path(model))
-
-
-def _run(model: Model | None) -> Run | None:
-    return Run.open(str(model)) if is_run(model) else None
+def run_of(model: Model | None) -> Run | None:
+    """Return the run that a model names, if it is one."""
+    is_path = model is not None and not is_loaded(model)
+    return Run.open(str(model)) if is_path and holds_run(Path(str(model))) else None
 
 
 def _run_on(data: RetrievalData, model: Model | None) -> Run | None:
     """The run of a model, if it trained on these data, alone or with other data sets."""
-    run = _run(model)
+    run = run_of(model)
     records = [] if run is None else _data_records(run)
     return run if data.fingerprint in [record.fingerprint for record in records] else None
 

@@ -113,6 +113,7 @@ _IRRELEVANT_LOGGERS = (
 """They warn about the network, file times, and heads that embeddings do not use."""
 
 
+@torch.inference_mode(False)
 def load_model(spec: Model, device: str) -> SentenceTransformer:
     """Load a model, or copy a loaded model, which stays as it is.
 
@@ -129,8 +130,7 @@ def load_model(spec: Model, device: str) -> SentenceTransformer:
     """
     if is_loaded(spec):
         check_loaded(spec)
-        with torch.inference_mode(False):
-            model = copy.deepcopy(spec).float().to(device)
+        model = copy.deepcopy(spec).float().to(device)
     else:
         model = load_safely(SentenceTransformer, spec, device, _check)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub

@@ -20,7 +20,7 @@ from opera.core.files import read_text
 from opera.core.processes import process_index
 from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
-from opera.retrieval.locate import Model, is_run, locate_model, model_title
+from opera.retrieval.locate import Model, locate_model, model_title, run_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -239,7 +239,7 @@ def warn_of_missing_prompts(
         query_prompt: the user's setting; ``None`` if it is not set.
         document_prompt: the user's setting; ``None`` if it is not set.
     """
-    if process_index() > 0 or is_run(model):
+    if process_index() > 0 or run_of(model):
         return
     location, name = locate_model(model), model_title(model)
     folder = location if isinstance(location, Path) else None
@@ -281,7 +281,7 @@ def with_data_prompt(
     Raises:
         SettingError: if the data's prompt is invalid.
     """
-    if data.query_prompt is None or "query_prompt" in settings or is_run(model):
+    if data.query_prompt is None or "query_prompt" in settings or run_of(model):
         return dict(settings)
     if process_index() == 0:
         log.info(

@@ -168,14 +168,15 @@ def check_loaded(model: SentenceTransformer) -> None:
     """Refuse a loaded model whose folder OPERA would refuse, or that does not run in torch.
 
     Raises:
-        ModelError: with the module or the backend.
+        ModelError: with the modules and the backend.
     """
     kinds = [f"{type(module).__module__}.{type(module).__name__}" for module in model]
-    for kind in kinds:
-        if not re.fullmatch(MODULES, kind):
-            raise ModelError(f"model: its modules must be of sentence_transformers, got {kind}")
-    if (backend := model.get_backend()) != "torch":
-        raise ModelError(f"model: must run in torch, got the backend {backend}")
+    backend = model.get_backend()
+    if backend != "torch" or not all(re.fullmatch(MODULES, kind) for kind in kinds):
+        raise ModelError(
+            "model: must run in torch, with modules of sentence_transformers only, got "
+            f"{', '.join(kinds)} in {backend}"
+        )
 
 
 def _check_configuration(path: Path, known: Iterable[str]) -> None:

@@ -77,8 +77,7 @@ class Miner:
         """Load the reranker of the settings, if any."""
         from opera.retrieval.reranker import open_reranker
 
-        name = settings.reranker
-        reranker = None if name is None else open_reranker(name)
+        reranker = None if settings.reranker is None else open_reranker(settings.reranker)
         return cls(encoder, data, corpus_text, settings, reranker)
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,16 +77,13 @@ def compare(
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
     """
     sets = data if isinstance(data, list | tuple) else [data]
-    also = several(also, "also", "data sets")
-    if is_loaded(model):
+    more = additional_sources(also, encoding, skip_bad_rows)
+    on_disk = all(isinstance(source, str | os.PathLike) for source in (*sets, *more))
+    if is_loaded(model) or not on_disk:
         raise SettingError(
-            "model: the runs of a grid are processes that load it from disk; save it with "
-            "save_pretrained, and pass its folder"
-        )
-    if any(not isinstance(source, str | os.PathLike) for source in (*sets, *also)):
-        raise SettingError(
-            "data: the runs of a grid are processes that read their data from disk; write a "
-            "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
+            "the runs of a grid are processes that read data and model from disk; write a table, "
+            "such as frame.to_parquet('pairs.parquet'), or save the model with save_pretrained, "
+            "and pass its path"
         )
     sources = [
         str(named_source(source, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows))
@@ -102,7 +98,6 @@ def compare(
         None if seeds is None else several(seeds, "seeds", "whole numbers"),
         None if steps is None else several(steps, "steps", "whole numbers"),
     )
-    more = additional_sources(also, encoding, skip_bad_rows)
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs, more)
     baseline = check_baseline(baseline, axes)
     train_grid(status, folder, str(model))
@@ -143,10 +138,8 @@ def prepare_grid(
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status = Status.scan(runs, jobs)
     for source in data:
-        sources = (source, *also)
-        for name in sources:
-            check_stays_out(out, "--out", name)
-        loaded = load_all(sources)
+        loaded = load_all([source, *also])
+        check_stays_out(out, "--out", loaded)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
