@@ -32,8 +32,8 @@ TRAINING = [
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
---trainer seed=1 => trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
---trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
+--trainer seed=1 => --trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
+--trainer adam_betta2=0.9 => --trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
@@ -68,7 +68,6 @@ mine data --model model --out x.tsv --max-query-length 9 => --max-query-length: 
 search data x --model model --precision fp8 => --precision: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
 evaluate data --model 'SentenceTransformer object' => SentenceTransformer object: stands for a loaded model in the
     record of a run; save that model with save_pretrained, and pass its folder
-score data --model model --out x.tsv --columns query=q => --columns: applies only to tables in files, not to data
     """),
     *table("evaluate data --model model", """
 --split dev => data: has no split 'dev'; pass --split test or --split train

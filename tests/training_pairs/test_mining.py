@@ -81,9 +81,9 @@ def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: P
 def test_training_mines_as_the_command_does(
     beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Margins, a maximum, a reranker and how many to keep."""
+    """A maximum, a reranker and how many to keep; a margin of the lowest positive would leave none of these."""
     reranker = write_reranker(tmp_path / "reranker")
-    mining: dict[str, Any] = {"range": "1:40", "keep": 9, "relative_margin": 0.3, "max_score": 0.9}
+    mining: dict[str, Any] = {"range": "1:40", "keep": 9, "max_score": 0.3}
     mining["reranker"] = reranker
     settings = {**mining, "negatives": "hard", "train_group_size": 4}
     with caplog.at_level("INFO", logger="opera"):

@@ -139,7 +139,7 @@ def mine(
         Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")
     ],
     range: Annotated[str | None, setting_option("range")] = None,
-    keep: Annotated[int, setting_option("keep")] = 15,
+    keep: Annotated[Any, setting_option("keep")] = "15",
     relative_margin: Annotated[float | None, setting_option("relative_margin")] = None,
     absolute_margin: Annotated[float | None, setting_option("absolute_margin")] = None,
     max_score: Annotated[float | None, setting_option("max_score")] = None,

@@ -152,8 +152,13 @@ def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> 
         is_path = isinstance(source, str | os.PathLike)
         is_table = is_path and kind_of_files(expand_user(source, "data")) == "tables"
         has_rows = is_table or not (is_path or isinstance(source, RetrievalData))
-        text_encoding, skip = encoding if is_table else None, skip_bad_rows and has_rows
-        sources.append(named_source(source, encoding=text_encoding, skip_bad_rows=skip))
+        sources.append(
+            named_source(
+                source,
+                encoding=encoding if is_table else None,
+                skip_bad_rows=skip_bad_rows and has_rows,
+            )
+        )
     return sources
 
 

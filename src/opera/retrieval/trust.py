@@ -171,11 +171,10 @@ def check_loaded(model: SentenceTransformer) -> None:
         ModelError: with the modules and the backend.
     """
     kinds = [f"{type(module).__module__}.{type(module).__name__}" for module in model]
-    backend = model.get_backend()
-    if backend != "torch" or not all(re.fullmatch(MODULES, kind) for kind in kinds):
+    if model.get_backend() != "torch" or not all(re.fullmatch(MODULES, kind) for kind in kinds):
         raise ModelError(
             "model: must run in torch, with modules of sentence_transformers only, got "
-            f"{', '.join(kinds)} in {backend}"
+            f"{', '.join(kinds)} in {model.get_backend()}"
         )
 
 
