@@ -67,8 +67,8 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
     leave the setting out
     """),
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", "common1 " * 60],
-        "--query-prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, or "
-        "shorten the prompt", backbone("bge")),
+        "--query-prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, "
+        "or shorten the prompt", backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
 ]  # fmt: skip
 
