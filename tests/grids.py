@@ -109,10 +109,17 @@ def guard_record(**changes: Any) -> GuardRecord:
 
 def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
-    parts: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
+    parts: dict[str, Any] = {
+        "data": ["data/x"],
+        "also": (),
+        "methods": ["ft", "dp"],
+        "seeds": [0, 1],
+        "steps": [10],
+        "shared": {},
+    }
     parts |= changes
     axes, shared = grid_axes(parts["shared"], parts["methods"], parts["seeds"], parts["steps"])
-    return plan_grid(parts["data"], axes, out, shared)
+    return plan_grid(parts["data"], axes, out, shared, parts["also"])
 
 
 def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5) -> None:

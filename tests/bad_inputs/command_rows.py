@@ -14,9 +14,10 @@ train data --model model --out => option '--out' requires an argument; see opera
 train --model model --out run => DATA: is missing; pass a data set, or --pairs FILE
 evaluate data => --model is missing; add --model MODEL, or pass a run folder in place of the data
 search data --model model => missing argument 'QUERY'; see opera search --help
-search data x --model model --precision 0.8 => precision=0.8: model has no cut-offs; pass a finished run or
+search data x --model model --min-precision 0.8 => min_precision=0.8: model has no cut-offs; pass a finished run or
     --cutoff
-search data x --model model --cutoff 1 --precision 0.8 => --cutoff --precision: pass only one of the two options
+search data x --model model --cutoff 1 --min-precision 0.8 => --cutoff --min-precision: pass only one of the two
+    options
 search run data garlic --model model => got unexpected extra argument(s) (garlic); see opera search --help
 train data --methid dp => no such option: --methid (Possible options: --method, --mix, --set); see opera train --help
     """),
@@ -31,11 +32,13 @@ TRAINING = [
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
---trainer seed=1 => trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
---trainer adam_betta2=0.9 => trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
+--trainer seed=1 => --trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
+--trainer adam_betta2=0.9 => --trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
+--set keep=9 => keep=9 needs negatives=hard, but negatives is auto
+--negatives hard --range 1:9 --set reranker=./none => ./none: no such model folder
 --negatives given => --negatives=given: data has no negatives; use negatives=random or negatives=hard
 --require-gain --set guard=false => --require-gain: needs the guard's verdict, but guard is false; pass --set
     guard=true
@@ -59,6 +62,12 @@ mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts af
 inspect data --model model --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more
     (relevant_grade=5): nothing to train on
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
+mine data --model model --out x.tsv --keep 0 => --keep: must be greater than or equal to 1, got 0
+mine data --model model --out x.tsv --max-query-length 9 => --max-query-length: StaticEmbedding reads whole texts;
+    remove the setting, also from recipes
+search data x --model model --precision fp8 => --precision: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
+evaluate data --model 'SentenceTransformer object' => SentenceTransformer object: stands for a loaded model in the
+    record of a run; save that model with save_pretrained, and pass its folder
     """),
     *table("evaluate data --model model", """
 --split dev => data: has no split 'dev'; pass --split test or --split train
@@ -77,6 +86,9 @@ nDCG@0 => unknown measure 'nDCG@0': the cutoff must be 1 or more
 COMPARING = [
     *table("compare data --model model --out grid", """
 ./data => DATA: data is given twice
+--mix equal => --mix=equal: needs several data sets; add one with --also
+--also data => data: is given twice; pass each data set once
+--also none =~ none: no such file or folder.*
 --seeds 0,0 => --seeds: 0 is given twice
 --methods ft,FT => --methods: ft is given twice
 --methods 'sp:k=\x1b[31m0.5' => sp:k=\\x1b[31m0.5: becomes the name of a folder, so it must not hold spaces,

@@ -85,8 +85,8 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
     leave the setting out
     """),
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", "common1 " * 60],
-        "query_prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, or "
-        "shorten the prompt", backbone("bge")),
+        "--query-prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, "
+        "or shorten the prompt", backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
     Bad("train data --model decoder --out run",
         "decoder: its tokenizer has neither a padding token nor an end-of-text token; set pad_token in its "
@@ -126,7 +126,7 @@ train data --model model --steps 2 --batch-size 4 --out out --set loss=distill -
         "--teacher=t.tsv: no setting uses them; pass loss=distill, or negatives=teacher",
         write("t.tsv", f"{HEADER}train0\td0\t1\n")),
     Bad("score data --out x.tsv --reranker reranker",
-        "reranker: a reranker must give one score per pair, but it gives 2", two_scores),
+        "--reranker: a reranker must give one score per pair, but it gives 2", two_scores),
 ]  # fmt: skip
 
 EXPORTS = [

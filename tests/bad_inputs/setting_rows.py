@@ -65,7 +65,7 @@ temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (oper
 
 PATHS = [
     Bad(["evaluate", "data", "--model", "model", "--query-prompt=caf\udce9"],
-        "query_prompt: must be text in UTF-8, got 'caf\\udce9'"),
+        "--query-prompt: must be text in UTF-8, got 'caf\\udce9'"),
     Bad(["evaluate", "data", "--model", ""], "--model: must not be empty"),
     Bad("report ~no-such-user/x", "GRID|RUN ~no-such-user/x: could not determine home directory."),
     Bad(["train", "data", "--model", "model", "--out", "circle\x1b[2J/x"],

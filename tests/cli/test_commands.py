@@ -84,6 +84,28 @@ def test_mined_negatives_can_be_trained_on(run_opera: Opera, beir: Path, static_
     assert json.loads(again.stdout)["run"] == "again"
 
 
+def test_commands_that_write_a_file_print_its_name_as_json(
+    run_opera: Opera, trained: Run, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    def printed(*command: object) -> dict[str, object]:
+        done = run_opera(*command, "--json")
+        assert done.returncode == 0, done.stderr
+        values: dict[str, object] = json.loads(done.stdout)
+        assert (tmp_path / str(values["file"])).is_file()
+        return values
+
+    model = ("--model", static_model, "--precision", "fp32")
+    mined = printed("mine", beir, *model, "--range", "2:30", "--out", "mined.tsv")
+    assert mined["negatives"] == len((tmp_path / "mined.tsv").read_text().splitlines()) - 1
+    scored = printed("score", beir, *model, "--out", "pairs.tsv")
+    assert scored["pairs"] == len((tmp_path / "pairs.tsv").read_text().splitlines()) - 1
+    assert scored["similarity"].keys() == {"lowest", "25%", "median", "75%", "highest"}  # type: ignore[attr-defined]
+    (tmp_path / "notes.md").write_text("# How to bake bread\n\nKnead the dough, and wait for an hour.\n")
+    weak = printed("pairs", "notes.md", "--out", "weak.csv")
+    assert (weak["pairs"], weak["origins"]) == (1, {"heading": 1})
+    assert "train with --decisions decisions.csv" in str(printed("review", trained.path, "--out", "page.html")["next"])
+
+
 def test_inspect_prints_what_the_python_function_finds(run_opera: Opera, beir: Path, static_model: Path) -> None:
     command = ("inspect", beir, "--model", static_model)
     seen = opera.inspect(beir, model=static_model, show=2)

@@ -112,7 +112,7 @@ def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, 
         files.append(tmp_path / f"{name}.csv")
         rows = [f"t{number % 12}w5 {name}{number},t1w1 {number // queries_per_document}" for number in range(120)]
         files[-1].write_text("\n".join(["query,document", *rows]))
-    run = opera.adapt(files, model=static_model, out=tmp_path / "run", **SMALL, method="ft", seed=1)
+    run = opera.adapt(files[0], also=files[1:], model=static_model, out=tmp_path / "run", **SMALL, method="ft", seed=1)
     dev = [with_run_splits(opera.load_data(file), run.path).split("dev") for file in files]
     assert run.record.guard is not None
     assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries

@@ -92,7 +92,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
 def test_a_run_measures_each_set_on_its_own_documents(
     settings: dict[str, Any], fraction: float | None, sets: list[Path], static_model: Path, tmp_path: Path
 ) -> None:
-    run = opera.adapt(sets, model=static_model, out=tmp_path / "run", method="ft", **FAST, **settings)
+    run = opera.adapt(sets[0], also=sets[1:], model=static_model, out=tmp_path / "run", method="ft", **FAST, **settings)
     first, second = run.record.sets
     assert (first.name, second.name) == ("first", "second")
     assert run.record.data.source == f"{sets[0]} + {sets[1]}"

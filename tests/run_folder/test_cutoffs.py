@@ -99,10 +99,10 @@ def test_a_search_takes_the_cutoff_of_a_precision(trained: Run, tmp_path: Path) 
     RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": record}))
     cutoff = record.cutoff(0.8)
     assert cutoff is not None
-    for options in ({"precision": 0.8}, {"cutoff": cutoff.score}):
+    for options in ({"min_precision": 0.8}, {"cutoff": cutoff.score}):
         documents = opera.search(copy, "t1w5 t1w6", top=20, **options)
         assert [row.good_enough for row in documents] == [row.score >= cutoff.score for row in documents]
     nothing = CutoffRecord(queries=200, curve=record.curve[:1], cutoffs=[])
     RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": nothing}))
     with pytest.raises(SettingError):
-        opera.search(copy, "t1w5 t1w6", precision=0.8)
+        opera.search(copy, "t1w5 t1w6", min_precision=0.8)

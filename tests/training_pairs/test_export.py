@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sentence_transformers import SentenceTransformer
 
 import opera
 from backbones import write_reranker
@@ -31,15 +32,39 @@ def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: 
 
 
 def test_scores_are_those_of_a_run(tmp_path: Path) -> None:
-    """A run reads 128 tokens of a query."""
+    """A run reads 128 tokens of a query and 512 of a document."""
     model = write_letter_model(tmp_path / "model", positions=200)
     data = opera.load_data(pairs=[(f"{letter} " * 130 + "x y z", f"{letter} x") for letter in string.ascii_lowercase])
     run = opera.adapt(data, model=model, out=tmp_path / "run", **SMALL, guard=False, method="sp", k=1.0)
     similarities = dict(zip(*(run.pairs()[name].to_pylist() for name in ("doc_id", "similarity")), strict=True))
-    scored = opera.score(data, model=model)
+    scored = opera.score(data, model=model, max_query_length=128, max_passage_length=512)
     for name, similarity in zip(scored["doc_id"].to_pylist(), scored["similarity"].to_pylist(), strict=True):
         assert similarity == pytest.approx(similarities.get(name, similarity), abs=1e-6)  # batches differ
     assert len(similarities) > 20
+
+
+def test_scores_and_negatives_are_of_the_lengths_in_the_models_folder(tmp_path: Path) -> None:
+    """The end of a query, after its 20th token, decides here; ``mine`` and ``score`` used to read 128 tokens always."""
+    letters = string.ascii_lowercase
+    texts = [f"{letter} " * 20 + f"{other} " * 130 for letter, other in zip(letters, letters[::-1], strict=True)]
+    data = opera.load_data(pairs=[(text, f"{letter} x") for text, letter in zip(texts, letters, strict=True)])
+    long, short = write_letter_model(tmp_path / "long" / "model", positions=200), tmp_path / "short"
+    model = SentenceTransformer(str(long), device="cpu")
+    model[0].query_length = 22  # with the first and the last token
+    model.save_pretrained(str(short), create_model_card=False)
+    run = opera.adapt(
+        data, model=long, out=tmp_path / "run", method="ft", guard=False, max_steps=1, learning_rate=1e-9,
+        precision="fp32", max_query_length=22,
+    )  # fmt: skip
+    options = {"precision": "fp32", "max_query_length": 22}
+    scores = [opera.score(data, model=base, precision="fp32")["similarity"] for base in (long, short, run.path)]
+    wanted = opera.score(data, model=long, **options)["similarity"]
+    assert scores[0] != wanted
+    assert scores[1] == wanted
+    assert np.allclose(scores[2], wanted, atol=1e-4), "a step with a rate of 1e-9 hardly changes a cosine"
+    mined = [opera.mine(data, model=base, range=(1, 3), precision="fp32") for base in (long, short)]
+    assert mined[0] != mined[1]
+    assert mined[1] == opera.mine(data, model=long, range=(1, 3), **options)
 
 
 def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:

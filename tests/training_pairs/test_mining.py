@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 import opera
+from backbones import write_reranker
 from opera.config.negatives import MiningSettings
 from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
@@ -22,10 +23,10 @@ from opera.training_pairs.mining import Miner, lowest_positive
 def mined(
     data: opera.RetrievalData, model: Path, keep: int = 120, reranker: Any = None, **settings: Any
 ) -> DocumentLists:
-    miner = Miner(open_encoder(str(model)), data, "title_text", MiningSettings(**settings), reranker)
+    miner = Miner(open_encoder(str(model)), data, "title_text", MiningSettings(keep=keep, **settings), reranker)
     train = data.training_split()
     pairs = train.pairs()
-    return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), keep, seed=0)
+    return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), seed=0)
 
 
 def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path) -> None:
@@ -80,13 +81,28 @@ def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: P
 def test_training_mines_as_the_command_does(
     beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = {"mining_relative_margin": 0.3, "negatives": "hard", "range": "1:40", "train_group_size": 4}
+    """A maximum, a reranker and how many to keep; a margin of the lowest positive would leave none of these."""
+    reranker = write_reranker(tmp_path / "reranker")
+    mining: dict[str, Any] = {"range": "1:40", "keep": 9, "max_score": 0.3}
+    mining["reranker"] = reranker
+    settings = {**mining, "negatives": "hard", "train_group_size": 4}
     with caplog.at_level("INFO", logger="opera"):
         run = opera.adapt(
             beir, model=static_model, out=tmp_path / "run", max_steps=2, method="ft", guard=False, **settings
         )
     assert run.record.negatives is not None
     assert run.record.negatives.kind == "hard"
-    table = opera.mine(beir, model=static_model, range=(1, 40), keep=200, relative_margin=0.3)
-    assert run.record.negatives.listed == table.num_rows
     assert "too similar to the query for the margins" in caplog.text
+    assert "the reranker scores them as high as a positive" in caplog.text
+    table = opera.mine(beir, model=static_model, **mining)
+    assert run.record.negatives.listed == table.num_rows
+    queries, negatives = opera.load_data(beir).counts()["train_queries"], table.num_rows
+    assert 0 < negatives < 9 * queries
+    assert opera.mine(beir, model=static_model, **{**mining, "keep": 1}).num_rows <= queries
+
+
+def test_a_missing_reranker_is_an_error_before_training(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"negatives": "hard", "range": "1:40", "reranker": tmp_path / "none"}
+    with pytest.raises(opera.ModelError, match="no such model folder"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    assert not list(tmp_path.iterdir())

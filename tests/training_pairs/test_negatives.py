@@ -21,10 +21,9 @@ from tiny_world import write_beir
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
-def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> None:
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
-    monkeypatch.setattr("opera.training_pairs.negatives.MOST_MINED", 1000)
-    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000)}
+    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "keep": 1000}
     sets = {}
     for first in (False, True):
         recipe = make_recipe({**values, "prune_before_mining": first})

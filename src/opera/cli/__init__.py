@@ -32,7 +32,7 @@ from opera.cli.quickstart import quickstart
 from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
-from opera.config.training import FLAGS, TrainSettings
+from opera.config.training import TrainSettings, flag_of
 from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.processes import signals_as_interrupt
 from opera.core.registry import load_extensions
@@ -175,8 +175,8 @@ def _by_option(line: str) -> str:
     options = {word.partition("=")[0] for word in sys.argv}
     name = line[: len(line) - len(line.lstrip(string.ascii_letters + "_"))]
     is_file = line.startswith(f"{name}.")  # such as decisions.csv
-    is_setting = FLAGS.get(name) in options and not is_file
-    return line.replace(name, FLAGS[name], 1) if is_setting else line
+    is_setting = name in TrainSettings.model_fields and flag_of(name) in options and not is_file
+    return line.replace(name, flag_of(name), 1) if is_setting else line
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opera.cli.options import (
+    AlsoOption,
     ColumnsOption,
     ConfigOption,
     DocumentsOption,
@@ -53,8 +54,12 @@ BaselineOption = Annotated[
 def compare(
     *,
     data: Annotated[
-        list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")
+        list[str] | None,
+        typer.Argument(
+            help="data sets, one after the other, as for opera train", metavar="DATA..."
+        ),
     ] = None,
+    also: AlsoOption = None,
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "grid folder to write")],
     methods: Annotated[
@@ -115,6 +120,7 @@ def compare(
     Finished runs are not repeated. The settings of opera train apply to all runs.
     """
     from opera.config.training import reads_lists
+    from opera.data.loading import additional_sources
     from opera.experiments.grid.compare import (
         analyse_grid,
         check_baseline,
@@ -154,7 +160,8 @@ def compare(
     table_options = (pairs, documents, queries, columns, encoding, skip_bad_rows)
     strict = not reads_lists(shared)
     sources = [one_source(name, *table_options, strict=strict) for name in data or (None,)]
-    status = prepare_grid(sources, axes, out, model, shared, jobs, encoding, skip_bad_rows)
+    more = additional_sources(also or (), encoding, skip_bad_rows)
+    status = prepare_grid(sources, axes, out, model, shared, jobs, more, encoding, skip_bad_rows)
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):

@@ -10,8 +10,11 @@ import typer
 
 from opera.cli.options import (
     MODELS,
+    ColumnsOption,
+    EncodingOption,
     JsonOption,
     OverwriteOption,
+    SkipOption,
     listed,
     parser_of,
     path_option,
@@ -21,7 +24,7 @@ from opera.cli.screen import Screen
 from opera.core.files import check_folder
 from opera.core.intervals import few_queries
 from opera.core.paths import expand_user
-from opera.core.terminal import counted, say
+from opera.core.terminal import counted
 from opera.data.names import source_title
 
 if TYPE_CHECKING:
@@ -63,6 +66,9 @@ def export(
             parser=parser_of(expand_user, "DATA"),
         ),
     ] = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = None,
+    skip_bad_rows: SkipOption = False,
     measure: Annotated[
         bool,
         typer.Option("--measure/--no-measure", help="compare each form with the trained model"),
@@ -84,6 +90,9 @@ def export(
         out=out,
         forms=[form for form, chosen in is_chosen.items() if chosen],
         data=data,
+        columns=columns,
+        encoding=encoding,
+        skip_bad_rows=skip_bad_rows,
         measure=measure,
         overwrite=overwrite,
         keep_run=keep_run,
@@ -127,6 +136,7 @@ def push(
         ),
     ] = None,
     keep_run: KeepRunOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub. A new repository is private unless
     --public is given.
@@ -138,4 +148,5 @@ def push(
     from opera.deployment.push import push as push_model
 
     languages = listed(language)
-    say(push_model(model, name, public=public, language=languages, keep_run=keep_run))
+    url = push_model(model, name, public=public, language=languages, keep_run=keep_run)
+    show(as_json, lambda: {"url": url}, lambda screen: screen.lines(url))

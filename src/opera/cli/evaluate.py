@@ -20,17 +20,21 @@ from opera.cli.options import (
     OptionalModel,
     OverwriteOption,
     PairsOption,
+    PassageLengthOption,
+    PrecisionOption,
     QueriesOption,
+    QueryLengthOption,
     QueryPromptOption,
+    RelevantOption,
     RunOrData,
     SkipOption,
     is_main_process,
     one_source,
     path_option,
     show,
-    with_notes_logged,
 )
 from opera.cli.screen import Screen, flat
+from opera.config.training import EncodingSettings
 from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
 
@@ -55,14 +59,10 @@ def evaluate(
     full: Annotated[
         bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")
     ] = False,
-    relevant_grade: Annotated[
-        int | None,
-        typer.Option(
-            "--relevant-grade",
-            help="lowest grade that counts as relevant; auto: the run's, or 1",
-            min=1,
-        ),
-    ] = None,
+    relevant_grade: RelevantOption = None,
+    precision: PrecisionOption = None,
+    max_query_length: QueryLengthOption = None,
+    max_passage_length: PassageLengthOption = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     run_file: Annotated[
@@ -81,6 +81,7 @@ def evaluate(
     from opera.core.intervals import few_queries, mean_intervals
     from opera.core.measure_names import DEFAULT_MEASURES
     from opera.data import load_data
+    from opera.data.loading import log_notes
     from opera.retrieval.locate import data_and_model, inputs_of
     from opera.retrieval.measures import (
         FULL_MEASURES,
@@ -93,24 +94,27 @@ def evaluate(
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, model, run = data_and_model(tables, model)
+    source, name, run = data_and_model(tables, model)
     names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     parsed = parse_measures(names)
     if run_file:
-        reads = inputs_of(source, model)
+        reads = inputs_of(source, name)
         checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
-    loaded = with_notes_logged(load_data(source))
+    loaded = log_notes(load_data(source))
     if run_file:
         check_trec_ids(run_file, loaded, split)
 
     from opera.retrieval.evaluation import evaluate as evaluate_model
 
     result = evaluate_model(
-        loaded if run == model else tables,  # the run gives splits and grades too
-        model=model,
+        loaded if run == name else tables,  # the run gives splits and grades too
+        model=name,
         split=split,
         measures=parsed,
         relevant_grade=relevant_grade,
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
@@ -119,12 +123,12 @@ def evaluate(
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
 
     def text(screen: Screen) -> None:
-        title = f"{model} on {loaded.title}, {split}: {counted(count, 'query')}"
+        title = f"{name} on {loaded.title}, {split}: {counted(count, 'query')}"
         screen.measures(title, result.measures, intervals=intervals)
         screen.lines(few_queries(count, split))
 
     record = {
-        "model": model,
+        "model": name,
         "data": loaded.source,
         "split": split,
         "queries": count,
@@ -153,13 +157,16 @@ def search(
             "--cutoff", help="lowest score at which a document is good enough, such as 0.42"
         ),
     ] = None,
-    precision: Annotated[
+    min_precision: Annotated[
         float | None,
         typer.Option(
-            "--precision",
-            help="use the run's cut-off for this precision, such as 0.8",
+            "--min-precision",
+            help="use the run's cut-off for this precision of the answers, such as 0.8",
         ),
     ] = None,
+    precision: PrecisionOption = None,
+    max_query_length: QueryLengthOption = None,
+    max_passage_length: PassageLengthOption = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     pairs: PairsOption = None,
@@ -175,6 +182,7 @@ def search(
     With --interactive, the model stays loaded, so further searches are quick.
     """
     from opera.data import load_data
+    from opera.data.loading import log_notes
     from opera.retrieval.locate import data_and_model
     from opera.retrieval.search import CorpusSearch, checked_query
 
@@ -185,13 +193,19 @@ def search(
     if query is not None and interactive:
         raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
     argument = [] if query is None else [checked_query(query)]
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, model, _ = data_and_model(tables, model)
+    source, name, _ = data_and_model(tables, model)
     loaded = load_data(source)
     if loaded is not source:  # the training of a run has shown the notes on its data
-        with_notes_logged(loaded)
-    prompts = (query_prompt, document_prompt)
-    corpus = CorpusSearch(loaded, model, *prompts, cutoff, precision)
+        log_notes(loaded)
+    corpus = CorpusSearch(loaded, name, cutoff, min_precision, settings)
     for text in _queries_from_input() if interactive else argument:
         results = corpus.find(text, top)
         title = f"“{text}” in {corpus.data.title}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.screen import Screen
-from opera.config.training import FLAGS, TrainSettings
+from opera.config.training import TrainSettings, flag_of
 from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
@@ -23,9 +22,6 @@ from opera.core.terminal import json_text, say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
-
-
-log = logging.getLogger("opera")
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
@@ -57,7 +53,7 @@ def setting_option(name: str) -> Any:
     kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
     help = f"{field.description} ({name})"
     parser = None if kind == "str" else parse_scalar
-    return typer.Option(FLAGS[name], help=help, metavar=f"<{kind}>", parser=parser)
+    return typer.Option(flag_of(name), help=help, metavar=f"<{kind}>", parser=parser)
 
 
 DATA, SETTINGS = "Data", "Settings"
@@ -76,12 +72,25 @@ RunOrData = Annotated[
         metavar="RUN|DATA",
     ),
 ]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        help="another data set, to train on all of them together; repeatable",
+        metavar="DATA",
+    ),
+]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's model")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace an existing output")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
-    int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)
+    int | None,
+    typer.Option(
+        "--relevant-grade",
+        help="lowest grade that counts as relevant; auto: the run's, or 1",
+        min=1,
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="random seed", min=0, max=MOST_SEED)]
 SetOption = Annotated[
@@ -145,20 +154,11 @@ ColumnsOption = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-QueryPromptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--query-prompt",
-        help="prompt before each query; empty for none; auto: the data's or the model's prompt",
-    ),
-]
-DocumentPromptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--document-prompt",
-        help="prompt before each document; empty for none; auto: the data's or the model's prompt",
-    ),
-]
+PrecisionOption = Annotated[Any, setting_option("precision")]
+QueryLengthOption = Annotated[int | None, setting_option("max_query_length")]
+PassageLengthOption = Annotated[int | None, setting_option("max_passage_length")]
+QueryPromptOption = Annotated[str | None, setting_option("query_prompt")]
+DocumentPromptOption = Annotated[str | None, setting_option("document_prompt")]
 TrainerOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -275,13 +275,6 @@ def load_training_data(source: str, *models: str) -> RetrievalData:
     loaded = load_data(source)
     loaded.training_split()
     return loaded
-
-
-def with_notes_logged(data: RetrievalData) -> RetrievalData:
-    """Log what was merged, dropped or split on reading; return the data."""
-    for note in data.notes:
-        log.info("note: %s", note)
-    return data
 
 
 def several_processes() -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import SeedOption, interruptible, path_option
+from opera.cli.options import JsonOption, SeedOption, interruptible, path_option, show
 from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
+from opera.cli.train import run_as_dict
 from opera.core.files import check_folder
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
@@ -29,6 +31,7 @@ def quickstart(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="replace an earlier quickstart")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 5 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # importing torch fails if the current folder was deleted
@@ -37,7 +40,7 @@ def quickstart(
 
     with interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)
-    print_quickstart(Screen(), run)
+    show(as_json, partial(run_as_dict, run), partial(print_quickstart, run=run))
 
 
 def print_quickstart(screen: Screen, run: Run) -> None:

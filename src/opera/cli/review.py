@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import OverwriteOption, parser_of, path_option
+from opera.cli.options import JsonOption, OverwriteOption, parser_of, path_option, show
 from opera.core.paths import user_path
-from opera.core.terminal import place, say
+from opera.core.terminal import place
 
 
 def review(
@@ -33,6 +33,7 @@ def review(
         ),
     ] = "train",
     overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a page to review labels that look wrong, missing labels, and test queries that changed.
     The page opens from disk and saves your decisions.
@@ -52,4 +53,8 @@ def review(
         advice += f" as {name}"
     command = f"opera report {place(run)}" if split == "test" else "train with"
     options = " ".join(f"--decisions {place(path)}" for path in (*earlier, name))
-    say(f"{place(file)}: {advice}; then {command} {options}")
+    show(
+        as_json,
+        lambda: {"file": str(file), "next": f"{advice}; then {command} {options}"},
+        lambda screen: screen.lines(f"{place(file)}: {advice}; then {command} {options}"),
+    )

@@ -15,25 +15,28 @@ from opera.cli.options import (
     DocumentPromptOption,
     DocumentsOption,
     EncodingOption,
+    JsonOption,
     ModelOption,
     OverwriteOption,
     PairsOption,
+    PassageLengthOption,
+    PrecisionOption,
     QueriesOption,
+    QueryLengthOption,
     QueryPromptOption,
     RelevantOption,
     SeedOption,
     SkipOption,
-    load_training_data,
     one_source,
     parser_of,
     path_option,
+    setting_option,
+    show,
     source_option,
-    with_notes_logged,
 )
-from opera.cli.screen import Screen
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
-from opera.core.terminal import place, say
+from opera.core.terminal import place
 
 
 def score(
@@ -55,9 +58,7 @@ def score(
             "with --model",
         ),
     ] = None,
-    range_: Annotated[
-        str, typer.Option("--range", help="ranks LO:HI to mine negatives from")
-    ] = "10:100",
+    range: Annotated[str | None, setting_option("range")] = None,
     cbs: Annotated[
         bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")
     ] = False,
@@ -65,8 +66,11 @@ def score(
         int | None,
         typer.Option("--cbs-pool", help="how many random documents; default: 10,000", min=1),
     ] = None,
-    relevant_grade: RelevantOption = 1,
+    relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
+    precision: PrecisionOption = None,
+    max_query_length: QueryLengthOption = None,
+    max_passage_length: PassageLengthOption = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     max_length: Annotated[
@@ -80,6 +84,7 @@ def score(
     columns: ColumnsOption = None,
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write each training pair's similarity under the base model, and an estimate of its loss.
 
@@ -90,43 +95,40 @@ def score(
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
     from opera.methods.selection import CBS_POOL
-    from opera.retrieval.locate import inputs_of
-    from opera.training_pairs.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
-
-    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    pool = (cbs_pool or CBS_POOL) if cbs else 0
-    if cbs_pool and not cbs:
-        raise SettingError("--cbs-pool: needs --cbs")
-    inputs = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
-    reads = inputs_of(source, inputs.model, inputs.reranker)
-    checked_output(out, SCORE_FORMATS, overwrite, source, reads, "--out")
-    loaded = with_notes_logged(load_training_data(source))
-
-    import numpy as np
-
     from opera.training_pairs.export import score as score_pairs
 
+    if cbs_pool and not cbs:
+        raise SettingError("--cbs-pool: needs --cbs")
+    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
     table = score_pairs(
-        loaded,
+        source,
         model=model,
         reranker=reranker,
-        negatives=inputs.negatives,
-        range=inputs.mining.range,
+        negatives=negatives,
+        range=range,
         out=out,
-        cbs_pool=pool,
+        cbs_pool=(cbs_pool or CBS_POOL) if cbs else 0,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        max_length=max_length,
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        max_length=max_length,
     )
-    column, title = "similarity", "similarity of the training"
-    if inputs.by_teacher:
-        column, title = "score", f"score of the {table.num_rows:,}"
+    import numpy as np
+
+    column = "score" if "score" in table.column_names else "similarity"
     quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
-    Screen().measures(f"{title} pairs of {source}; {out} lists all", summary, "quantile")
+    title = f"{column} of {table.num_rows:,} pairs of {source}; {out} lists all"
+    show(
+        as_json,
+        lambda: {"file": str(out), "pairs": table.num_rows, column: summary},
+        lambda screen: screen.measures(title, summary, "quantile"),
+    )
 
 
 def mine(
@@ -136,35 +138,17 @@ def mine(
     out: Annotated[
         Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")
     ],
-    range_: Annotated[
-        str, typer.Option("--range", help="ranks LO:HI to take negatives from")
-    ] = "10:100",
-    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1)] = 15,
-    relative_margin: Annotated[
-        float | None,
-        typer.Option(
-            "--relative-margin",
-            help="leave out documents above (1 - MARGIN) times the positive's similarity",
-        ),
-    ] = None,
-    absolute_margin: Annotated[
-        float | None,
-        typer.Option(
-            "--absolute-margin",
-            help="leave out documents above the positive's similarity minus MARGIN",
-        ),
-    ] = None,
-    max_score: Annotated[
-        float | None, typer.Option("--max-score", help="leave out documents above this similarity")
-    ] = None,
-    reranker: Annotated[
-        str | None,
-        source_option(
-            "--reranker", "cross-encoder: leave out documents that it scores as high as a positive"
-        ),
-    ] = None,
-    relevant_grade: RelevantOption = 1,
+    range: Annotated[str | None, setting_option("range")] = None,
+    keep: Annotated[Any, setting_option("keep")] = "15",
+    relative_margin: Annotated[float | None, setting_option("relative_margin")] = None,
+    absolute_margin: Annotated[float | None, setting_option("absolute_margin")] = None,
+    max_score: Annotated[float | None, setting_option("max_score")] = None,
+    reranker: Annotated[str | None, setting_option("reranker")] = None,
+    relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
+    precision: PrecisionOption = None,
+    max_query_length: QueryLengthOption = None,
+    max_passage_length: PassageLengthOption = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     overwrite: OverwriteOption = False,
@@ -174,31 +158,16 @@ def mine(
     columns: ColumnsOption = None,
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
-    from opera.retrieval.locate import inputs_of
-    from opera.training_pairs.export_inputs import (
-        NEGATIVES_FORMATS,
-        checked_output,
-        mining_settings,
-    )
-    from opera.training_pairs.mining import check_range
-
-    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    reads = inputs_of(source, model, reranker or None)
-    checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads, "--out")
-    margins = (relative_margin, absolute_margin, max_score)
-    ranks = mining_settings(range_, *margins, reranker).range
-    loaded = with_notes_logged(load_training_data(source, model))
-    check_range(ranks, len(loaded.corpus))
-
     from opera.training_pairs.export import mine as mine_negatives
 
     table = mine_negatives(
-        loaded,
+        one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows),
         model=model,
         out=out,
-        range=ranks,
+        range=range,
         keep=keep,
         relative_margin=relative_margin,
         absolute_margin=absolute_margin,
@@ -207,10 +176,17 @@ def mine(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    say(f"{place(out)}: {table.num_rows:,} negatives")
+    show(
+        as_json,
+        lambda: {"file": str(out), "negatives": table.num_rows},
+        lambda screen: screen.lines(f"{place(out)}: {table.num_rows:,} negatives"),
+    )
 
 
 def pairs(
@@ -236,6 +212,7 @@ def pairs(
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
     overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Generate weak training pairs from a corpus without labels: titles, headings, questions and
     docstrings, each with the text below it.
@@ -248,8 +225,11 @@ def pairs(
         "skip_bad_rows": skip_bad_rows,
     }
     origins = make_pairs(corpus, out=out, overwrite=overwrite, **reading)["origin"]
-    counts = [
-        f"{origin['counts']:,} {origin['values']}" for origin in origins.value_counts().to_pylist()
-    ]
-    say(f"{place(out)}: {len(origins):,} pairs ({', '.join(counts)})")
-    say(f"opera train {quote(place(out))} --expected-documents known --model minilm --out run")
+    counts = {row["values"]: row["counts"] for row in origins.value_counts().to_pylist()}
+    listed = ", ".join(f"{count:,} {origin}" for origin, count in counts.items())
+    train = f"opera train {quote(place(out))} --expected-documents known --model minilm --out run"
+    show(
+        as_json,
+        lambda: {"file": str(out), "pairs": len(origins), "origins": counts},
+        lambda screen: screen.lines(f"{place(out)}: {len(origins):,} pairs ({listed})", train),
+    )

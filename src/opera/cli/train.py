@@ -14,6 +14,7 @@ import typer
 
 from opera.cli.options import (
     MODELS,
+    AlsoOption,
     ColumnsOption,
     ConfigOption,
     DataArgument,
@@ -117,10 +118,7 @@ def train(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option("--also", help="another data set to train on; repeatable", metavar="DATA"),
-    ] = None,
+    also: AlsoOption = None,
     require_gain: Annotated[
         bool,
         typer.Option(
@@ -155,7 +153,7 @@ def train(
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.config.training import reads_lists
-    from opera.data.loading import named_source
+    from opera.data.loading import additional_sources
     from opera.run.adapt import adapt, foresee
     from opera.run_folder.housekeeping import check_reads_survive
     from opera.run_folder.verdict import gained
@@ -193,22 +191,18 @@ def train(
         check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
-    sources = [source, *(named_source(name, **reading, strict=False) for name in also or [])]
-    call: dict[str, Any] = {
-        "model": model,
-        "out": out,
-        "overwrite": overwrite,
-        **(reading if lists else {}),
-    }
+    more = additional_sources(also or (), encoding, skip_bad_rows)
+    call: dict[str, Any] = {"also": more, "model": model, "out": out, "overwrite": overwrite}
+    call |= reading if lists else {}
     if plan:
         with interruptible(lambda: "nothing was written"):
-            costs = foresee(sources, **call, **values)
+            costs = foresee(source, **call, **values)
         show(as_json, costs.as_dict, lambda screen: screen.lines(costs.sentence))
         return
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
-        run = adapt(sources, resume=resume, **call, **values)
-    show(as_json, partial(_as_dict, run), partial(_print_run, run=run))
+        run = adapt(source, resume=resume, **call, **values)
+    show(as_json, partial(run_as_dict, run), partial(_print_run, run=run))
     if require_gain and not gained(run.record.guard):
         raise typer.Exit(NO_GAIN)
 
@@ -234,7 +228,8 @@ def _print_run(screen: Screen, run: Run) -> None:
     print_next(screen, run)
 
 
-def _as_dict(run: Run) -> dict[str, Any]:
+def run_as_dict(run: Run) -> dict[str, Any]:
+    """The results of a run, for JSON."""
     from opera.run_folder.verdict import changes_on_test, verdict_words
 
     guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures

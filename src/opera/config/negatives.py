@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.core.arguments import MOST
-from opera.core.paths import expand_paths
+from opera.core.paths import expand_paths, expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
 DEFAULT_RANGE = (10, 100)
 """The default ranks of hard negatives and hard false positives."""
+KEEP = "maximum number of mined negatives per query"
 
 _RANK = re.compile(r" *\d{1,10} *", re.ASCII)
 
@@ -47,41 +48,58 @@ NegativeKind = Annotated[str, OneOf(NEGATIVES)]
 
 
 class MiningSettings(Settings):
-    """Which documents of a ranking become hard negatives; ``opera mine`` takes all of these."""
+    """Which documents of a ranking become hard negatives, in training and in ``opera mine``."""
 
-    listing = "see opera mine --help"
-
-    range: RankRange = setting(DEFAULT_RANGE, "ranks LO:HI to take negatives from", "Table 9")
+    range: RankRange | None = setting(
+        None,
+        "ranks LO:HI of the model's ranking to mine hard negatives from; 1 is the best, both ends "
+        "are included; the release's 100-1100 is 101:1100; auto: 10:100",
+        "Table 9; erratum 13",
+        flag="--range",
+    )
+    keep: int = setting(15, KEEP, "FlagEmbedding", ge=1, le=MOST)
     relative_margin: float | None = setting(
         None,
-        "leave out documents more similar to the query than p - margin * |p|, where p is the "
-        "query's least similar positive",
+        "leave out mined documents more similar to the query than p - margin * |p|, where p is its "
+        "least similar positive: they may be relevant without a label; NV-Retriever uses 0.05; "
+        "auto: none",
         "sentence-transformers",
         ge=0,
         le=2,
     )
     absolute_margin: float | None = setting(
         None,
-        "leave out documents more similar to the query than p - margin",
+        "leave out mined documents more similar to the query than p - margin; auto: none",
         "sentence-transformers",
         ge=0,
         le=2,
     )
     max_score: float | None = setting(
         None,
-        "leave out documents more similar to the query than this",
+        "leave out mined documents more similar to the query than this; auto: none",
         "sentence-transformers",
         ge=-1,
         le=1,
     )
-    reranker: str | None = setting(
-        None, "cross-encoder: leave out documents that it scores as high as a positive", "OPERA"
+    reranker: Annotated[str, AfterValidator(partial(expand_user, name="reranker"))] | None = (
+        setting(
+            None,
+            "cross-encoder: leave out mined documents that it scores as high as a positive; auto: "
+            "none",
+            "OPERA",
+        )
     )
 
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The range, or its automatic value."""
+        return self.range or DEFAULT_RANGE
 
-class NegativeSettings(Settings):
+
+class NegativeSettings(MiningSettings):
     """Explicit negatives, and which in-batch negatives count."""
 
+    keep: int = setting(200, KEEP, "the release", ge=1, le=MOST)
     mask_known_positives: bool = setting(
         True,
         "exclude a query's known positives from its negatives; the paper has no such mask",
@@ -95,22 +113,6 @@ class NegativeSettings(Settings):
         "Table 9",
         flag="--negatives",
     )
-    range: RankRange | None = setting(
-        None,
-        "ranks LO:HI of the base model's ranking to mine hard negatives from; 1 is the best, both "
-        "ends are included; the release's 100-1100 is 101:1100; auto: 10:100",
-        "Table 9; erratum 13",
-        flag="--range",
-    )
-    mining_relative_margin: float | None = setting(
-        None,
-        "leave out mined documents more similar to the query than p - margin * |p|, where p is its "
-        "least similar positive: they may be relevant without a label; NV-Retriever uses 0.05; "
-        "auto: none",
-        "sentence-transformers",
-        ge=0,
-        le=2,
-    )
     prune_before_mining: bool = setting(
         False,
         "prune (sp, sp+cbs, rp, sp+dp) before mining and forget the pruned positives: they may "
@@ -121,22 +123,15 @@ class NegativeSettings(Settings):
 
     @model_validator(mode="after")
     def _mining_needs_hard_negatives(self) -> Self:
-        for name in ("range", "mining_relative_margin"):
-            value = getattr(self, name)
-            if value is not None and self.negatives != "hard":
+        for name in MiningSettings.model_fields:
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if value != default and self.negatives != "hard":
                 value_text = ":".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(
                     f"{name}={value_text} needs negatives=hard, but negatives is "
                     f"{self.negatives or 'auto'}"
                 )
         return self
-
-    @property
-    def mining(self) -> MiningSettings:
-        """The settings with which training mines hard negatives."""
-        return MiningSettings(
-            range=self.range or DEFAULT_RANGE, relative_margin=self.mining_relative_margin
-        )
 
 
 class LabelSettings(Settings):

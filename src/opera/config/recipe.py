@@ -32,7 +32,7 @@ def without_replaced(values: Mapping[str, Any], overrides: Mapping[str, Any]) ->
 
 
 ADAPT_ARGUMENTS = (
-    *("data", "model", "out", "resume", "overwrite", "callbacks", "config"),
+    *("data", "also", "model", "out", "resume", "overwrite", "callbacks", "config"),
     *("columns", "encoding", "skip_bad_rows"),
 )
 """Arguments of :func:`opera.adapt` or of ``opera train`` that are not settings."""

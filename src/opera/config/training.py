@@ -36,7 +36,8 @@ class EncodingSettings(Settings):
     )
     query_prompt: str | None = setting(
         None,
-        "prompt before each query, used verbatim; empty for none; auto: the model's prompt",
+        "prompt before each query, used verbatim; empty for none; auto: the data's or the model's "
+        "prompt",
         "docs/models.md",
         max_length=LONGEST_PROMPT,
     )
@@ -59,6 +60,19 @@ class EncodingSettings(Settings):
     dropout: float | None = setting(
         None, "dropout rate in training; auto: the model's rate", "OPERA", ge=0, lt=1
     )
+
+    @classmethod
+    def chosen(cls, **values: Any) -> dict[str, Any]:
+        """Check the values that are not ``None``, and return them.
+
+        They are arguments of :func:`opera.retrieval.encoder.open_encoder`, for which ``None`` means
+        the model's setting.
+
+        Raises:
+            SettingError: with every value that breaks a rule.
+        """
+        chosen = {name: value for name, value in values.items() if value is not None}
+        return cls.parse(chosen).model_dump(exclude_unset=True)
 
 
 EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
@@ -275,6 +289,13 @@ FLAGS = {
     if (flag := extra_of(field, "flag"))
 }
 """The options of ``opera train``, by setting."""
+
+
+def flag_of(name: str) -> str:
+    """Return the option of a setting, in the commands that have one for it."""
+    return FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
 GROUPS: dict[str, type[Settings]] = {
     "training": BatchingSettings,
     "encoding": EncodingSettings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opera.core.arguments import several
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
@@ -21,6 +23,8 @@ from opera.data.names import TABLES
 from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
+
+log = logging.getLogger("opera")
 
 ColumnNames = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""
@@ -109,6 +113,12 @@ def named_source(
         SettingError: for both ``source`` and ``pairs``, or neither; for tables of texts without
             pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
     """
+    items = source[:1] if isinstance(source, list | tuple) else ()
+    if any(isinstance(item, str | os.PathLike | RetrievalData) for item in items):
+        raise SettingError(
+            "data: must be one data set, got a list; pass more data sets with also=[...] to train "
+            "on all of them together"
+        )
     tables = {"pairs": pairs, "documents": documents, "queries": queries}
     options = [f"--{role}" for role, value in tables.items() if value is not None]
     if source is not None and options:
@@ -148,6 +158,22 @@ def with_list_options(
     return for_each(partial(replace, list_options=options), data)
 
 
+def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> list[Any]:
+    """Check the further data sets of a run, as :func:`named_source`.
+
+    The user's columns belong to the first data set.
+    """
+    how: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows, "strict": False}
+    return [named_source(source, **how) for source in several(also, "also", "data sets")]
+
+
+def log_notes(data: RetrievalData) -> RetrievalData:
+    """Log what was merged, dropped or split on reading; return the data."""
+    for note in data.notes:
+        log.info("note: %s", note)
+    return data
+
+
 def _is_path(value: Any) -> bool:
     """Whether a value is a path or ``None``. All other values are data in memory."""
     return isinstance(value, str | os.PathLike | None)
@@ -167,11 +193,9 @@ def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
         sources: data sets, as for :func:`load_data`.
 
     Raises:
-        DataError: as :func:`load_data`; for an empty list, and for a repeated data set.
+        DataError: as :func:`load_data`; and for a repeated data set.
     """
     sets = [load_data(source) for source in sources]
-    if not sets:
-        raise DataError("data: pass at least one data set, got an empty list")
     return sets[0] if len(sets) == 1 else combine(sets)
 
 

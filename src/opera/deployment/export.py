@@ -6,11 +6,12 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,10 +29,10 @@ from opera.core.files import (
 )
 from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.measure_names import PRIMARY
-from opera.core.paths import expand_user, user_path
+from opera.core.paths import user_path
 from opera.core.terminal import counted, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
-from opera.data.loading import without_folders
+from opera.data.loading import ColumnNames, without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -54,14 +55,18 @@ from opera.identity.run import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.locate import (
+    Model,
+    checked_model,
+    is_loaded,
     locate_model,
+    model_title,
     run_corpus_text,
     run_data,
     run_of,
     with_run_splits,
 )
 from opera.retrieval.lora import has_lora, merged
-from opera.retrieval.models import is_static, load_model
+from opera.retrieval.models import is_static, load_model, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 
@@ -77,11 +82,14 @@ VERSIONS = ("opera-retrieval", "sentence-transformers", "transformers", "torch")
 
 
 def export(
-    model: str | Path,
+    model: Model,
     *,
     out: str | Path,
     forms: Sequence[Form],
-    data: str | Path | RetrievalData | None = None,
+    data: Any = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     measure: bool = True,
     overwrite: bool = False,
     keep_run: bool = False,
@@ -97,6 +105,9 @@ def export(
         forms: ``onnx``; ``int8``, ONNX with 8-bit weights; ``static``, one vector per token and no
             transformer.
         data: the data whose test split measures the forms; the default is the run's data.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
         measure: whether to measure the forms.
         overwrite: replace an export in ``out``.
         keep_run: also write the hashes of the training queries, which a run leaves in its model.
@@ -109,22 +120,23 @@ def export(
         StorageError: if the folder cannot be written.
     """
     requested = _checked_forms(forms)
-    name, folder = expand_user(model, "model"), user_path(out, "--out")
+    model, folder = checked_model(model), user_path(out, "--out")
     _check_free(folder, flag(overwrite, "overwrite"))
     for form in requested:
         for package in PACKAGES[form]:
             require(package, f"--{form}")
-    model_folder = Path(locate_model(name))
+    model_folder, name = Path(locate_model(model)), model_title(model)
     check_keeps(model_folder, flag(keep_run, "keep_run"))
-    test_data = _test_data(name, data) if flag(measure, "measure") else None
-    inputs = [model_folder]
+    reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    test_data = _test_data(model, data, reading) if flag(measure, "measure") else None
+    inputs = [] if is_loaded(model) else [model_folder]
     if test_data is not None:
         check_stays_out(folder, "--out", test_data)
         inputs += files_read(test_data)
     check_reads_stay(folder, "--out", inputs, [folder] if folder.is_dir() else [])
-    trained = load_model(name, "cpu")
+    trained = load_model(model, "cpu")
     _check_forms(trained, requested, name, model_folder)
-    reference = None if test_data is None else Reference(name, test_data)
+    reference = None if test_data is None else Reference(model, test_data)
     if has_lora(trained):  # otherwise transformers would save the names of peft
         trained[0].auto_model.__dict__.pop("_weight_conversions", None)
     with merged(trained) if has_lora(trained) else nullcontext():
@@ -166,19 +178,21 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _test_data(model: str, data: str | Path | RetrievalData | None) -> RetrievalData:
+def _test_data(
+    model: Model, data: Any = None, reading: Mapping[str, Any] | None = None
+) -> RetrievalData:
     """Load the data to measure on, by default the run's data, with the run's splits."""
     advice = "pass --data DATA, or --no-measure"
     if data is not None:
-        loaded = load_data(data)
-    elif isinstance(locate_model(model), str):
-        raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")
-    elif (run := run_of(model)) is None:
-        raise SettingError(
-            f"{shown(model)} is not a run, so OPERA does not know its data; {advice}"
-        )
-    else:
+        loaded = load_data(data, **(reading or {}))
+    elif (run := run_of(model)) is not None:
         loaded = run_data(run.path, advice)
+    elif isinstance(locate_model(model), str) and not is_loaded(model):
+        raise ModelError(f"{model}: no such run or folder; for a model on the hub {advice}")
+    else:
+        raise SettingError(
+            f"{shown(model_title(model))} is not a run, so OPERA does not know its data; {advice}"
+        )
     prepared = with_run_splits(loaded, model)
     prepared.judged_qrels(SPLIT)
     return prepared
@@ -245,7 +259,8 @@ def _write(
         model=name,
         data=None if reference is None else without_folders(reference.data.source),
         queries=0 if reference is None else len(reference.evaluation.query_ids),
-        megabytes=megabytes(model_folder, "*.safetensors"),
+        megabytes=megabytes(model_folder, "*.safetensors")
+        or round(4e-6 * parameter_count(model), 2),
         processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(exported_forms),
         versions={package: version(package) for package in (*VERSIONS, *packages)},
@@ -286,7 +301,7 @@ class Reference:
         sample: documents for measuring speed.
     """
 
-    def __init__(self, model: str, data: RetrievalData) -> None:
+    def __init__(self, model: Model, data: RetrievalData) -> None:
         self.data, self.text = data, run_corpus_text(model)
         self.prompts = with_data_prompt({}, data, model)
         encoder = open_encoder(model, "fp32", **self.prompts)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.negatives import LabelSettings
+from opera.config.training import EncodingSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
-from opera.core.paths import expand_user
 from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
@@ -25,9 +25,16 @@ from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.selection import CBS_POOL
+from opera.retrieval.device import Precision
 from opera.retrieval.encoder import open_encoder, pair_similarities
-from opera.retrieval.locate import run_corpus_text
-from opera.retrieval.prompts import checked_prompts, with_data_prompt
+from opera.retrieval.locate import (
+    Model,
+    checked_model,
+    model_title,
+    run_corpus_text,
+    with_grade,
+)
+from opera.retrieval.prompts import with_data_prompt
 from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
@@ -140,10 +147,13 @@ class Inspection:
 def inspect(
     data: Any,
     *,
-    model: str | Path,
+    model: Model,
     show: int = 8,
     seed: int = 0,
-    relevant_grade: int = 1,
+    relevant_grade: int | None = None,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     decisions: str | Path | Sequence[str | Path] | None = None,
@@ -155,10 +165,15 @@ def inspect(
 
     Args:
         data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``.
         show: number of suspicious pairs, skipped rows and examples of duplicates to return.
         seed: seed of the random documents.
-        relevant_grade: lowest grade that counts as relevant.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
+        precision: arithmetic of the model.
+        max_query_length: tokens per query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
         query_prompt: text before each query, empty for none. The default is the data's prompt, or
             the model's.
         document_prompt: text before each document, with the same rules.
@@ -175,14 +190,21 @@ def inspect(
         InputError: for invalid input, such as data without a training pair.
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
-    model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
+    model = checked_model(model)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     decided = LabelSettings.parse({"decisions": decisions}).decisions
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     source = named_source(data, columns=columns, **reading, strict=not decided)
     original = with_list_options(one_set(load_data(source), "inspect"), **reading)
-    loaded = with_decisions(original.with_relevant_grade(relevant_grade), decided or ())
+    loaded = with_decisions(with_grade(original, model, relevant_grade), decided or ())
     loaded.training_split()  # raises an error before the model is loaded
-    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model), similarity="cosine")
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)
     pool = DocumentPool.of(loaded, corpus_text)
     documents = encoder.encode_corpus(loaded, corpus_text)
@@ -200,7 +222,7 @@ def inspect(
     others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
     return Inspection(
         source=loaded.source,
-        model=str(model),
+        model=model_title(model),
         counts=loaded.counts(),
         grades=count_grades(original),
         notes=loaded.notes,

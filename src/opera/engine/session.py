@@ -27,7 +27,7 @@ from opera.data.combined import data_sets
 from opera.data.loading import with_paths
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
-from opera.retrieval.locate import trained_queries
+from opera.retrieval.locate import model_title, trained_queries
 from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
@@ -130,14 +130,15 @@ def announce(prepared: Prepared) -> None:
     listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
     log.info("%s: %s", data.name, listed)
     precision = prepared.model.encoder.precision
-    log.info("model %s on %s, %s", prepared.model.source, describe_device(device), precision)
+    model = model_title(prepared.model.source)
+    log.info("model %s on %s, %s", model, describe_device(device), precision)
     held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
     ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
     if known := trained_queries(data, prepared.model.source, ids):
         log.warning(
             "warning: %s was trained on %d of the %d dev and test queries, so their scores are too "
             "high; train a model that has not seen them",
-            *(prepared.model.source, known, len(ids)),
+            *(model, known, len(ids)),
         )
     if changes := prepared.model.overridden:
         log.info(
@@ -215,7 +216,7 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
             notes=list(data.notes),
         ),
         model=ModelRecord(
-            source=prepared.model.source,
+            source=model_title(prepared.model.source),
             fingerprint=encoder.fingerprint,
             parameters=prepared.model.n_parameters,
         ),

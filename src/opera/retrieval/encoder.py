@@ -49,6 +49,7 @@ from opera.retrieval.device import (
     pick_device,
     resolve_precision,
 )
+from opera.retrieval.locate import Model
 from opera.retrieval.models import (
     is_static,
     lengths_of,
@@ -318,7 +319,7 @@ class Encoder:
 
 
 def open_encoder(
-    model: str | Path,
+    model: Model,
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
@@ -330,14 +331,14 @@ def open_encoder(
 
     Warns if a well-known model lacks its prompts.
     """
-    name, loaded = str(model), load_model(model, pick_device())
+    loaded = load_model(model, pick_device())
     lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
     if chosen := {name: length for name, length in lengths.items() if length is not None}:
         set_lengths(loaded, {**lengths_of(loaded), **chosen}, chosen)
     if similarity is not None:
         loaded.similarity_fn_name = similarity
     set_prompts(loaded, query_prompt, document_prompt)
-    warn_of_missing_prompts(loaded.prompts, name, query_prompt, document_prompt)
+    warn_of_missing_prompts(loaded.prompts, model, query_prompt, document_prompt)
     return Encoder(loaded, precision)
 
 

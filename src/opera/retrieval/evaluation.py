@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,15 @@ from opera.core.terminal import counted
 from opera.data import RetrievalData, load_data
 from opera.data.combined import data_sets, first_rows
 from opera.data.identity import documents_that_are_queries, log_copies
+from opera.data.loading import ColumnNames, named_source
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import (
+    Model,
     data_and_model,
+    model_title,
     run_corpus_text,
     trained_queries,
     with_run_splits,
@@ -81,9 +83,9 @@ class Evaluation:
 
 
 def evaluate(
-    data: str | Path | RetrievalData,
+    data: Any,
     *,
-    model: str | Path | None = None,
+    model: Model | None = None,
     split: str = "test",
     measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
     precision: Precision = "auto",
@@ -92,14 +94,17 @@ def evaluate(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     relevant_grade: int | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Evaluation:
     """Measure a model on a split of a data set.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, for its
             data and splits.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. If ``data`` is
-            a run, the default is its model.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``. If ``data`` is a run, the default is its model.
         split: the split to evaluate on.
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
             ir_measures and of OPERA.
@@ -111,6 +116,9 @@ def evaluate(
         document_prompt: text before each document, empty for none; the default is the model's.
         relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
             is a run on these data, else 1.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
         Per-query values and their means (``.measures``).
@@ -120,16 +128,15 @@ def evaluate(
     """
     parsed = parse_measures(measures)
     split = text(split, "split")
-    reading = {
-        "precision": precision,
-        "max_query_length": max_query_length,
-        "max_passage_length": max_passage_length,
-        "query_prompt": query_prompt,
-        "document_prompt": document_prompt,
-    }
-    chosen = {name: value for name, value in reading.items() if value is not None}
-    encoding = EncodingSettings.parse(chosen).model_dump(exclude_unset=True)
-    source, model, run = data_and_model(data, model)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    source, model, run = data_and_model(named, model)
     original = load_data(source)
     prepared = with_run_splits(original, run)
     if relevant_grade is not None:  # keep the run's splits, but use the original grades
@@ -139,11 +146,12 @@ def evaluate(
         raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
     prepared.judged_qrels(split)
     log_copies(prepared)
-    encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
+    encoder = open_encoder(model, **with_data_prompt(settings, prepared, model))
     result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(run))
     if known := trained_queries(original, model, result.query_ids):
         queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
-        log.warning("warning: %s was trained on %s, so its scores are too high", model, queries)
+        name = model_title(model)
+        log.warning("warning: %s was trained on %s, so its scores are too high", name, queries)
     return result
 
 

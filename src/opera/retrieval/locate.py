@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -27,13 +29,39 @@ from opera.run_folder.folder import (
     run_in,
 )
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 log = logging.getLogger("opera")
 
+Model: TypeAlias = "str | Path | SentenceTransformer"
+"""A model as users pass it: a folder, a run, a name, or a loaded model."""
+LOADED = "SentenceTransformer object"
+"""The name of a loaded model whose card names no base model."""
 MINILM = "minilm"
 
 
-def locate_model(spec: str | Path) -> Path | str:
-    """Return a model's folder, or its id for a model on the hub; does not query the hub.
+def is_loaded(model: Any) -> TypeGuard[SentenceTransformer]:
+    """Whether a model is a loaded SentenceTransformer."""
+    library = sys.modules.get("sentence_transformers")  # so that paths need no torch
+    return library is not None and isinstance(model, library.SentenceTransformer)
+
+
+def checked_model(model: Any, name: str = "model") -> str | SentenceTransformer:
+    """Return a loaded model as it is, and any other as :func:`expand_user` does."""
+    return model if is_loaded(model) else expand_user(model, name)
+
+
+def model_title(model: Model) -> str:
+    """Return the name of a model in messages and records: the user's, or the base model on the card
+    of a loaded model.
+    """
+    return model.model_card_data.base_model or LOADED if is_loaded(model) else str(model)
+
+
+def locate_model(spec: Model) -> Path | str:
+    """Return a model's folder, or its name for a model on the hub or a loaded model; does not query
+    the hub.
 
     Args:
         spec: as for :func:`opera.retrieval.models.load_model`.
@@ -42,6 +70,8 @@ def locate_model(spec: str | Path) -> Path | str:
         ModelError: if the folder is missing or holds no model.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
+    if is_loaded(spec):
+        return model_title(spec)
     text = expand_user(spec, "model")
     if text == MINILM:
         if Path(text).is_dir():
@@ -50,6 +80,11 @@ def locate_model(spec: str | Path) -> Path | str:
                 "folder, or start OPERA elsewhere for the packaged model"
             )
         return minilm_folder()
+    if text == LOADED:
+        raise ModelError(
+            f"{text}: stands for a loaded model in the record of a run; save that model with "
+            "save_pretrained, and pass its folder"
+        )
     path = Path(text)
     if not path.exists():
         if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
@@ -76,7 +111,7 @@ def locate_model(spec: str | Path) -> Path | str:
     return folder
 
 
-def inputs_of(data: str | Path | RetrievalData, *models: str | Path | None) -> list[Path]:
+def inputs_of(data: str | Path | RetrievalData, *models: Model | None) -> list[Path]:
     """Return the files of a data set and the folders of models, which outputs must not replace.
 
     Raises:
@@ -131,9 +166,9 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 
 
 def data_and_model(
-    data: str | Path | RetrievalData, model: str | Path | None
-) -> tuple[str | Path | RetrievalData, str, str]:
-    """Return data, the name of a model, and the run whose splits and grades apply.
+    data: str | Path | RetrievalData, model: Model | None
+) -> tuple[str | Path | RetrievalData, str | SentenceTransformer, str | SentenceTransformer]:
+    """Return data, a model, and the run whose splits and grades apply, or the model again.
 
     Data and model may be runs; without a model, ``data`` must be one. If ``data`` is a run, its
     splits and grades apply; else those of a model that is a run on these data.
@@ -147,32 +182,54 @@ def data_and_model(
             raise SettingError(
                 "--model is missing; add --model MODEL, or pass a run folder in place of the data"
             )
-        name = expand_user(model, "model")
-        return data, name, name
+        checked = checked_model(model)
+        return data, checked, checked
     loaded = run_data(name, f"pass DATA --model {name}")
-    return loaded, name if model is None else expand_user(model, "model"), name
+    return loaded, name if model is None else checked_model(model), name
 
 
-def run_of(model: str | Path) -> Run | None:
+def run_of(model: Model | None) -> Run | None:
     """Return the run whose folder, or whose ``model/``, is the model."""
-    path = Path(model)
+    if model is None or is_loaded(model):
+        return None
+    path = Path(str(model))
     folders = [path, path.parent] if path.name == MODEL_FOLDER else [path]
     return next((Run(folder) for folder in folders if holds_run(folder)), None)
 
 
-def origin_of(model: str | Path) -> Origin | None:
+def origin_of(model: Model | None) -> Origin | None:
     """Return what a model's folder says about the run that made it; ``None`` if no run did.
 
     Raises:
         RunFolderError: if the file is damaged, or a finished run has none.
     """
+    if model is None or is_loaded(model):
+        return None
     run = run_of(model)
-    folder = Path(model) if run is None else run.model_path
+    folder = Path(str(model)) if run is None else run.model_path
     must_exist = run is not None and run.finished
     return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 
 
-def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
+def _origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
+    """Return :func:`origin_of` a model if its run read these data, maybe changed since."""
+    origin, run = origin_of(model), run_of(model)
+    if origin is None or data.fingerprint in origin.data:
+        return origin
+    records = [] if run is None else [run.record.data, *(run.record.sets or ())]
+    places = [os.path.realpath(record.source) for record in records]
+    source = os.path.realpath(with_paths(data.source, absolute_path))
+    return origin if source in places and not data.source.startswith(MEMORY) else None
+
+
+def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> RetrievalData:
+    """Apply a relevant grade; ``None`` for that of a run on these data, else 1."""
+    origin = _origin_on(data, model)
+    default = 1 if origin is None else origin.relevant_grade
+    return data.with_relevant_grade(default if grade is None else grade)
+
+
+def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
     """Apply the relevant grade and splits of a run on these data; other models change nothing.
 
     If the files have changed since the run, only its relevant grade applies.
@@ -180,16 +237,12 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     Raises:
         DataError: if the run split several data sets together, and they are not known.
     """
-    origin, run = origin_of(model), run_of(model)
+    origin, run = _origin_on(data, model), run_of(model)
     if origin is None:
         return data
     graded = data.with_relevant_grade(origin.relevant_grade)
     if data.fingerprint not in origin.data:
-        records = [] if run is None else [run.record.data, *(run.record.sets or ())]
-        places = [os.path.realpath(record.source) for record in records]
-        source = os.path.realpath(with_paths(data.source, absolute_path))
-        is_changed = source in places and not data.source.startswith(MEMORY)
-        return graded if is_changed else data
+        return graded
     missing, together = {"dev", "test"} - data.splits.keys(), graded
     if missing and len(origin.data) > 1 and not data.sets:
         advice = "pass data with dev and test splits"
@@ -216,7 +269,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     return next(part for part in drawn.sets if part.fingerprint == data.fingerprint)
 
 
-def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[str]) -> int:
+def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str]) -> int:
     """How many queries a model was trained on, by their texts, if a run made it."""
     origin = origin_of(model)
     if origin is None:
@@ -225,13 +278,13 @@ def trained_queries(data: RetrievalData, model: str | Path, query_ids: Sequence[
     return int(np.isin(hashes, origin.queries).sum())
 
 
-def run_corpus_text(model: str | Path) -> CorpusText:
+def run_corpus_text(model: Model) -> CorpusText:
     """Return which text of a document a run trained on; title and text for any other model."""
     origin = origin_of(model)
     return "title_text" if origin is None else origin.corpus_text
 
 
-def run_cutoff(model: str | Path, precision: float) -> float:
+def run_cutoff(model: Model, precision: float) -> float:
     """Return the cut-off that a run chose on its test queries for a precision.
 
     Raises:
@@ -240,12 +293,13 @@ def run_cutoff(model: str | Path, precision: float) -> float:
     origin = origin_of(model)
     if origin is None or origin.cutoffs is None:
         raise SettingError(
-            f"precision={precision:g}: {model} has no cut-offs; pass a finished run or --cutoff"
+            f"min_precision={precision:g}: {model_title(model)} has no cut-offs; pass a finished "
+            "run or --cutoff"
         )
     cutoff = origin.cutoffs.cutoff(precision)
     if cutoff is None:
         raise SettingError(
-            f"precision={precision:g}: no cut-off reaches it on the test queries of {model}; "
-            "see the curve in its run.json"
+            f"min_precision={precision:g}: no cut-off reaches it on the test queries of "
+            f"{model_title(model)}; see the curve in its run.json"
         )
     return cutoff.score

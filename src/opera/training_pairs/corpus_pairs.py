@@ -61,7 +61,7 @@ def pairs(
         InputError: for invalid input, or a corpus without such pairs.
     """
     source = expand_user(corpus, "corpus")
-    path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)], "--out")
+    path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)])
     roles, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
     sections, titled, notes = _sections(source, roles, checked_encoding(encoding), skip)
     distinct_sections, left_out = distinct(sections, full_text=titled)

@@ -1,90 +1,114 @@
-"""``opera.score`` and ``opera.mine``: pair scores and mined negatives, as tables and files."""
+"""``opera.score`` and ``opera.mine``: pair scores and mined negatives, as tables and files.
+
+The module imports torch only after the arguments and the data are checked.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.config.automatic import Situation, resolve
-from opera.config.training import TrainSettings
+from opera.config.negatives import MiningSettings
+from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
-from opera.core.paths import expand_user
 from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
+from opera.data.loading import ColumnNames, log_notes, named_source
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
-from opera.retrieval.locate import inputs_of, run_corpus_text
-from opera.retrieval.models import LENGTH_ATTRIBUTES, model_kind, set_lengths
-from opera.retrieval.prompts import checked_prompts, with_data_prompt
-from opera.retrieval.reranker import open_reranker
+from opera.retrieval.locate import (
+    Model,
+    checked_model,
+    inputs_of,
+    run_corpus_text,
+    with_grade,
+)
+from opera.retrieval.prompts import with_data_prompt
 from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.export_inputs import (
     NEGATIVES_FORMATS,
     SCORE_FORMATS,
     ScoreInputs,
     checked_output,
-    mining_settings,
     write_jsonl,
     write_table,
 )
 from opera.training_pairs.mining import Miner, check_range
 from opera.training_pairs.negatives import given_negatives
-from opera.training_pairs.pretrained_scores import pretrained_scores
+
+if TYPE_CHECKING:
+    from opera.retrieval.device import Precision
 
 log = logging.getLogger("opera")
 
 
 def score(
-    data: str | Path | RetrievalData,
+    data: Any,
     *,
-    model: str | Path | None = None,
+    model: Model | None = None,
     reranker: str | Path | None = None,
     negatives: int | str | None = None,
-    range: tuple[int, int] = (10, 100),
+    range: str | tuple[int, int] | None = None,
     out: str | Path | None = None,
     cbs_pool: int = 0,
-    relevant_grade: int = 1,
+    relevant_grade: int | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     max_length: int | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> pa.Table:
     """Score every training pair with a model or a teacher.
 
-    A model's scores are the scores that SP ranks by and DP starts from. A teacher is a reranker, or
-    a model that also scores negatives. ``loss=distill`` trains on a teacher's scores.
+    A model's scores are the scores that SP ranks by and DP starts from, if a run reads texts of the
+    same lengths. A teacher is a reranker, or a model that also scores negatives. ``loss=distill``
+    trains on a teacher's scores.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``. With a
-            reranker, the model only mines negatives.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``. With a reranker, the model only mines negatives.
         reranker: folder or hub id of a cross-encoder that scores the pairs instead of the model.
         negatives: the negatives that a teacher scores. ``"given"`` are those that came with the
             data (the default if there are any). A number N mines N negatives per query with the
             model.
-        range: ranks LO and HI of the model's ranking to mine from, 1-based and inclusive.
+        range: ranks LO:HI of the model's ranking to mine from, 1-based and inclusive; the default
+            is 10:100.
         out: output file, optional: ``.parquet``, ``.tsv`` or ``.jsonl``. A teacher's ``.jsonl`` is
             a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``.
         cbs_pool: number of random documents in the ranking for CBS (10,000 in the paper); 0
             disables CBS.
-        relevant_grade: lowest grade in the qrels that counts as relevant.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
+        precision: arithmetic of model and reranker.
+        max_query_length: tokens per query that the model reads; the default is the model's limit.
+        max_passage_length: tokens per document that the model reads; the default is the model's
+            limit.
         query_prompt: text before each query, for the reranker if there is one; empty for none. The
             default is the data's prompt, or the model's.
         document_prompt: text before each document, with the same rules.
         max_length: tokens of query and document together that the reranker reads; the default is
             the reranker's limit.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
@@ -95,28 +119,27 @@ def score(
         InputError: for invalid input.
     """
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
-    reads = inputs_of(data, inputs.model, inputs.reranker)
-    path = checked_output(out, SCORE_FORMATS, overwrite, data, reads)
-    prompts = checked_prompts(query_prompt, document_prompt)
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    reads = inputs_of(source, inputs.model, inputs.reranker)
+    path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(data, relevant_grade, "score")
+    loaded, qrels = _training_qrels(source, inputs.model, relevant_grade, "score")
     if not inputs.by_teacher:
-        table, records = _score_pairs(inputs, loaded, qrels, prompts, seed), None
+        table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
     else:
-        pairs, scores = _score_by_teacher(inputs, loaded, qrels, prompts, seed)
+        pairs, scores = _score_by_teacher(inputs, loaded, qrels, settings, seed)
         rows = pairs.query_rows[pairs.query_index]
         table = _table_of(loaded, rows, pairs.doc_rows, score=scores)
         records = _scored_records(loaded, pairs, scores)
     _write(path, table, records)
     return table
-
-
-def _open_as_in_a_run(model: str | Path, prompts: dict[str, Any]) -> Encoder:
-    """Open a model with cosine similarity and the lengths of a run with default settings."""
-    encoder = open_encoder(model, **prompts, similarity="cosine")
-    defaults = {name: TrainSettings.model_fields[name].default for name in LENGTH_ATTRIBUTES}
-    set_lengths(encoder.model, defaults)
-    return encoder
 
 
 def _write(path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None) -> None:
@@ -141,12 +164,16 @@ def _table_of(
 
 
 def _score_pairs(
-    inputs: ScoreInputs, loaded: RetrievalData, qrels: Qrels, prompts: dict[str, Any], seed: int
+    inputs: ScoreInputs, loaded: RetrievalData, qrels: Qrels, settings: dict[str, Any], seed: int
 ) -> pa.Table:
     """Score the training pairs as a run does: similarity, estimated loss, CBS."""
-    model, pairs = str(inputs.model), qrels.pairs()
-    prompts = with_data_prompt(prompts, loaded, model)
-    encoder = _open_as_in_a_run(model, prompts)
+    from opera.retrieval.encoder import open_encoder
+    from opera.retrieval.models import model_kind
+    from opera.training_pairs.pretrained_scores import pretrained_scores
+
+    model, pairs = inputs.model, qrels.pairs()
+    assert model is not None
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
@@ -168,30 +195,38 @@ def _score_pairs(
 
 
 def mine(
-    data: str | Path | RetrievalData,
+    data: Any,
     *,
-    model: str | Path,
+    model: Model,
     out: str | Path | None = None,
-    range: tuple[int, int] = (10, 100),
+    range: str | tuple[int, int] | None = None,
     keep: int = 15,
     relative_margin: float | None = None,
     absolute_margin: float | None = None,
     max_score: float | None = None,
     reranker: str | Path | None = None,
-    relevant_grade: int = 1,
+    relevant_grade: int | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> pa.Table:
     """Mine hard negatives for the training queries.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``.
         out: output file, optional: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query
             and document ids).
-        range: ranks LO and HI of the model's ranking to mine from, 1-based and inclusive.
+        range: ranks LO:HI of the model's ranking to mine from, 1-based and inclusive; the default
+            is 10:100.
         keep: maximum number of negatives per query.
         relative_margin: leave out documents with a similarity above ``p - relative_margin * |p|``,
             where p is the similarity of the query's least similar positive. They may be relevant
@@ -200,12 +235,19 @@ def mine(
         max_score: leave out documents with a higher similarity.
         reranker: cross-encoder. Leave out documents that it scores as high as the query's worst
             positive.
-        relevant_grade: lowest grade in the qrels that counts as relevant.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
         seed: seed of the random choice among the candidates.
         overwrite: replace ``out`` if it exists.
+        precision: arithmetic of the model.
+        max_query_length: tokens per query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
         query_prompt: text before each query, empty for none. The default is the data's prompt, or
             the model's.
         document_prompt: text before each document, with the same rules.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
@@ -213,19 +255,36 @@ def mine(
     Raises:
         InputError: for invalid input.
     """
-    model, prompts = expand_user(model, "model"), checked_prompts(query_prompt, document_prompt)
-    reads = inputs_of(data, model, reranker)
-    path = checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads)
-    keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
-    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
-    loaded, qrels = _training_qrels(data, relevant_grade, "mine")
-    check_range(sampling.range, len(loaded.corpus))
-    judge = None if reranker is None else open_reranker(reranker)
-    prompts = with_data_prompt(prompts, loaded, model)
-    encoder, pairs = _open_as_in_a_run(model, prompts), qrels.pairs()
-    miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
+    model = checked_model(model)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    mining = MiningSettings.parse(
+        {
+            "range": range,
+            "keep": keep,
+            "relative_margin": relative_margin,
+            "absolute_margin": absolute_margin,
+            "max_score": max_score,
+            "reranker": reranker,
+        }
+    )
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    reads = inputs_of(source, model, mining.reranker)
+    path = checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads)
+    seed = whole_number(seed, "seed", 0, MOST_SEED)
+    loaded, qrels = _training_qrels(source, model, relevant_grade, "mine")
+    check_range(mining, len(loaded.corpus))
+    from opera.retrieval.encoder import open_encoder
+
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
+    miner, pairs = Miner.of(encoder, loaded, run_corpus_text(model), mining), qrels.pairs()
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
-    mined = miner.mine(qrels.query_rows, pairs, known, keep, seed)
+    mined = miner.mine(qrels.query_rows, pairs, known, seed)
     if mined.queries_without:
         queries = mined.queries_without, len(qrels.query_rows)
         log.info("note: %d of %d queries have no negative at these ranks", *queries)
@@ -236,10 +295,9 @@ def mine(
 
 
 def _training_qrels(
-    data: str | Path | RetrievalData, relevant_grade: int, use: str
+    data: str | RetrievalData, model: Model | None, relevant_grade: int | None, use: str
 ) -> tuple[RetrievalData, Qrels]:
-    loaded = one_set(load_data(data), use)
-    loaded = loaded.with_relevant_grade(relevant_grade)
+    loaded = with_grade(one_set(log_notes(load_data(data)), use), model, relevant_grade)
     return loaded, loaded.training_split()
 
 
@@ -268,7 +326,7 @@ def _scored_records(
 
 
 def _score_by_teacher(
-    inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, prompts: Mapping[str, Any], seed: int
+    inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, settings: Mapping[str, Any], seed: int
 ) -> tuple[Qrels, NDArray[np.float32]]:
     """Score training pairs and negatives by a reranker, or by a model's cosine.
 
@@ -276,27 +334,34 @@ def _score_by_teacher(
         inputs: the teacher, and the negatives.
         data: the texts.
         qrels: the training pairs.
-        prompts: the prompts of the reranker, or of the model without a reranker.
+        settings: the settings of encoding; a reranker takes the prompts.
         seed: seed of the choice among mined negatives.
 
     Returns:
         The training pairs and the negatives with grade 0, and their scores: float32 ``[M]``.
     """
     if isinstance(inputs.negatives, int):
-        check_range(inputs.mining.range, len(data.corpus))
+        check_range(inputs.mining, len(data.corpus))
+    from opera.retrieval.encoder import open_encoder, pair_similarities
+    from opera.retrieval.reranker import open_reranker
+
     reranker = encoder = None
     if inputs.reranker is not None:
-        reranker = open_reranker(inputs.reranker, **prompts, max_length=inputs.max_length)
-        prompts = {}
+        prompts = {name: value for name, value in settings.items() if name.endswith("_prompt")}
+        settings = {name: value for name, value in settings.items() if name not in prompts}
+        precision = settings.get("precision", "auto")
+        reranker = open_reranker(
+            inputs.reranker, **prompts, max_length=inputs.max_length, precision=precision
+        )
     text: CorpusText = "title_text"
     if inputs.model is not None:
-        prompts = with_data_prompt(prompts, data, inputs.model)
-        encoder = _open_as_in_a_run(inputs.model, prompts)
+        settings = with_data_prompt(settings, data, inputs.model)
+        encoder = open_encoder(inputs.model, **settings, similarity="cosine")
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     if isinstance(inputs.negatives, int) and encoder is not None:
         miner = Miner(encoder, data, text, inputs.mining)
-        negatives = miner.mine(qrels.query_rows, qrels.pairs(), known, inputs.negatives, seed)
+        negatives = miner.mine(qrels.query_rows, qrels.pairs(), known, seed)
     elif inputs.negatives == "given" or data.given_negatives is not None:
         negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
     else:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -17,35 +17,13 @@ from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, check_stays_out
 from opera.data.spreadsheets import with_apostrophes
+from opera.retrieval.locate import Model, checked_model
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
 NEGATIVES_FORMATS = (".jsonl", ".tsv")
-
-
-def mining_settings(
-    ranks: Any,
-    relative_margin: float | None = None,
-    absolute_margin: float | None = None,
-    max_score: float | None = None,
-    reranker: str | Path | None = None,
-) -> MiningSettings:
-    """Check the arguments of mining; ``None`` means the default.
-
-    Raises:
-        SettingError: with option, rule and value.
-    """
-    settings = {
-        "range": ranks,
-        "relative_margin": relative_margin,
-        "absolute_margin": absolute_margin,
-        "max_score": max_score,
-        "reranker": None if reranker is None else expand_user(reranker, "--reranker"),
-    }
-    values = {name: value for name, value in settings.items() if value is not None}
-    try:
-        return MiningSettings.parse(values)
-    except SettingError as error:
-        raise SettingError(*(f"--{line}".replace("_", "-", 1) for line in error.lines)) from None
 
 
 class ScoreInputs(NamedTuple):
@@ -60,7 +38,7 @@ class ScoreInputs(NamedTuple):
         max_length: tokens that the reranker reads.
     """
 
-    model: str | None
+    model: str | SentenceTransformer | None
     reranker: str | None
     negatives: int | Literal["given"] | None
     mining: MiningSettings
@@ -70,7 +48,7 @@ class ScoreInputs(NamedTuple):
     @classmethod
     def checked(
         cls,
-        model: str | Path | None,
+        model: Model | None,
         reranker: str | Path | None,
         negatives: Any,
         ranks: Any,
@@ -88,6 +66,7 @@ class ScoreInputs(NamedTuple):
             negatives = whole_number(negatives, "negatives", 1)
         cbs_pool = whole_number(cbs_pool, "cbs_pool", 0)
         teacher, mined = reranker is not None or negatives is not None, isinstance(negatives, int)
+        mining = {"range": ranks, **({"keep": negatives} if mined else {})}
         for wrong, message in (
             (model is None and reranker is None, "model: pass a model, or a reranker"),
             (model is None and mined, f"negatives={negatives}: needs a model that mines them"),
@@ -105,10 +84,10 @@ class ScoreInputs(NamedTuple):
             if wrong:
                 raise SettingError(message)
         return cls(
-            None if model is None else expand_user(model, "model"),
+            None if model is None else checked_model(model),
             None if reranker is None else expand_user(reranker, "reranker"),
             negatives,
-            mining_settings(ranks),
+            MiningSettings.parse(mining),
             cbs_pool,
             max_length,
         )
@@ -125,7 +104,7 @@ def checked_output(
     overwrite: bool,
     data: str | Path | RetrievalData,
     reads: Iterable[Path],
-    name: str = "out",
+    name: str = "--out",
 ) -> Path | None:
     """Check the output file before any work, and return its path, if any.
 

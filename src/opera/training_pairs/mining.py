@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +33,16 @@ log = logging.getLogger("opera")
 CHUNK_QUERIES = 8_192
 
 
-def check_range(ranks: tuple[int, int], n_docs: int) -> None:
-    """Check that a rank range starts within the corpus.
+def check_range(settings: MiningSettings, n_docs: int) -> None:
+    """Check that the range of ranks starts within the corpus.
 
     Raises:
         SettingError: with the range and the size of the corpus.
     """
-    if ranks[0] > n_docs:
+    first, last = settings.ranks
+    if first > n_docs:
         raise SettingError(
-            f"range={ranks[0]}:{ranks[1]} starts after the end of the corpus "
+            f"range={first}:{last} starts after the end of the corpus "
             f"({counted(n_docs, 'document')})"
         )
 
@@ -54,8 +55,9 @@ class Miner:
         encoder: the model that ranks the corpus.
         data: the texts.
         corpus_text: the encoded part of a document.
-        settings: ranks and margins.
-        reranker: removes candidates that it scores as high as the query's worst positive.
+        settings: ranks, margins, and how many to keep.
+        reranker: the loaded reranker of the settings; removes candidates that it scores as high as
+            the query's worst positive.
     """
 
     encoder: Encoder
@@ -63,6 +65,20 @@ class Miner:
     corpus_text: CorpusText
     settings: MiningSettings
     reranker: Reranker | None = None
+
+    @classmethod
+    def of(
+        cls,
+        encoder: Encoder,
+        data: RetrievalData,
+        corpus_text: CorpusText,
+        settings: MiningSettings,
+    ) -> Self:
+        """Load the reranker of the settings, if any."""
+        from opera.retrieval.reranker import open_reranker
+
+        reranker = None if settings.reranker is None else open_reranker(settings.reranker)
+        return cls(encoder, data, corpus_text, settings, reranker)
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
         """Rank the corpus for queries, down to a depth."""
@@ -75,25 +91,23 @@ class Miner:
         query_rows: IntArray,
         pairs: TrainingPairs,
         known: KnownPositives,
-        keep: int,
         seed: int,
     ) -> DocumentLists:
         """Mine the documents at ranks LO to HI of each training query, without its positives.
 
         Positives, copies and documents without a text also occupy ranks. If a query has more than
-        ``keep`` candidates, choose ``keep`` at random (the release).
+        ``settings.keep`` candidates, choose as many at random (the release).
 
         Args:
             query_rows: int ``[n]``, the row of each training query in the query table.
             pairs: the training pairs. Margins are relative to the least similar positive.
             known: the positives.
-            keep: maximum number of negatives per query.
             seed: seed of the random choice.
         """
         from opera.retrieval.encoder import pair_similarities
 
-        (first, last), data, text = self.settings.range, self.data, self.corpus_text
-        check_range((first, last), len(data.corpus))
+        (first, last), data, text = self.settings.ranks, self.data, self.corpus_text
+        check_range(self.settings, len(data.corpus))
         ranking = self.rank(query_rows, last)
         candidates = ranking.doc_rows[:, first - 1 : last]
         allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
@@ -118,7 +132,7 @@ class Miner:
             fits = allowed.copy()
             fits[query, rank] = scores[1] < lowest_positive(pairs, scores[0])[query]
             allowed = _filter(allowed, fits, "the reranker scores them as high as a positive")
-        return choose(candidates, allowed, keep, seed)
+        return choose(candidates, allowed, self.settings.keep, seed)
 
 
 def may_be_negative(

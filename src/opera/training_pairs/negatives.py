@@ -24,14 +24,12 @@ from opera.core.terminal import counted
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
+from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import Ranking
 from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
-
-MOST_MINED = 200
-"""The most hard negatives of a query in training, as in the release."""
 
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
@@ -115,8 +113,7 @@ class ListedNegatives:
 
 
 def _hard(inputs: NegativeInputs) -> Negatives:
-    queries, pairs, known = inputs.query_rows, inputs.pairs, inputs.known
-    mined = inputs.miner.mine(queries, pairs, known, MOST_MINED, inputs.settings.seed)
+    mined = inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed)
     return ListedNegatives(mined, inputs.pool)
 
 
@@ -199,6 +196,7 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
     Raises:
         SettingError: if the data have no given or scored negatives, or the corpus has too few
             documents to mine.
+        ModelError: if the reranker does not exist.
     """
     if kind == "given":
         _given_of(data)
@@ -207,7 +205,9 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
             "negatives=teacher: the data have no teacher scores; pass them with --teacher"
         )
     if kind == "hard":
-        check_range(settings.mining.range, len(data.corpus))
+        check_range(settings, len(data.corpus))
+        if settings.reranker is not None:
+            locate_model(settings.reranker)
 
 
 def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:

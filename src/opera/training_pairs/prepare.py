@@ -22,7 +22,7 @@ from opera.data import RetrievalData
 from opera.identity.run import run_identity
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder
-from opera.retrieval.locate import locate_model, origin_of
+from opera.retrieval.locate import Model, is_loaded, locate_model, model_title, origin_of
 from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import (
     checkpoint_gradients,
@@ -139,7 +139,7 @@ class Prepared:
 
 def load_and_check(
     data: RetrievalData,
-    model_source: str,
+    model_source: Model,
     recipe: Recipe,
     processes: int = 1,
 ) -> Prepared:
@@ -189,7 +189,7 @@ class RunModel:
     """The model of a run.
 
     Attributes:
-        source: the user's name of the model.
+        source: the user's model.
         trained: the model to train.
         base: the base model below an adapter, which does not train; ``None`` without an adapter.
         encoder: the base model with the run's settings: lengths, prompts and cosine.
@@ -200,7 +200,7 @@ class RunModel:
             value and the run's value, by name.
     """
 
-    source: str
+    source: Model
     trained: SentenceTransformer
     base: SentenceTransformer | None
     encoder: Encoder
@@ -222,7 +222,7 @@ class RunModel:
         return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
 
-def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> RunModel:
+def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -> RunModel:
     """Load the model, or a model's vectors from files. Create the adapter, if the settings ask.
 
     Raises:
@@ -254,8 +254,9 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
             base_as_saved = encoder
     if model.truncate_dim is not None:
         raise ModelError(
-            f"{source}: cuts its embeddings to {model.truncate_dim} dimensions (truncate_dim), but "
-            "training uses all; save the model without truncate_dim, and train it with --matryoshka"
+            f"{model_title(source)}: cuts its embeddings to {model.truncate_dim} dimensions "
+            "(truncate_dim), but training uses all; save the model without truncate_dim, and train "
+            "it with --matryoshka"
         )
     trained, base = model, None
     if settings.adapter_kind is not None:
@@ -270,6 +271,11 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
     if settings.lora_options is not None:
         for base_encoder in (encoder, base_as_saved):
             _ = base_encoder.fingerprint  # cached before LoRA changes the model
+        if is_loaded(source) and not settings.lora_options.merge:
+            raise SettingError(
+                "lora: merge=false saves only matrices for a base model in a folder or on the hub, "
+                "but this model is loaded; save it with save_pretrained, and pass its folder"
+            )
         location = locate_model(source)
         place = str(location.resolve()) if isinstance(location, Path) else location
         add_lora(trained, settings.lora_options, settings.seed, place)
@@ -279,14 +285,14 @@ def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> 
 
 
 def _loaded(
-    source: str, settings: TrainSettings
+    source: Model, settings: TrainSettings
 ) -> tuple[SentenceTransformer, SentenceTransformer]:
     """Return the model with the run's settings, and with its folder's settings."""
     model = load_model(source, pick_device())
     if has_lora(model):
         raise ModelError(
-            f"{source}: has LoRA matrices that are not merged, which OPERA cannot train further; "
-            "train it with merge=true, or merge them with peft"
+            f"{model_title(source)}: has LoRA matrices that are not merged, which OPERA cannot "
+            "train further; train it with merge=true, or merge them with peft"
         )
     as_loaded = with_separate_settings(model)
     lengths = {name: getattr(settings, name) for name in lengths_of(model)}

@@ -167,7 +167,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
     for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
         finish_planned(cell, static_model)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1
-    with pytest.raises(opera.SettingError, match=r"^data: the runs of a grid are processes .*frame\.to_parquet"):
+    with pytest.raises(opera.SettingError, match=r"^the runs of a grid are processes .*frame\.to_parquet"):
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
 
 

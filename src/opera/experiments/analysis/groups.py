@@ -264,8 +264,13 @@ def display_names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def short_name(source: str) -> str:
-    """Return the last part of a data set's path, or the name of a published data set."""
-    return source_name(source) or Path(source).name.removesuffix(".jsonl") or source
+    """Return the last part of a data set's path, or the name of a published data set; of several
+    data sets, the names joined by " + ".
+    """
+    return " + ".join(
+        source_name(part) or Path(part).name.removesuffix(".jsonl") or part
+        for part in source.split(" + ")
+    )
 
 
 def _format_value(value: object) -> str:

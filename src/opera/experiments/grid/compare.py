@@ -14,14 +14,19 @@ from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
-from opera.data import RetrievalData, check_stays_out, load_data
+from opera.data import RetrievalData, check_stays_out, load_all
 from opera.data.identity import log_copies
-from opera.data.loading import ColumnNames, named_source, with_list_options
+from opera.data.loading import (
+    ColumnNames,
+    additional_sources,
+    named_source,
+    with_list_options,
+)
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
 from opera.identity.run import refuse_other_run, run_identity
-from opera.retrieval.locate import locate_model
+from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
 from opera.run.adapt import foresee
@@ -32,6 +37,7 @@ from opera.training_pairs.prepare_data import prepare_data
 def compare(
     data: str | Path | Sequence[str | Path],
     *,
+    also: Sequence[str | Path] = (),
     model: str | Path,
     out: str | Path,
     methods: str | Sequence[str] | None = None,
@@ -50,7 +56,9 @@ def compare(
     continues an interrupted grid.
 
     Args:
-        data: one or more data sets, by path or name as :func:`opera.adapt` takes them.
+        data: one or more data sets, by path or name as :func:`opera.adapt` takes them. The methods
+            are compared on one after the other.
+        also: further data sets, which every run trains on together with its data set.
         model: the base model of all runs.
         out: the grid's folder.
         methods: methods, as a list or separated by commas, with their settings after colons:
@@ -77,10 +85,13 @@ def compare(
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
     """
     sets = data if isinstance(data, list | tuple) else [data]
-    if any(not isinstance(source, str | os.PathLike) for source in sets):
+    more = additional_sources(also, encoding, skip_bad_rows)
+    on_disk = all(isinstance(source, str | os.PathLike) for source in (*sets, *more))
+    if is_loaded(model) or not on_disk:
         raise SettingError(
-            "data: the runs of a grid are processes that read their data from disk; write a "
-            "table, such as frame.to_parquet('pairs.parquet'), and pass its path"
+            "the runs of a grid are processes that read data and model from disk; write a table, "
+            "such as frame.to_parquet('pairs.parquet'), or save the model with save_pretrained, "
+            "and pass its path"
         )
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     strict = not reads_lists(settings)
@@ -96,7 +107,7 @@ def compare(
         None if seeds is None else several(seeds, "seeds", "whole numbers"),
         None if steps is None else several(steps, "steps", "whole numbers"),
     )
-    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, **reading)
+    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, more, **reading)
     baseline = check_baseline(baseline, axes)
     train_grid(status, folder, str(model))
     if status.failed:
@@ -111,19 +122,20 @@ def prepare_grid(
     model: str,
     shared: dict[str, Any],
     jobs: int,
+    also: Sequence[str] = (),
     encoding: str | None = None,
     skip_bad_rows: bool = False,
 ) -> Status:
     """Plan a grid, check it, and find the finished runs. Writes nothing.
 
-    Only runs of an earlier call need torch. ``encoding`` and ``skip_bad_rows`` are those of lists
-    of pairs.
+    Every run trains on a data set of ``data`` together with those of ``also``. ``encoding`` and
+    ``skip_bad_rows`` are those of lists of pairs. Only runs of an earlier call need torch.
     """
     jobs = whole_number(jobs, "--jobs", 1)
     if "metric_for_best_model" in shared:
         parse_measures([str(shared["metric_for_best_model"])])
     reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(shared) else {}
-    runs = plan_grid(data, axes, out, shared, reading)
+    runs = plan_grid(data, axes, out, shared, reading, also)
     if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
@@ -139,8 +151,8 @@ def prepare_grid(
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status, fingerprints = Status.scan(runs, jobs), dict[str, str]()
     for source in data:
-        check_stays_out(out, "--out", source)
-        loaded = with_list_options(load_data(source), encoding, skip_bad_rows)
+        loaded = with_list_options(load_all([source, *also]), encoding, skip_bad_rows)
+        check_stays_out(out, "--out", loaded)
         log_copies(loaded)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
@@ -196,16 +208,8 @@ def estimate_seconds(status: Status, model: str) -> float:
     for run in status.waiting:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(
-        len(runs)
-        * foresee(
-            data,
-            model=model,
-            out=runs[0].folder,
-            overwrite=True,
-            **runs[0].reading,
-            **runs[0].values,
-        ).seconds
-        for (data, _), runs in alike.items()
+        len(runs) * foresee(**runs[0].call(model), overwrite=True).seconds
+        for runs in alike.values()
     )
 
 

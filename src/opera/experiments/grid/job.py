@@ -15,7 +15,6 @@ from typing import Any
 from opera.core.errors import OperaError
 from opera.core.registry import load_extensions
 from opera.core.terminal import say
-from opera.data import load_data
 from opera.experiments.grid.run import ERROR
 from opera.run.adapt import adapt
 from opera.run_folder.folder import holds_run
@@ -53,8 +52,7 @@ def run_job(job: Mapping[str, Any]) -> None:
     """Train or resume a run, and delete its checkpoints."""
     load_extensions()
     folder = Path(job["out"])
-    data = load_data(job["data"])
-    adapt(data, model=job["model"], out=folder, resume=holds_run(folder), **job["values"])
+    adapt(**job, resume=holds_run(folder))
     drop_checkpoints(folder)
 
 

@@ -51,6 +51,7 @@ class PlannedRun:
     ``reading`` are the options of lists of pairs, such as their encoding."""
 
     data: str
+    also: Sequence[str]
     label: str
     steps: int | None
     seed: int
@@ -69,10 +70,10 @@ class PlannedRun:
         """The log of the run."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def job(self, model: str) -> dict[str, Any]:
-        """The job for the process of the run."""
-        values = {**self.reading, **self.values}
-        return {"data": self.data, "out": str(self.folder), "model": model, "values": values}
+    def call(self, model: str) -> dict[str, Any]:
+        """The arguments of :func:`opera.adapt`, as JSON for the process of the run."""
+        arguments = {"data": self.data, "also": [*self.also], "model": model}
+        return {**arguments, "out": str(self.folder), **self.reading, **self.values}
 
     @property
     def data_name(self) -> str:
@@ -146,6 +147,7 @@ def plan_grid(
     out: Path,
     shared: Mapping[str, Any],
     reading: Mapping[str, Any] = MappingProxyType({}),
+    also: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """List the runs and check every recipe; SettingError lists all mistakes.
 
@@ -157,7 +159,7 @@ def plan_grid(
     check_lists(
         {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
-    names = _folder_names(data)
+    names = _folder_names(data, also)
     by_label = _settings_by_label(axes, plain(with_full_names(shared)))
     runs = []
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
@@ -165,7 +167,7 @@ def plan_grid(
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
         axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
         values = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, label, steps, seed, folder, values, reading))
+        runs.append(PlannedRun(source, also, label, steps, seed, folder, values, reading))
     return runs
 
 
@@ -212,13 +214,16 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     return {**common, **with_full_names(method_settings), "method": method}
 
 
-def _folder_names(data: Sequence[str]) -> dict[str, str]:
-    """Name the folder of each data set; repeated names get numbers."""
+def _folder_names(data: Sequence[str], also: Sequence[str]) -> dict[str, str]:
+    """Name the folder of each data set, with those of ``also``; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        no_path = source.startswith("python:") or source_name(source) is not None
-        path = source if no_path else str(without_parents(Path(source).absolute()))
-        name = re.sub(r"[:/\\]", "-", short_name(path))
+        name = "+".join(re.sub(r"[:/\\]", "-", _name(part)) for part in (source, *also))
         numbered = (f"{name}-{number}" for number in count(2))
         names[source] = next(n for n in chain([name], numbered) if n not in names.values())
     return names
+
+
+def _name(source: str) -> str:
+    no_path = source.startswith("python:") or source_name(source) is not None
+    return short_name(source if no_path else str(without_parents(Path(source).absolute())))

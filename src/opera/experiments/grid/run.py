@@ -166,7 +166,7 @@ def run_grid(status: Status, model: str) -> None:
     processes = Processes(at_once)
     with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
         futures = {
-            pool.submit(processes.run, planned.job(model), planned.log): number
+            pool.submit(processes.run, planned.call(model), planned.log): number
             for number, planned in enumerate(runs)
         }
         try:

@@ -1,0 +1,47 @@
+"""Commands and Python functions take the same options, with the same defaults; docs/doors.md lists them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from documents import ROOT
+from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options, table
+
+ON_COMMANDS = {"json", "config", "set", "trainer", "plan"}
+"""What only a command needs: the format of its output, and texts in place of values."""
+TABLES = {"pairs", "documents", "queries"}
+"""A function takes loaded data: ``opera.load_data(pairs=...)``."""
+OTHERWISE = {("evaluate", "overwrite")}
+"""It is for ``--run-file``; the function returns the ranking."""
+
+
+def test_the_page_has_the_table() -> None:
+    assert table() in (ROOT / "docs" / "doors.md").read_text(encoding="utf-8"), f"the table is now:\n{table()}"
+
+
+@pytest.mark.parametrize("option", shared_options())
+def test_a_command_and_its_function_take_the_same_options(option: str) -> None:
+    sides = {door: cell(option, door) for door in DOORS if door != "quickstart"}
+    one_sided = [door for door, side in sides.items() if side not in ("✓", "-") and (door, option) not in OTHERWISE]
+    on_commands = {sides[door] for door in one_sided} == {"command"} and option in ON_COMMANDS | TABLES
+    assert not one_sided or on_commands, sides
+
+
+def default(value: Any) -> str:
+    """Return a default as a user sees it: nothing, no text and ``auto`` mean the same."""
+    is_empty = value in (None, "auto", False) or value is inspect.Parameter.empty or "Sentinel" in repr(value)
+    return "" if is_empty else str(value)
+
+
+def test_an_option_has_one_default() -> None:
+    doors = [door for door in DOORS if door not in (*TRAINING, "quickstart")]
+    values: dict[str, set[str]] = {}
+    for side in (side for door in doors for side in (of_command(door), of_function(door))):
+        for option, value in side.items():
+            values.setdefault(option, set()).add(default(value))
+    assert {option: found for option, found in values.items() if len(found) > 1} == {
+        "split": {"train", "test"},  # opera review looks at train first, evaluation at test
+    }
