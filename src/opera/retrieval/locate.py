@@ -162,7 +162,7 @@ def origin_of(model: str | Path) -> Origin | None:
     """
     run = run_of(model)
     folder = Path(model) if run is None else run.model_path
-    must_exist = run is not None and run.finished
+    must_exist = run is not None and run.finished and folder.is_dir()
     return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 
 
