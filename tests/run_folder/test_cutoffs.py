@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 import opera
 from opera.core.errors import SettingError
 from opera.core.intervals import fraction_interval
+from opera.identity.run import Origin
 from opera.run_folder.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
-from opera.run_folder.folder import Run, RunWriter
+from opera.run_folder.folder import Run
 
 
 def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -93,16 +95,15 @@ def test_a_run_records_what_its_best_documents_are(trained: Run, tmp_path: Path)
 def test_a_search_takes_the_cutoff_of_a_precision(trained: Run, tmp_path: Path) -> None:
     record = fit_cutoffs(np.linspace(0, 1, 200, dtype=np.float32), np.arange(200) >= 100)
     assert [cutoff.target for cutoff in record.cutoffs] == list(PRECISIONS)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    (copy / "model").symlink_to(trained.model_path)
-    RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": record}))
+    copy = shutil.copytree(trained.model_path, tmp_path / "copy")
+    origin = Origin.read(copy)
+    origin.model_copy(update={"cutoffs": record}).write(copy)
     cutoff = record.cutoff(0.8)
     assert cutoff is not None
     for options in ({"min_precision": 0.8}, {"cutoff": cutoff.score}):
-        documents = opera.search(copy, "t1w5 t1w6", top=20, **options)
+        documents = opera.search(trained.path, "t1w5 t1w6", model=copy, top=20, **options)
         assert [row.good_enough for row in documents] == [row.score >= cutoff.score for row in documents]
     nothing = CutoffRecord(queries=200, curve=record.curve[:1], cutoffs=[])
-    RunWriter(copy).write_record(trained.record.model_copy(update={"cutoffs": nothing}))
+    origin.model_copy(update={"cutoffs": nothing}).write(copy)
     with pytest.raises(SettingError):
-        opera.search(copy, "t1w5 t1w6", min_precision=0.8)
+        opera.search(trained.path, "t1w5 t1w6", model=copy, min_precision=0.8)

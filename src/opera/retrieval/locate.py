@@ -207,7 +207,7 @@ def origin_of(model: Model | None) -> Origin | None:
         return None
     run = run_of(model)
     folder = Path(str(model)) if run is None else run.model_path
-    must_exist = run is not None and run.finished
+    must_exist = run is not None and run.finished and folder.is_dir()
     return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 
 
