@@ -17,6 +17,7 @@ from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, check_stays_out
 from opera.retrieval.locate import Model, checked_model
+from opera.retrieval.prompts import LENGTH_SETTINGS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -53,6 +54,7 @@ class ScoreInputs(NamedTuple):
         ranks: Any,
         cbs_pool: int,
         max_length: int | None,
+        settings: Mapping[str, Any],
     ) -> Self:
         """Check that the arguments fit together.
 
@@ -75,6 +77,11 @@ class ScoreInputs(NamedTuple):
                 "model out",
             ),
             (cbs_pool and teacher, "cbs_pool: a teacher does not compute CBS; leave it out"),
+            (
+                model is None and not settings.keys().isdisjoint(LENGTH_SETTINGS.values()),
+                f"{' and '.join(LENGTH_SETTINGS.values())}: need a model; max_length is the "
+                "reranker's",
+            ),
             (
                 max_length is not None and reranker is None,
                 f"max_length={max_length}: needs a reranker",
