@@ -45,5 +45,6 @@ def test_an_option_has_one_default() -> None:
             values.setdefault(option, set()).add(default(value))
     assert {option: found for option, found in values.items() if len(found) > 1} == {
         "split": {"train", "test"},  # opera review looks at train first, evaluation at test
+        "cbs_pool": {"", "0"},  # the command has --cbs
         "measures": {"", str(DEFAULT_MEASURES)},  # the command's depend on --full
     }

@@ -79,8 +79,8 @@ class ScoreInputs(NamedTuple):
             (cbs_pool and teacher, "cbs_pool: a teacher does not compute CBS; leave it out"),
             (
                 model is None and not settings.keys().isdisjoint(LENGTH_SETTINGS.values()),
-                f"{' and '.join(LENGTH_SETTINGS.values())}: need a model; max_length is the "
-                "reranker's",
+                f"model: pass a model, or leave {' and '.join(LENGTH_SETTINGS.values())} out; "
+                "max_length is the reranker's",
             ),
             (
                 max_length is not None and reranker is None,
