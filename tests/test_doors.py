@@ -9,6 +9,7 @@ import pytest
 
 from documents import ROOT
 from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options, table
+from opera.core.measure_names import DEFAULT_MEASURES
 
 ON_COMMANDS = {"json", "config", "set", "trainer", "plan"}
 """What only a command needs: the format of its output, and texts in place of values."""
@@ -32,7 +33,7 @@ def test_a_command_and_its_function_take_the_same_options(option: str) -> None:
 
 def default(value: Any) -> str:
     """Return a default as a user sees it: nothing, no text and ``auto`` mean the same."""
-    is_empty = value in (None, "auto", False) or value is inspect.Parameter.empty or "Sentinel" in repr(value)
+    is_empty = value in (None, "auto", (), inspect.Parameter.empty) or value is False or "Sentinel" in repr(value)
     return "" if is_empty else str(value)
 
 
@@ -44,4 +45,6 @@ def test_an_option_has_one_default() -> None:
             values.setdefault(option, set()).add(default(value))
     assert {option: found for option, found in values.items() if len(found) > 1} == {
         "split": {"train", "test"},  # opera review looks at train first, evaluation at test
+        "cbs_pool": {"", "0"},  # the command has --cbs
+        "measures": {"", str(DEFAULT_MEASURES)},  # the command's depend on --full
     }

@@ -62,6 +62,8 @@ mine data --model model --out x.tsv --range 100:200 => --range=100:200 starts af
 inspect data --model model --relevant-grade 5 => data: split 'train' has no pair with a grade of 5 or more
     (relevant_grade=5): nothing to train on
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
+score data --reranker model --out x.tsv --max-query-length 9 => model: pass a model, or leave max_query_length and
+    max_passage_length out; max_length is the reranker's
 mine data --model model --out x.tsv --keep 0 => --keep: must be greater than or equal to 1, got 0
 mine data --model model --out x.tsv --max-query-length 9 => --max-query-length: StaticEmbedding reads whole texts;
     remove the setting, also from recipes

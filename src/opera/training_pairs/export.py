@@ -118,10 +118,6 @@ def score(
     Raises:
         InputError: for invalid input.
     """
-    inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
-    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    reads = inputs_of(source, inputs.model, inputs.reranker)
-    path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
     settings = EncodingSettings.chosen(
         precision=precision,
         max_query_length=max_query_length,
@@ -129,6 +125,10 @@ def score(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
+    inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length, settings)
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    reads = inputs_of(source, inputs.model, inputs.reranker)
+    path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(source, inputs.model, relevant_grade, "score")
     if not inputs.by_teacher:

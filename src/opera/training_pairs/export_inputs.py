@@ -18,6 +18,7 @@ from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, check_stays_out
 from opera.data.spreadsheets import with_apostrophes
 from opera.retrieval.locate import Model, checked_model
+from opera.retrieval.prompts import LENGTH_SETTINGS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,6 +55,7 @@ class ScoreInputs(NamedTuple):
         ranks: Any,
         cbs_pool: int,
         max_length: int | None,
+        settings: Mapping[str, Any],
     ) -> Self:
         """Check that the arguments fit together.
 
@@ -76,6 +78,11 @@ class ScoreInputs(NamedTuple):
                 "model out",
             ),
             (cbs_pool and teacher, "cbs_pool: a teacher does not compute CBS; leave it out"),
+            (
+                model is None and not settings.keys().isdisjoint(LENGTH_SETTINGS.values()),
+                f"model: pass a model, or leave {' and '.join(LENGTH_SETTINGS.values())} out; "
+                "max_length is the reranker's",
+            ),
             (
                 max_length is not None and reranker is None,
                 f"max_length={max_length}: needs a reranker",
