@@ -100,9 +100,10 @@ def test_commands_that_write_a_file_print_its_name_as_json(
     scored = printed("score", beir, *model, "--out", "pairs.tsv")
     assert scored["pairs"] == len((tmp_path / "pairs.tsv").read_text().splitlines()) - 1
     assert scored["similarity"].keys() == {"lowest", "25%", "median", "75%", "highest"}  # type: ignore[attr-defined]
-    (tmp_path / "notes.md").write_text("# How to bake bread\n\nKnead the dough, and wait for an hour.\n")
+    body = "Knead the dough for ten minutes, let it rest for an hour, and bake it until the crust is brown."
+    (tmp_path / "notes.md").write_text(f"# How to bake bread\n\n{body}\n")
     weak = printed("pairs", "notes.md", "--out", "weak.csv")
-    assert (weak["pairs"], weak["origins"]) == (1, {"heading": 1})
+    assert (weak["pairs"], weak["origins"]) == (1, {"title": 1})
     assert "train with --decisions decisions.csv" in str(printed("review", trained.path, "--out", "page.html")["next"])
 
 
