@@ -119,7 +119,7 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     }
     parts |= changes
     axes, shared = grid_axes(parts["shared"], parts["methods"], parts["seeds"], parts["steps"])
-    return plan_grid(parts["data"], axes, out, shared, parts["also"])
+    return plan_grid(parts["data"], axes, out, shared, also=parts["also"])
 
 
 def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5) -> None:

@@ -41,7 +41,14 @@ PRESETS = ("paper", "release")
 ABLATIONS = sorted(name for name in RECIPES if name.startswith("dp-"))
 SHARED_BY_METHODS = sorted(set(RECIPES) - set(ABLATIONS) - set(PRESETS))
 
-PAPERS = {"max_query_length": 128, "max_passage_length": 512, "cbs_pool": 10_000, "levels": "both", "soft": True}
+PAPERS = {
+    "max_query_length": 128,
+    "max_passage_length": 512,
+    "cbs_pool": 10_000,
+    "levels": "both",
+    "soft": True,
+    "keep": 200,
+}
 """The paper's values that no preset holds."""
 TABLE_9: dict[str, tuple[str, tuple[int, int] | None, float, int]] = {
     "nfcorpus": ("random", None, 0.25, 32_000),

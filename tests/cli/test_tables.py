@@ -47,7 +47,7 @@ def test_train_evaluate_search_and_resume(tables: Path, run_opera: Opera, static
     assert done.returncode == 0, done.stderr
     run = Run.open(tables / "run")
     source = run.record.data.source
-    assert source.startswith("tables:documents=d.parquet&pairs=clicks.csv&columns.query=q&")
+    assert source.startswith(f"tables:documents={tables}/d.parquet&pairs={tables}/clicks.csv&columns.query=q&")
     assert load_data(source).fingerprint == run.record.data.fingerprint
     assert run_opera(*command, "--resume").returncode == 0
     assert load_stored(source).fingerprint == run.record.data.fingerprint

@@ -106,7 +106,7 @@ def test_names_notes_and_prompts() -> None:
 
 def test_what_cannot_be_combined_is_refused() -> None:
     both = combine([one("a", 2), one("b", 2)])
-    for sets in ([], [one("a", 2), one("a", 2)], [one("a", 2), replace(one("a", 2), source="b")], [both, one("c", 2)]):
+    for sets in ([one("a", 2), one("a", 2)], [one("a", 2), replace(one("a", 2), source="b")], [both, one("c", 2)]):
         with pytest.raises(DataError):
             load_all(sets)
     assert load_all([both]) is both

@@ -59,7 +59,7 @@ def test_judged_qrels_leave_out_queries_without_a_relevant_document() -> None:
 
 def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     data = load_data(beir)
-    assert data.with_relevant_grade(1) is data
+    assert data.with_relevant_grade(1).splits is data.splits
     graded = data.with_relevant_grade(2)
     below = sum(int((qrels.grades == 1).sum()) for qrels in data.splits.values())
     assert graded.notes == (f"relevant_grade=2: {below} judgements below it become not relevant",)

@@ -238,7 +238,8 @@ def test_a_run_that_is_resumed(
 ) -> None:
     settings = {**SMALL, "method": method, "guard": False, **more}
     settings |= {"model": bert_model if kind == "bert" else static_model}
-    data = two_sets if kind == "several" else beir
+    data = two_sets[0] if kind == "several" else beir
+    settings |= {"also": two_sets[1:] if kind == "several" else []}
     uninterrupted = opera.adapt(data, out=tmp_path / "uninterrupted", **settings)
     with interrupted_at(6):
         opera.adapt(data, out=tmp_path / "cut", **settings)

@@ -170,4 +170,5 @@ def test_decisions_of_earlier_rounds_are_in_the_printed_command(trained: Run, tm
     record["settings"]["decisions"] = ["decisions.csv"]
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     printed = run_opera("review", tmp_path / "run").stdout
-    assert printed.endswith("as decisions2.csv; then train with --decisions decisions.csv --decisions decisions2.csv\n")
+    printed = " ".join(printed.split())
+    assert printed.endswith("as decisions2.csv; then train with --decisions decisions.csv --decisions decisions2.csv")

@@ -15,7 +15,9 @@ from opera.experiments.grid.run import Status
 from opera.run_folder.folder import Run
 
 
-def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
+def test_a_run_with_another_model_or_other_settings_is_refused(
+    tmp_path: Path, beir: Path, static_model: Path, bert_model: Path
+) -> None:
     out, axes = tmp_path / "grid", GridAxes(("ft",), (0,), (10,))
     (cell,) = planned(
         out, data=[str(beir)], methods=["ft"], seeds=[0], shared={"lr": 0.1, "range": "1:50", "negatives": "hard"}
@@ -24,10 +26,12 @@ def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path: Path, b
     same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
     assert prepare_grid([str(beir)], axes, out, str(static_model), same, 1).done == {cell.folder}
     for different in ({"learning_rate": 0.2}, {"range": "1:60"}):
-        with pytest.raises(RunFolderError, match=f"another value of {next(iter(different))}; pass another"):
+        with pytest.raises(
+            RunFolderError, match=f"started differently; pass another --out:\n{next(iter(different))}: the run has"
+        ):
             prepare_grid([str(beir)], axes, out, str(static_model), {**same, **different}, 1)
-    with pytest.raises(RunFolderError, match="was started with another model"):
-        prepare_grid([str(beir)], axes, out, "minilm", same, 1)
+    with pytest.raises(RunFolderError, match="model_fingerprint: the run has"):
+        prepare_grid([str(beir)], axes, out, str(bert_model), same, 1)
 
 
 def test_a_run_is_no_place_for_a_grid(trained: Run, beir: Path, static_model: Path) -> None:
