@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.measure_names import DEFAULT_MEASURES, RECALL
-from opera.data import load_data
+from opera.data import load_all
 from opera.experiments.analysis import Group, find_groups
 from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
@@ -128,7 +128,8 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
     if model is not None:
         from opera.training_pairs.prepare import load_and_check
 
-        identity = load_and_check(load_data(cell.data), str(model), make_recipe(cell.values)).identity
+        data = load_all([cell.data, *cell.also])
+        identity = load_and_check(data, str(model), make_recipe(cell.values)).identity
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
         cell.folder,
