@@ -226,21 +226,15 @@ def _read(
             judged = datasets.get_dataset_config_names(place, revision=revision)
         config = judged[0]
     else:
-        config = _config_of_pairs(source, name, configs)
+        config = name.config or (configs[0] if len(configs) == 1 else "default")
+        if config not in configs:
+            raise DataError(
+                f"{source}: choose one of its configurations ({', '.join(configs)}), as in "
+                f"hf:{name.place}/{configs[0]}"
+            )
     pairs = _named_splits(source, name, tables(place, config))
     add_tables(relation, texts, list(pairs.items()), columns)
     TextNumbering(relation, builder, next(iter(pairs.values())).name).build()
-
-
-def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
-    wanted = name.config or (configs[0] if len(configs) == 1 else "default")
-    if wanted not in configs:
-        listed = ", ".join(configs)
-        raise DataError(
-            f"{source}: choose one of its configurations ({listed}), as in "
-            f"hf:{name.place}/{configs[0]}"
-        )
-    return wanted
 
 
 def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:
@@ -249,6 +243,5 @@ def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[
     if wanted is None:
         return splits
     if wanted not in splits:
-        listed = ", ".join(splits)
-        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {listed})")
+        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {', '.join(splits)})")
     return {wanted if wanted in SPLIT_NAMES else "train": splits[wanted]}
