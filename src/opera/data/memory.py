@@ -29,11 +29,6 @@ PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)
 
 
-def table_of(name: str, table: pa.Table) -> MemoryTable:
-    """Wrap a pyarrow table; ``name`` is the name of the argument."""
-    return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
-
-
 def table_of_dataset(name: str, dataset: Any) -> MemoryTable:
     """Wrap a data set of the library ``datasets``.
 
@@ -151,13 +146,15 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
         return table_of_dataset(name, value)
     try:
         if hasattr(value, "__arrow_c_stream__") and not isinstance(value, pd.DataFrame | pd.Series):
-            return table_of(name, pa.table(value))
-        frame = _frame(value, name, columns)
-        arrays = [_column(frame.iloc[:, place], name) for place in range(frame.shape[1])]
-        return table_of(name, pa.table(arrays, names=list(map(str, frame))))
+            table = pa.table(value)
+        else:
+            frame = _frame(value, name, columns)
+            arrays = [_column(frame.iloc[:, place], name) for place in range(frame.shape[1])]
+            table = pa.table(arrays, names=list(map(str, frame)))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None
+    return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
 
 
 def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
