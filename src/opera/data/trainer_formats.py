@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,10 +182,10 @@ OF_TEXTS = ("corpus", "queries")
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file by its first record, or ``None``. Never raises."""
-    keys = set[str]()
+    record: Record = {}
     with suppress(DataError):
-        for _, record in islice(_records_of(path).records(Problems()), 1):
-            keys |= record.keys()
+        _, record = next(_records_of(path).records(Problems()), (0, record))
+    keys = record.keys()
     for kind, needed in KEYS:
         if needed <= keys:
             return kind
