@@ -313,8 +313,7 @@ class DelimitedTable(TextFile):
         Rows without a text, which spreadsheets write as separators only, are not rows.
         """
         rows = self._quoted_rows() if self._quoted else self._plain_rows()
-        for line, fields, unreadable in islice(rows, int(bool(self._stated)), None):
-            problem = unreadable
+        for line, fields, problem in islice(rows, int(bool(self._stated)), None):
             if problem is None and not any(map(str.strip, fields)):
                 continue
             try:

@@ -68,7 +68,6 @@ WHITE = (
 CONTROL_SQL = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
 LEAST, LARGEST = 1e-37, 1e28
 """The range of numbers other than 0. A number, and a sum of 2^31 numbers, must fit into 32 bits."""
-EMPTY = "must not be empty; fill it or remove the row"
 
 
 def blank_sql(column: str) -> str:
@@ -142,7 +141,7 @@ def number_rules(column: str) -> list[Rule]:
 
 def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
-    empty = f"column {{column}} {EMPTY}"
+    empty = "column {column} must not be empty; fill it or remove the row"
     no_document = f"{blank_sql('document')} AND (title IS NULL OR {blank_sql('title')})"
     query, document = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
