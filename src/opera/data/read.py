@@ -178,8 +178,7 @@ class JsonTable(JsonLines):
                 self._kinds.setdefault(name, set()).add(type(value))
         self.columns = list(self._kinds)
         if not self._kinds:
-            empty = DataError(f"{path}: is empty; it must have at least one row")
-            raise problems.error() if problems.rows else empty
+            raise problems.error_or(f"{path}: is empty; it must have at least one row")
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield the rows. Numbers become texts, and missing keys become null."""
