@@ -36,7 +36,7 @@ def headlines(run: Run) -> list[str]:
     base, final = (run.measures[model][PRIMARY] for model in ("base", "final"))
     queries = counted(run.per_query().num_rows, "test query")
     return [
-        f"{_change(PRIMARY, base, final, final - base)} on {queries}.",
+        f"{_change(PRIMARY, base, final)} on {queries}.",
         "The final model: the fine-tuned weights; the guard is off.",
     ]
 
@@ -47,21 +47,17 @@ def verdict_sentence(guard: GuardRecord) -> str:
     # with the base weights, the final model is equal to the base model on test
     measured = guard.dev if kept or guard.test is None else guard.test
     split = "dev" if measured is guard.dev else "test"
-    if kept:
-        change = measured.fine_tuned - measured.base
-        values = _change(guard.measure, measured.base, measured.fine_tuned, change)
-        text = f"{words}: fine-tuning changes {values}"
-    else:
-        values = _change(guard.measure, measured.base, measured.final, measured.difference)
-        text = f"{words}: {values}"
-        if measured.queries >= LEAST_QUERIES:
-            interval = f"{points(measured.low)} to {points(measured.high)}"
-            text = f"{text[:-1]}, 95% interval {interval})"
+    changed = measured.fine_tuned if kept else measured.final
+    values = _change(guard.measure, measured.base, changed)
+    text = f"{words}: fine-tuning changes {values}" if kept else f"{words}: {values}"
+    if not kept and measured.queries >= LEAST_QUERIES:
+        interval = f"{points(measured.low)} to {points(measured.high)}"
+        text = f"{text[:-1]}, 95% interval {interval})"
     return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
 
 
-def _change(measure: str, base: float, final: float, difference: float) -> str:
-    return f"{measure} {in_points(base)} -> {in_points(final)} ({points(difference)})"
+def _change(measure: str, before: float, after: float) -> str:
+    return f"{measure} {in_points(before)} -> {in_points(after)} ({points(after - before)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:
