@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
 from opera.core.files import writing
+from opera.core.terminal import in_one_line
 
 T = TypeVar("T")
 
@@ -117,10 +118,7 @@ def _error_for_others(error: Exception) -> OperaError:
     """Return the error that the other processes raise after an error of this process."""
     if isinstance(error, OperaError):
         return error
-    kind, message = type(error).__name__, str(error).strip().splitlines()
-    return OperaError(
-        f"process {process_index()} failed ({': '.join([kind, *message[:1]])}); see its message"
-    )
+    return OperaError(f"process {process_index()} failed ({in_one_line(error)}); see its message")
 
 
 def _joined() -> bool:

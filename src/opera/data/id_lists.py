@@ -177,7 +177,7 @@ def read_lists(
             relation = Relation(Path(folder), skip_bad_rows=options.skip_bad_rows, notes=notes)
             add_list(relation, table, {ROLES.get(name, name): columns[name] for name in columns})
             chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in columns)
-            rows = relation.table(f"SELECT {chosen} FROM pairs")
+            rows = relation.db.sql(f"SELECT {chosen} FROM pairs").to_arrow_table()
         lists.append(IdList(file, frozenset(map(normal, table.columns)), rows, notes))
     return lists
 

@@ -274,8 +274,7 @@ def add_records(
         "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
     }  # fmt: skip
     relation.stream_rows(rows(), types)
-    names = {role: [name] for role, name in kind.names.items()}
-    relation.insert("pairs", table, names, values)
+    relation.insert("pairs", table, {role: [column] for role, column in kind.names.items()}, values)
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
@@ -298,9 +297,9 @@ def _common_prompt(prompts: list[str], notes: list[str]) -> str | None:
         )
         return prompts[0]
     if len(prompts) > 1:
-        examples = " and ".join(map(shown, prompts[:2]))
         notes.append(
-            f"the lines have {len(prompts)} different prompts, such as {examples}, so OPERA uses "
-            "none; set one with query_prompt, or write the prompts into the queries"
+            f"the lines have {len(prompts)} different prompts, such as {shown(prompts[0])} and "
+            f"{shown(prompts[1])}, so OPERA uses none; set one with query_prompt, or write the "
+            "prompts into the queries"
         )
     return None
