@@ -36,7 +36,7 @@ def headlines(run: Run) -> list[str]:
     base, final = (run.measures[model][PRIMARY] for model in ("base", "final"))
     queries = counted(run.per_query().num_rows, "test query")
     return [
-        f"{_change(PRIMARY, base, final)} on {queries}.",
+        f"{_change(PRIMARY, base, final, final - base)} on {queries}.",
         "The final model: the fine-tuned weights; the guard is off.",
     ]
 
@@ -48,7 +48,8 @@ def verdict_sentence(guard: GuardRecord) -> str:
     measured = guard.dev if kept or guard.test is None else guard.test
     split = "dev" if measured is guard.dev else "test"
     changed = measured.fine_tuned if kept else measured.final
-    values = _change(guard.measure, measured.base, changed)
+    difference = changed - measured.base if kept else measured.difference
+    values = _change(guard.measure, measured.base, changed, difference)
     text = f"{words}: fine-tuning changes {values}" if kept else f"{words}: {values}"
     if not kept and measured.queries >= LEAST_QUERIES:
         interval = f"{points(measured.low)} to {points(measured.high)}"
@@ -56,8 +57,8 @@ def verdict_sentence(guard: GuardRecord) -> str:
     return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
 
 
-def _change(measure: str, before: float, after: float) -> str:
-    return f"{measure} {in_points(before)} -> {in_points(after)} ({points(after - before)})"
+def _change(measure: str, before: float, after: float, difference: float) -> str:
+    return f"{measure} {in_points(before)} -> {in_points(after)} ({points(difference)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:
