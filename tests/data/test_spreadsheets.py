@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
-from opera.data.decisions import read_decisions, read_test_decisions
+from opera.data.decisions import read_decisions
 from opera.data.id_lists import with_teacher
 from opera.data.relation import Relation
 from opera.data.spreadsheets import FORMULA as START
@@ -75,9 +75,10 @@ def test_decisions_and_scores_come_back(data: opera.RetrievalData, tmp_path: Pat
         "'=q", "'@d", f"'{FORMULA}", "''-f' names a file", ""
     ]  # fmt: skip
     review.write_text(review.read_text().replace("@d,,test", "@d,wrong,test"))
-    (label,) = read_test_decisions([review])
-    assert [label.query_id, label.doc_id, label.query] == ["=q", "@d", FORMULA]
-    assert len(read_decisions(data, [review]).relevant) == 1
+    for only_test in (True, False):
+        decisions, _ = read_decisions(data, [review], only_test=only_test)
+        assert data.queries.ids(decisions.query_rows) == ["=q"]
+        assert data.corpus.ids(decisions.doc_rows) == ["@d"]
     scores = pa.table({"query_id": ["=q"], "doc_id": ["@d"], "score": [-2.0]})
     for suffix in (".tsv", ".parquet"):
         write_table(tmp_path / f"scores{suffix}", scores)

@@ -11,7 +11,7 @@ from attacks import Bomb
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
-from opera.run_folder.folder import REPORT_MARK, Run, holds_run
+from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import check_out_folder, new_folder, prepare_folder, replace_run
 from opera.run_folder.reading import read_arrays
 
@@ -68,7 +68,7 @@ def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(
     ):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("x")
-    (run / "report.html").write_bytes(b"<head>" + REPORT_MARK)
+    (run / "report.html").write_bytes(b'<head><meta name="generator" content="OPERA report">')
     run.chmod(0o700)
     new = new_folder(run)
     new.mkdir()
