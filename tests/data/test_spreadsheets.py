@@ -75,9 +75,10 @@ def test_decisions_and_scores_come_back(data: opera.RetrievalData, tmp_path: Pat
         "'=q", "'@d", f"'{FORMULA}", "''-f' names a file", ""
     ]  # fmt: skip
     review.write_text(review.read_text().replace("@d,,test", "@d,wrong,test"))
-    decided, _ = read_decisions(data, [review])
-    assert data.queries.ids(decided.query_rows) == ["=q"]
-    assert data.corpus.ids(decided.doc_rows) == ["@d"]
+    for only_test in (True, False):
+        decisions, _ = read_decisions(data, [review], only_test=only_test)
+        assert data.queries.ids(decisions.query_rows) == ["=q"]
+        assert data.corpus.ids(decisions.doc_rows) == ["@d"]
     scores = pa.table({"query_id": ["=q"], "doc_id": ["@d"], "score": [-2.0]})
     for suffix in (".tsv", ".parquet"):
         write_table(tmp_path / f"scores{suffix}", scores)

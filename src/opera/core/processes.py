@@ -10,13 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
 from opera.core.files import writing
+from opera.core.terminal import in_one_line
 
 T = TypeVar("T")
 
@@ -64,18 +64,13 @@ def everywhere(work: Callable[[], T]) -> list[T]:
     return [value for value, _ in results]
 
 
-def process_ranges(count: int, unit: int) -> list[slice]:
-    """Split rows evenly into a contiguous range for each process. All but the last range consist of
-    whole units.
-    """
-    processes, units = process_count(), -(-count // unit)
-    bounds = [min(count, units * index // processes * unit) for index in range(processes + 1)]
-    return [slice(*pair) for pair in pairwise(bounds)]
-
-
 def process_range(count: int, unit: int) -> slice:
-    """Return this process's range of :func:`process_ranges`."""
-    return process_ranges(count, unit)[process_index()]
+    """Return the contiguous range of rows for this process. The ranges of all processes have about
+    the same length, and all but the last consist of whole units.
+    """
+    index, units = process_index(), -(-count // unit)
+    first, end = (units * number // process_count() * unit for number in (index, index + 1))
+    return slice(min(count, first), min(count, end))
 
 
 def cached_by_all(
@@ -123,10 +118,7 @@ def _error_for_others(error: Exception) -> OperaError:
     """Return the error that the other processes raise after an error of this process."""
     if isinstance(error, OperaError):
         return error
-    kind, message = type(error).__name__, str(error).strip().splitlines()
-    return OperaError(
-        f"process {process_index()} failed ({': '.join([kind, *message[:1]])}); see its message"
-    )
+    return OperaError(f"process {process_index()} failed ({in_one_line(error)}); see its message")
 
 
 def _joined() -> bool:

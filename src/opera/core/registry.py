@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.errors import InputError, SettingError, nearest
-from opera.core.terminal import shortened
+from opera.core.terminal import in_one_line, shortened
 
 GROUP = "opera.extensions"
 """Entry points of installed packages that extend OPERA."""
@@ -130,7 +130,6 @@ def load_extensions() -> None:
         try:
             import_module(name)
         except (Exception, SystemExit) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(
-                f"{origin}: the module '{name}' cannot be imported: {reason}"
+                f"{origin}: the module '{name}' cannot be imported: {in_one_line(error)}"
             ) from error

@@ -225,6 +225,5 @@ def _check_roles(
     table: Table, needed: Iterable[str], roles: Roles, kind: TableKind, columns: Columns
 ) -> None:
     if missing := [role for role in needed if role not in roles]:
-        names = table.first_line or table.columns
-        no_header = bool(table.first_line)
-        raise unknown_columns(table.name, names, missing, roles, kind, no_header, columns)
+        names, may_lack_header = table.first_line or table.columns, bool(table.first_line)
+        raise unknown_columns(table.name, names, missing, roles, kind, may_lack_header, columns)

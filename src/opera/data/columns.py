@@ -148,10 +148,9 @@ class Columns:
                 columns_by_role.setdefault(guessed, []).append(name)
         for role, columns in columns_by_role.items():
             if len(columns) > 1 and role != "negative":
-                listed = " and ".join(map(shown, columns))
                 raise DataError(
-                    f"{place}: {listed} could each be the {role}; choose one, as in "
-                    f"--columns {quote(f'{role}={columns[0]}')}"
+                    f"{place}: {' and '.join(map(shown, columns))} could each be the {role}; "
+                    f"choose one, as in --columns {quote(f'{role}={columns[0]}')}"
                 )
         return chosen | columns_by_role
 

@@ -30,11 +30,8 @@ SUSPICIOUS_COLUMNS = (
 """The columns of a run's ``suspicious_pairs.csv``, whose pairs all count as wrong."""
 KEYS = {"x": WRONG, "c": "correct", "u": "", "unsure": ""}
 """The keys of the review page, which a table may contain too; a pair may be undecided."""
-CHANGED = ("train", "dev")
-"""The splits that decisions change. Decisions about test only correct the reported metrics."""
 NOT_KNOWN = 0.5
 """The first rank of a pair that was not trained: neither high nor low."""
-CONTRADICTION = "wrong in one row, and correct or missing in another; keep one of them"
 FILL_IN = "write wrong, correct or missing in this column"
 MATCHING = 0.5
 """The least fraction of a file's decisions whose pairs must be in the data."""
@@ -116,7 +113,10 @@ def read_decisions(
         example = decisions.select(differs)
         (query,) = data.queries.ids(example.query_rows[:1])
         (document,) = data.corpus.ids(example.doc_rows[:1])
-        raise DataError(f"{decisions.paths}: {_named(query, document)} is {CONTRADICTION}")
+        raise DataError(
+            f"{decisions.paths}: {_named(query, document)} is wrong in one row, and correct or "
+            "missing in another; keep one of them"
+        )
     return decisions.select(np.isin(np.arange(len(number)), first)), notes
 
 
@@ -213,7 +213,7 @@ def _applied(
     relevant_here = decisions.select(decisions.relevant & in_part)
     splits, excess = dict(data_set.splits), 0
     qrels = {name: with_shifted_rows(of_split, *first) for name, of_split in splits.items()}
-    for name in set(CHANGED) & splits.keys():
+    for name in {"train", "dev"} & splits.keys():  # decisions about test correct only the metrics
         judged, others = qrels[name], [qrels[other] for other in qrels if other != name]
         if data_set.held_out is not None:
             others.append(with_shifted_rows(data_set.held_out, *first))

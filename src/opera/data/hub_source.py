@@ -15,7 +15,6 @@ import re
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +27,11 @@ from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.memory import table_of_dataset
 from opera.data.names import SPLIT_NAMES
-from opera.data.numbering import TextNumbering, parse_relation
+from opera.data.numbering import TextNumbering, load_relation
 from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import DataBuilder, digest_files, library_errors, load_or_parse
+from opera.data.store import DataBuilder, digest_files, library_errors
 
 log = logging.getLogger("opera")
 
@@ -114,8 +113,10 @@ def load_hub(
     names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
     # a folder's key depends on its contents, and a hub data set's on its commits
     key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names or parsed}")
-    download = f"hf download --repo-type dataset {parsed.place} {pinned}--local-dir FOLDER"
-    online = f"on a machine with internet access, run: {download}; then pass hf:FOLDER"
+    online = (
+        f"on a machine with internet access, run: hf download --repo-type dataset {parsed.place} "
+        f"{pinned}--local-dir FOLDER; then pass hf:FOLDER"
+    )
     advice = "correct the folder" if parsed.local else online
 
     def read(relation: Relation, builder: DataBuilder) -> None:
@@ -126,8 +127,8 @@ def load_hub(
         ):
             _read(relation, builder, place, parsed, Columns(columns), cache)
 
-    parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
-    data = load_or_parse(key, Path(parsed.place).name, source or place, parse)
+    title = Path(parsed.place).name
+    data = load_relation(key, title, source or place, read, lenient=True, skip_bad_rows=None)
     if commits and not notes:
         last_read.parent.mkdir(exist_ok=True)
         replace_file(last_read, lambda path: path.write_text(" ".join(commits), encoding="utf-8"))
@@ -226,21 +227,15 @@ def _read(
             judged = datasets.get_dataset_config_names(place, revision=revision)
         config = judged[0]
     else:
-        config = _config_of_pairs(source, name, configs)
+        config = name.config or (configs[0] if len(configs) == 1 else "default")
+        if config not in configs:
+            raise DataError(
+                f"{source}: choose one of its configurations ({', '.join(configs)}), as in "
+                f"hf:{name.place}/{configs[0]}"
+            )
     pairs = _named_splits(source, name, tables(place, config))
     add_tables(relation, texts, list(pairs.items()), columns)
     TextNumbering(relation, builder, next(iter(pairs.values())).name).build()
-
-
-def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
-    wanted = name.config or (configs[0] if len(configs) == 1 else "default")
-    if wanted not in configs:
-        listed = ", ".join(configs)
-        raise DataError(
-            f"{source}: choose one of its configurations ({listed}), as in "
-            f"hf:{name.place}/{configs[0]}"
-        )
-    return wanted
 
 
 def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:
@@ -249,6 +244,5 @@ def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[
     if wanted is None:
         return splits
     if wanted not in splits:
-        listed = ", ".join(splits)
-        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {listed})")
+        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {', '.join(splits)})")
     return {wanted if wanted in SPLIT_NAMES else "train": splits[wanted]}

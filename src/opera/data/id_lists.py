@@ -22,7 +22,7 @@ from opera.data.qrels import TeacherScores
 from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import ListOptions, RetrievalData
-from opera.data.table_files import files_in, open_pairs
+from opera.data.table_files import files_in, open_texts
 from opera.data.texts import TextTable, without_extra_space
 
 IDS = ("query_id", "doc_id")
@@ -169,7 +169,7 @@ def read_lists(
     lists = []
     for file in (file for path in paths for file in files_in(Path(path))):
         notes: list[str] = []
-        ((_, table),) = open_pairs([("train", str(file))], Columns(), notes, options.encoding)
+        (table,) = open_texts(str(file), "pairs", Columns(), notes, options.encoding)
         wanted = [*IDS, *needed, *optional]
         names = [_column(table, name, name in optional) for name in wanted]
         columns = {name: column for name, column in zip(wanted, names, strict=True) if column}
@@ -177,7 +177,7 @@ def read_lists(
             relation = Relation(Path(folder), skip_bad_rows=options.skip_bad_rows, notes=notes)
             add_list(relation, table, {ROLES.get(name, name): columns[name] for name in columns})
             chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in columns)
-            rows = relation.table(f"SELECT {chosen} FROM pairs")
+            rows = relation.db.sql(f"SELECT {chosen} FROM pairs").to_arrow_table()
         lists.append(IdList(file, frozenset(map(normal, table.columns)), rows, notes))
     return lists
 
@@ -219,6 +219,8 @@ def _column(table: Table, name: str, optional: bool) -> str | None:
     if column is None and name == "score":
         column = matching_name(SIMILARITY, table.columns)
     if column is None and not optional:
-        listed = shortened(printable(", ".join(table.columns)))
-        raise DataError(f"{table.name}: column '{name}' is missing (it has: {listed})")
+        raise DataError(
+            f"{table.name}: column '{name}' is missing "
+            f"(it has: {shortened(printable(', '.join(table.columns)))})"
+        )
     return column

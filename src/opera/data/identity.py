@@ -132,10 +132,8 @@ def merge_copies(data: RetrievalData) -> RetrievalData:
     keys, pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
     grades = np.full(len(keys), np.iinfo(np.int32).min, dtype=np.int32)
     np.maximum.at(grades, pair, train.grades)
-    weights = train.weights
-    if weights is not None:
-        weights = np.bincount(pair, weights).astype(np.float32)
-    merged = Qrels.from_arrays(*split_keys(keys), grades, weights)
+    sums = None if train.weights is None else np.bincount(pair, train.weights).astype(np.float32)
+    merged = Qrels.from_arrays(*split_keys(keys), grades, sums)
     return replace(data, splits={**data.splits, "train": merged})
 
 

@@ -21,11 +21,11 @@ from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
 from opera.data.names import SPLIT_NAMES, source_name
-from opera.data.numbering import TextNumbering, parse_relation
+from opera.data.numbering import TextNumbering, load_relation
 from opera.data.read import arrow_rows
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import DataBuilder, digest_files, library_errors, load_or_parse
+from opera.data.store import DataBuilder, digest_files, library_errors
 
 JUDGED = ["query", "document", "grade"]
 
@@ -94,8 +94,8 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
         with library_errors(source, home, advice):
             _read(splits, source, relation, builder)
 
-    parse = partial(parse_relation, read, lenient=True, skip_bad_rows=None)
-    return load_or_parse(digest_files([], f"irds\0{splits}"), name, source, parse)
+    key = digest_files([], f"irds\0{splits}")
+    return load_relation(key, name, source, read, lenient=True, skip_bad_rows=None)
 
 
 def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: DataBuilder) -> None:

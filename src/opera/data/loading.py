@@ -83,11 +83,12 @@ def load_data(
     if isinstance(text, RetrievalData):
         return text
     reader = find_source(text)
-    check_cache_stays_out(text)
+    check_stays_out(cache_folder(), "OPERA_CACHE", text)
     loaded = reader.load(text)
     if not isinstance(loaded, RetrievalData):  # from an extension
-        kind = type(loaded).__name__
-        raise DataError(f"{shortened(text)}: its source must return RetrievalData, got {kind}")
+        raise DataError(
+            f"{shortened(text)}: its source must return RetrievalData, got {type(loaded).__name__}"
+        )
     return replace(loaded, source=text)
 
 
@@ -135,7 +136,7 @@ def named_source(
         if columns or encoding or skip_bad_rows:
             raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
         return source
-    if not (_are_paths(pairs) and all(map(_is_path, (source, documents, queries)))):
+    if not (_are_paths(pairs) and _are_paths([source, documents, queries])):
         if encoding is not None:
             raise SettingError("encoding: applies to text files, but these data are in memory")
         rows = pairs if source is None else source
@@ -144,9 +145,11 @@ def named_source(
         text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")
         return table_source(text, columns, encoding, skip_bad_rows)
     if pairs is None:
-        needs = "needs --pairs FILE, the table of pairs"
-        missing = "DATA: is missing; pass a data set, or --pairs FILE"
-        raise SettingError(f"{' '.join(options)}: {needs}" if options else missing)
+        raise SettingError(
+            f"{' '.join(options)}: needs --pairs FILE, the table of pairs"
+            if options
+            else "DATA: is missing; pass a data set, or --pairs FILE"
+        )
     return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
 
 
@@ -163,8 +166,10 @@ def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> 
 
     The user's columns belong to the first data set.
     """
-    how: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows, "strict": False}
-    return [named_source(source, **how) for source in several(also, "also", "data sets")]
+    return [
+        named_source(source, encoding=encoding, skip_bad_rows=skip_bad_rows, strict=False)
+        for source in several(also, "also", "data sets")
+    ]
 
 
 def log_notes(data: RetrievalData) -> RetrievalData:
@@ -174,16 +179,13 @@ def log_notes(data: RetrievalData) -> RetrievalData:
     return data
 
 
-def _is_path(value: Any) -> bool:
-    """Whether a value is a path or ``None``. All other values are data in memory."""
-    return isinstance(value, str | os.PathLike | None)
-
-
 def _are_paths(pairs: Any) -> bool:
-    """Whether ``pairs`` is ``None``, a path, a list of paths, or paths by split."""
+    """Whether ``pairs`` is ``None``, a path, a list of paths, or paths by split. All other values
+    are data in memory.
+    """
     values = pairs.values() if isinstance(pairs, Mapping) else pairs
-    several = isinstance(pairs, list | tuple | Mapping)
-    return all(map(_is_path, values)) if several else _is_path(pairs)
+    items = values if isinstance(pairs, list | tuple | Mapping) else [pairs]
+    return all(isinstance(item, str | os.PathLike | None) for item in items)
 
 
 def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
@@ -230,15 +232,14 @@ def load_stored(source: str) -> RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    check_cache_stays_out(source)
+    check_stays_out(cache_folder(), "OPERA_CACHE", source)
     return find_source(source, STORED).load(source)
 
 
 def with_paths(source: str, change: Callable[[str], str]) -> str:
     """Return the name of a data set with each path in it changed."""
     if source.startswith(TABLES):
-        change_part = partial(with_paths, change=change)
-        return str(TableSource.parse(source).with_paths(change_part))
+        return str(TableSource.parse(source).with_paths(partial(with_paths, change=change)))
     kind = "hf:" if source.startswith("hf:") else ""
     return kind + change(source.removeprefix(kind))
 
@@ -250,9 +251,11 @@ def without_folders(source: str) -> str:
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files and folders of a data set, which no output may replace."""
-    sources = [str(source)]
-    if isinstance(source, RetrievalData):
-        sources = [part.source for part in data_sets(source)]
+    sources = (
+        [data_set.source for data_set in data_sets(source)]
+        if isinstance(source, RetrievalData)
+        else [str(source)]
+    )
     paths: list[Path] = []
     for text in sources:
         tables = TableSource.parse(text).files if text.startswith(TABLES) else None
@@ -286,12 +289,3 @@ def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) 
                 f"{name} {place_of(place)}: is inside {place_of(home)}, which OPERA reads as "
                 "data; pass a folder outside the data"
             )
-
-
-def check_cache_stays_out(source: str) -> None:
-    """Check that the cache is outside the data.
-
-    Raises:
-        SettingError: as :func:`check_stays_out`.
-    """
-    check_stays_out(cache_folder(), "OPERA_CACHE", source)

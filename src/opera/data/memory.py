@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -18,20 +17,15 @@ from opera.data.add_tables import add_tables
 from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
 from opera.data.names import MEMORY
-from opera.data.numbering import TextNumbering, parse_relation
+from opera.data.numbering import TextNumbering, load_relation
 from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.rules import Problems
-from opera.data.store import DataBuilder, load_or_parse
+from opera.data.store import DataBuilder
 
 PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)
-
-
-def table_of(name: str, table: pa.Table) -> MemoryTable:
-    """Wrap a pyarrow table; ``name`` is the name of the argument."""
-    return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
 
 
 def table_of_dataset(name: str, dataset: Any) -> MemoryTable:
@@ -89,8 +83,7 @@ def load_memory(
         add_tables(relation, texts, [(None, table)], Columns(assignments))
         TextNumbering(relation, builder, "pairs").build()
 
-    parse = partial(parse_relation, read, skip_bad_rows=skip)
-    return load_or_parse(digest.hexdigest(), name, f"{MEMORY}{name}", parse)
+    return load_relation(digest.hexdigest(), name, f"{MEMORY}{name}", read, skip_bad_rows=skip)
 
 
 def _aligned(queries: Any, documents: Any) -> MemoryTable:
@@ -105,8 +98,9 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
     both = {"queries": queries, "documents": documents}
     for name, texts in both.items():
         if not isinstance(texts, (*_LISTS, pd.Series)):  # a set has no order
-            kind = shown(type(texts).__name__)
-            raise DataError(f"{name}: without pairs, must be a list of texts, got {kind}")
+            raise DataError(
+                f"{name}: without pairs, must be a list of texts, got {shown(type(texts).__name__)}"
+            )
     if len(queries) != len(documents):
         raise DataError(
             "queries and documents: without pairs, query i belongs to document i, but there are "
@@ -151,13 +145,15 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
         return table_of_dataset(name, value)
     try:
         if hasattr(value, "__arrow_c_stream__") and not isinstance(value, pd.DataFrame | pd.Series):
-            return table_of(name, pa.table(value))
-        frame = _frame(value, name, columns)
-        arrays = [_column(frame.iloc[:, place], name) for place in range(frame.shape[1])]
-        return table_of(name, pa.table(arrays, names=list(map(str, frame))))
+            table = pa.table(value)
+        else:
+            frame = _frame(value, name, columns)
+            arrays = [_column(frame.iloc[:, place], name) for place in range(frame.shape[1])]
+            table = pa.table(arrays, names=list(map(str, frame)))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None
+    return MemoryTable(name, table.column_names, lambda columns: table.select(columns).to_batches())
 
 
 def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:

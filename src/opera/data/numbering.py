@@ -17,8 +17,9 @@ from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.relation import NUMBERS, PLACE, Relation, text_key_sql
+from opera.data.retrieval_data import RetrievalData
 from opera.data.rules import Rule, blank_sql, id_rules, literal_sql, number_sql, rules
-from opera.data.store import DataBuilder
+from opera.data.store import DataBuilder, load_or_parse
 
 RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
 FILES = {"documents": "corpus", "queries": "queries"}
@@ -26,15 +27,21 @@ FILES = {"documents": "corpus", "queries": "queries"}
 SIDES = {"query": "queries", "document": "documents"}
 
 
-def parse_relation(
-    read: Callable[[Relation, DataBuilder], None], builder: DataBuilder, **how: Any
-) -> None:
-    """Fill a builder by a function that reads a relation with the attributes ``how``."""
-    with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
-        relation = Relation(Path(folder), **how)
-        read(relation, builder)
-        builder.notes += relation.notes
-        relation.db.close()
+def load_relation(
+    key: str, name: str, source: str, read: Callable[[Relation, DataBuilder], None], **how: Any
+) -> RetrievalData:
+    """Load data as :func:`load_or_parse`. If they are not stored, ``read`` fills a relation with
+    the attributes ``how``.
+    """
+
+    def parse(builder: DataBuilder) -> None:
+        with tempfile.TemporaryDirectory(dir=builder.folder) as folder:
+            relation = Relation(Path(folder), **how)
+            read(relation, builder)
+            builder.notes += relation.notes
+            relation.db.close()
+
+    return load_or_parse(key, name, source, parse)
 
 
 class NotInOrderError(Exception):
@@ -84,10 +91,8 @@ class TextNumbering:
             relation.leave_out_broken()
         problems.check()
         if not relation.rows("FROM numbered WHERE NOT negative LIMIT 1"):
-            if problems.rows:
-                raise problems.error()
             text = " with a text on both sides" if relation.lenient else ""
-            raise DataError(f"{self.name}: has no pairs{text}")
+            raise problems.error_or(f"{self.name}: has no pairs{text}")
         self._write_new_texts()
         if problems.rows:
             relation.note(problems.note())
@@ -109,10 +114,9 @@ class TextNumbering:
             WHERE split != 'train' AND split_name IS NOT NULL GROUP BY split
             HAVING len(names) > 1"""
         ):
-            listed = " and ".join(map(shown, names))
             raise DataError(
-                f"{self.name}: the splits {listed} both mean {split}; rename one of them, or leave "
-                "it out"
+                f"{self.name}: the splits {' and '.join(map(shown, names))} both mean {split}; "
+                "rename one of them, or leave it out"
             )
 
     def _write_known_texts(self) -> None:
@@ -128,8 +132,7 @@ class TextNumbering:
         for kind, name in sorted(relation.kinds.items()):
             rows = f"FROM texts WHERE kind = '{kind}'"
             if not relation.rows(f"{rows} LIMIT 1"):
-                empty = DataError(f"{name}: is empty; it must have at least one row")
-                raise problems.error() if problems.rows else empty
+                raise problems.error_or(f"{name}: is empty; it must have at least one row")
             batches = relation.batches(f"SELECT id, title, text {rows}", "text", "texts")
             self.builder.write_texts(FILES[kind], batches)
             relation.execute(

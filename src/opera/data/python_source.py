@@ -19,7 +19,6 @@ from opera.core.errors import DataError
 from opera.core.files import read_text
 from opera.core.terminal import printable, shortened, shown
 from opera.data.retrieval_data import RetrievalData
-from opera.data.rules import check_id
 from opera.data.weak_pairs import Section, load_weak_pairs
 
 NOT_STDLIB = {"site-packages", "dist-packages", "test", "tests", "__pycache__"} | {
@@ -62,7 +61,8 @@ def python_sections(package: str) -> tuple[list[Section], list[str]]:
     files = _source_files(package)
     for module, path in files:
         try:
-            check_id("its name", module)  # ids start with it
+            if not module.isprintable():
+                raise ValueError("ids start with the module's name")
             # as Python counts lines
             text = read_text(path).replace("\r\n", "\n").replace("\r", "\n")
             with warnings.catch_warnings(action="ignore"):  # users cannot fix the package

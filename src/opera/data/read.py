@@ -178,8 +178,7 @@ class JsonTable(JsonLines):
                 self._kinds.setdefault(name, set()).add(type(value))
         self.columns = list(self._kinds)
         if not self._kinds:
-            empty = DataError(f"{path}: is empty; it must have at least one row")
-            raise problems.error() if problems.rows else empty
+            raise problems.error_or(f"{path}: is empty; it must have at least one row")
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield the rows. Numbers become texts, and missing keys become null."""
@@ -313,8 +312,7 @@ class DelimitedTable(TextFile):
         Rows without a text, which spreadsheets write as separators only, are not rows.
         """
         rows = self._quoted_rows() if self._quoted else self._plain_rows()
-        for line, fields, unreadable in islice(rows, int(bool(self._stated)), None):
-            problem = unreadable
+        for line, fields, problem in islice(rows, int(bool(self._stated)), None):
             if problem is None and not any(map(str.strip, fields)):
                 continue
             try:

@@ -119,10 +119,6 @@ class Relation:
         """Run a query and return its rows."""
         return list(self.execute(sql).fetchall())
 
-    def table(self, sql: str) -> pa.Table:
-        """Run a query and return an Arrow table."""
-        return self.db.sql(sql).to_arrow_table()
-
     def batches(self, sql: str, text: str, name: str) -> pa.RecordBatchReader:
         """Run a query of texts and return Arrow batches, which can be read once.
 

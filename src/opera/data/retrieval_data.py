@@ -251,6 +251,5 @@ def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
         name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
         for name, qrels in data.splits.items()
     }
-    changed = counted(below, "judgement")
-    note = f"relevant_grade={lowest}: {changed} below it become not relevant"
+    note = f"relevant_grade={lowest}: {counted(below, 'judgement')} below it become not relevant"
     return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)

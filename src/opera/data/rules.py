@@ -17,27 +17,6 @@ if TYPE_CHECKING:
 
 
 MAX_GRADE = 1000
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def check_id(place: str, identifier: object) -> None:
-    """Check that an id is a string that fits into one column of a line, as in qrels and TREC files.
-
-    Args:
-        place: start of the message: the place of the id, and its kind.
-        identifier: the id.
-
-    Raises:
-        DataError: with the rule.
-    """
-    text = check_string(place, identifier)
-    if CONTROL.search(text):
-        raise DataError(
-            f"{place} must not contain a tab, a line break or another control character, got "
-            f"{shown(text)}"
-        )
-    if not text.strip():
-        raise DataError(f"{place} must not be empty")
 
 
 def check_string(place: str, value: object) -> str:
@@ -68,7 +47,6 @@ WHITE = (
 CONTROL_SQL = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
 LEAST, LARGEST = 1e-37, 1e28
 """The range of numbers other than 0. A number, and a sum of 2^31 numbers, must fit into 32 bits."""
-EMPTY = "must not be empty; fill it or remove the row"
 
 
 def blank_sql(column: str) -> str:
@@ -142,7 +120,7 @@ def number_rules(column: str) -> list[Rule]:
 
 def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
-    empty = f"column {{column}} {EMPTY}"
+    empty = "column {column} must not be empty; fill it or remove the row"
     no_document = f"{blank_sql('document')} AND (title IS NULL OR {blank_sql('title')})"
     query, document = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
@@ -229,6 +207,10 @@ class Problems:
             option = next(iter(self._read)).skip
             lines.append(f"pass {option} to leave out these {broken:,} of {rows:,} rows")
         return DataError(*lines)
+
+    def error_or(self, message: str) -> DataError:
+        """The error with all broken rules, or with a message if no rule is broken."""
+        return self.error() if self.rows else DataError(message)
 
     def note(self) -> str:
         """Count the rows that are left out, by rule, with the place of the first row."""

@@ -23,12 +23,12 @@ from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
-from opera.data.numbering import TextNumbering, parse_relation
+from opera.data.numbering import TextNumbering, load_relation
 from opera.data.python_source import load_python
 from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import DataBuilder, digest_files, load_or_parse
+from opera.data.store import DataBuilder, digest_files
 from opera.data.table_files import (
     TABLE_SUFFIXES,
     TableSource,
@@ -139,9 +139,9 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         add_tables(relation, texts, pairs, columns)
         TextNumbering(relation, builder, pairs[0][1].name).build()
 
-    parse = partial(parse_relation, read, skip_bad_rows=tables.skip_bad_rows)
     name = source_name(text) or (path := Path(text)).name or path.resolve().name
-    return load_or_parse(digest_files(files, salt), name, text, parse)
+    key = digest_files(files, salt)
+    return load_relation(key, name, text, read, skip_bad_rows=tables.skip_bad_rows)
 
 
 def load_trainer_files(source: str) -> RetrievalData:
@@ -150,8 +150,7 @@ def load_trainer_files(source: str) -> RetrievalData:
     place = Path(source)
     name = place.stem if place.is_file() else place.resolve().name
     read = partial(read_trainer_files, source)
-    parse = partial(parse_relation, read, skip_bad_rows=None)
-    return load_or_parse(digest_files(files, "trainers"), name, source, parse)
+    return load_relation(digest_files(files, "trainers"), name, source, read, skip_bad_rows=None)
 
 
 def load_example(name: str) -> RetrievalData:
@@ -241,7 +240,5 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
     if kind not in (None, "a file", "a folder"):
         problem = f"is {kind}"
     shipped_first = sorted(SOURCES, key=lambda known: not isinstance(known, ShippedSource))
-    descriptions = [known.description for known in shipped_first]
-    raise DataError(
-        f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
-    )
+    *descriptions, last = (known.description for known in shipped_first)
+    raise DataError(f"{shortened(text)}: {problem}; pass {', '.join(descriptions)} or {last}")

@@ -335,10 +335,8 @@ def _choose_queries(
             data, relevant.select_queries(moves), relevant.select_queries(~moves)
         )
         target = known_fraction(data, "test")
-        if target > known_at_random - ALIKE:
-            known = count
-        else:
-            known = round(target / known_at_random * count)
+        is_alike = target > known_at_random - ALIKE
+        known = count if is_alike else round(target / known_at_random * count)
     if expected_documents == "known" or known == count:
         return none, none, random
     new, documents = _new(relevant, max(1, count - known), rng)

@@ -70,8 +70,9 @@ def library_errors(source: str, folder: Path, advice: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in ADVICE:
             raise storage_error(folder, error) from error
-        reason = in_one_line(error.__cause__ or error)
-        raise DataError(f"{source}: cannot be read ({reason}); {advice}") from error
+        raise DataError(
+            f"{source}: cannot be read ({in_one_line(error.__cause__ or error)}); {advice}"
+        ) from error
 
 
 @dataclass
@@ -179,11 +180,10 @@ def _stored_fields(home: Path) -> dict[str, Any]:
         def read(kind: type[Arrays], name: str) -> Arrays:
             return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))
 
-        scored = "teacher/scores" in arrays
         return {
             "splits": {split: read(Qrels, split) for split in about["splits"]},
             "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
-            "teacher": read(TeacherScores, "teacher") if scored else None,
+            "teacher": read(TeacherScores, "teacher") if "teacher/scores" in arrays else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),
             "skipped": open_arrow(home / SKIPPED) if (home / SKIPPED).exists() else None,

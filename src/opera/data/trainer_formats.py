@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,10 +182,10 @@ OF_TEXTS = ("corpus", "queries")
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file by its first record, or ``None``. Never raises."""
-    keys = set[str]()
+    record: Record = {}
     with suppress(DataError):
-        for _, record in islice(_records_of(path).records(Problems()), 1):
-            keys |= record.keys()
+        _, record = next(_records_of(path).records(Problems()), (0, record))
+    keys = record.keys()
     for kind, needed in KEYS:
         if needed <= keys:
             return kind
@@ -274,8 +274,7 @@ def add_records(
         "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
     }  # fmt: skip
     relation.stream_rows(rows(), types)
-    names = {role: [name] for role, name in kind.names.items()}
-    relation.insert("pairs", table, names, values)
+    relation.insert("pairs", table, {role: [column] for role, column in kind.names.items()}, values)
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
@@ -298,9 +297,9 @@ def _common_prompt(prompts: list[str], notes: list[str]) -> str | None:
         )
         return prompts[0]
     if len(prompts) > 1:
-        examples = " and ".join(map(shown, prompts[:2]))
         notes.append(
-            f"the lines have {len(prompts)} different prompts, such as {examples}, so OPERA uses "
-            "none; set one with query_prompt, or write the prompts into the queries"
+            f"the lines have {len(prompts)} different prompts, such as {shown(prompts[0])} and "
+            f"{shown(prompts[1])}, so OPERA uses none; set one with query_prompt, or write the "
+            "prompts into the queries"
         )
     return None

@@ -21,7 +21,7 @@ from opera.core.terminal import counted
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, load_or_parse
-from opera.data.texts import text_batches
+from opera.data.texts import text_batches, without_extra_space
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
@@ -121,8 +121,10 @@ def distinct(
     """
     candidates, left_out = [], Counter[str]()
     for section in sections:
-        title = _flat(section.title)
-        chunks = [chunk for chunk in _chunks(section.lines) if title not in _flat(chunk)]
+        title = without_extra_space(section.title)
+        chunks = [
+            chunk for chunk in _chunks(section.lines) if title not in without_extra_space(chunk)
+        ]
         if full_text:
             chunks = [chunk for chunk in ["\n".join(section.lines)] if chunk.strip()]
         if len(title.split()) < MIN_WORDS:
@@ -142,10 +144,6 @@ def distinct(
             number = f"({seen[section.name]})" if seen[section.name] > 1 else ""
             distinct_sections.append(replace(section, name=f"{section.name}{number}"))
     return distinct_sections, dict(left_out)
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _chunks(lines: Sequence[str]) -> list[str]:

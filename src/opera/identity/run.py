@@ -91,10 +91,6 @@ def refuse_other_run(
         raise RunFolderError(f"{option}: was started differently; {advice}:", *differences)
 
 
-def _hashes(values: Any) -> NDArray[np.uint64]:
-    return np.asarray(values, dtype=np.uint64).reshape(-1)
-
-
 class Origin(RecordPart):
     """The facts about a run that its model needs later.
 
@@ -118,7 +114,10 @@ class Origin(RecordPart):
     relevant_grade: int
     corpus_text: CorpusText
     cutoffs: CutoffRecord | None
-    queries: Annotated[NDArray[np.uint64], PlainValidator(_hashes)] = Field(exclude=True)
+    queries: Annotated[
+        NDArray[np.uint64],
+        PlainValidator(lambda hashes: np.asarray(hashes, dtype=np.uint64).reshape(-1)),
+    ] = Field(exclude=True)
 
     @classmethod
     def of(cls, record: RunRecord, settings: TrainSettings, queries: NDArray[np.uint64]) -> Origin:

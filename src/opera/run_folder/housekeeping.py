@@ -52,9 +52,8 @@ def new_folder(path: Path) -> Path:
 def folder_to_write(path: Path, resume: bool, overwrite: bool) -> Path:
     """Return the folder to train in: ``path``, or its new folder if the run replaces another."""
     new = new_folder(path)
-    if resume:
-        return new if holds_run(new) else path
-    return new if overwrite and run_in(path) is not None else path
+    replaces = holds_run(new) if resume else overwrite and run_in(path) is not None
+    return new if replaces else path
 
 
 def run_started_after(path: Path, moment: float) -> bool:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 
 class _ToParents(logging.Handler):
-    """Passes the records to the parent loggers that would get them without the file."""
+    """Passes the records to the root logger, which would get them without the file."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        assert log.parent is not None
-        log.parent.callHandlers(record)
+        logging.getLogger().callHandlers(record)
 
 
 log = logging.getLogger("opera")

@@ -47,21 +47,18 @@ def verdict_sentence(guard: GuardRecord) -> str:
     # with the base weights, the final model is equal to the base model on test
     measured = guard.dev if kept or guard.test is None else guard.test
     split = "dev" if measured is guard.dev else "test"
-    if kept:
-        change = measured.fine_tuned - measured.base
-        values = _change(guard.measure, measured.base, measured.fine_tuned, change)
-        text = f"{words}: fine-tuning changes {values}"
-    else:
-        values = _change(guard.measure, measured.base, measured.final, measured.difference)
-        text = f"{words}: {values}"
-        if measured.queries >= LEAST_QUERIES:
-            interval = f"{points(measured.low)} to {points(measured.high)}"
-            text = f"{text[:-1]}, 95% interval {interval})"
+    changed = measured.fine_tuned if kept else measured.final
+    difference = changed - measured.base if kept else measured.difference
+    values = _change(guard.measure, measured.base, changed, difference)
+    text = f"{words}: fine-tuning changes {values}" if kept else f"{words}: {values}"
+    if not kept and measured.queries >= LEAST_QUERIES:
+        interval = f"{points(measured.low)} to {points(measured.high)}"
+        text = f"{text[:-1]}, 95% interval {interval})"
     return f"{text[0].upper()}{text[1:]} on {counted(measured.queries, f'{split} query')}"
 
 
-def _change(measure: str, base: float, final: float, difference: float) -> str:
-    return f"{measure} {in_points(base)} -> {in_points(final)} ({points(difference)})"
+def _change(measure: str, before: float, after: float, difference: float) -> str:
+    return f"{measure} {in_points(before)} -> {in_points(after)} ({points(difference)})"
 
 
 def verdict_words(guard: GuardRecord) -> str:
