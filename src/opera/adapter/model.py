@@ -106,10 +106,10 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
     ``adapter.py``.
     """
     if reads_vectors(base):
-        modules = {role: module for role in ROLES for module in _modules(trained, role)}
-        weights = {role: module.linear.weight.detach() for role, module in modules.items()}
         matrices: dict[str, Any] = {
-            role: weight.float().cpu().numpy() for role, weight in weights.items()
+            role: module.linear.weight.detach().float().cpu().numpy()
+            for role in ROLES
+            for module in _modules(trained, role)
         }
         write_arrays(folder / ADAPTER_FILE, matrices)
         module = Path(__file__).with_name("apply.py")

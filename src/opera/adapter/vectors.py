@@ -108,8 +108,9 @@ def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
         raise ValueError(f"it holds {list(vectors.shape)} of {vectors.dtype}")
     ids = [line.removesuffix("\n") for line in text_lines(names) if line.strip(" \n")]
     if len(ids) != len(vectors):
-        rows = counted(len(vectors), "row")
-        raise ValueError(f"{rows}, but {names.name} has {counted(len(ids), 'id')}")
+        raise ValueError(
+            f"{counted(len(vectors), 'row')}, but {names.name} has {counted(len(ids), 'id')}"
+        )
     return ids, vectors
 
 

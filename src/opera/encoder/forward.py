@@ -65,11 +65,10 @@ def token_features(
 ) -> dict[str, Any]:
     """Return the model's inputs for texts, on its device: packed, padded, or for a static
     embedding."""
-    features: dict[str, Any] = {}
     if is_table(model):
         starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
-        joined = np.concatenate(token_lists).astype(np.int64)
-        features = {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}
+        ids = torch.from_numpy(np.concatenate(token_lists).astype(np.int64))
+        features: dict[str, Any] = {"input_ids": ids, "offsets": torch.from_numpy(starts)}
     elif packed and min(map(len, token_lists)) > 0:
         features = packed_features(model, token_lists)
     else:

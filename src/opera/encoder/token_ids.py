@@ -132,7 +132,8 @@ def token_ids(
     if type(first) is StaticEmbedding:
         encodings = first.tokenizer.encode_batch_fast(inputs, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-    length = _length(first, task)
+    lengths = {"query": first.query_length, "document": first.document_length}
+    length = lengths[task] if task else None
     limit = {} if length is None else {"max_length": length}
     token_lists = first.processor(
         inputs,
@@ -156,9 +157,7 @@ def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
 
 def vocabulary_size(model: SentenceTransformer) -> int:
     """Return the largest token id + 1. A vocabulary may have gaps, so it may have fewer tokens."""
-    first: Any = model[0]
-    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
-    return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
+    return int(max(_tokenizer(model).get_vocab().values(), default=-1)) + 1
 
 
 def tokenisation(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> str:
@@ -166,13 +165,12 @@ def tokenisation(model: SentenceTransformer, task: Task | None = None, prompt: s
 
     Training does not change it.
     """
+    return tokenizer_facts(_tokenizer(model)) + reading(model, task, prompt)
+
+
+def _tokenizer(model: SentenceTransformer) -> Any:
     first: Any = model[0]
-    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
-    return tokenizer_facts(tokenizer) + reading(model, task, prompt)
-
-
-def _length(first: Any, task: Task | None) -> int | None:
-    return {"query": first.query_length, "document": first.document_length}[task] if task else None
+    return first.tokenizer if type(first) is StaticEmbedding else first.processor
 
 
 KIND, LAYOUT = "tokens", "4"

@@ -142,8 +142,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     """Shows a progress bar with steps, time left, loss and, if dev is evaluated, its measure."""
 
     def __init__(self, measure: str, shown: bool) -> None:
-        self._measure, self._postfix = measure, dict[str, str]()
-        self._shown = shown
+        self._measure, self._shown, self._postfix = measure, shown, dict[str, str]()
         self._bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

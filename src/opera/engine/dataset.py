@@ -133,8 +133,7 @@ def make_dataset(
         training_tokens(documents, sampled * (1 + n_negatives)),
     )
     lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
-    roles = column_roles(settings)
-    prompt_lengths = {column: lengths[role] for column, role in roles.items()}
+    prompt_lengths = {column: lengths[role] for column, role in column_roles(settings).items()}
     return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
 
 

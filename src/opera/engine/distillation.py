@@ -82,8 +82,9 @@ class DistillationLoss(InfoNCELoss):
         self.query_group = data.query_group[training_set.train.query_rows]
         self.document_group = data.document_group
         self.weight = settings.distill_weight
-        cosines = self.teacher.are_cosines
-        self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0
+        self.teacher_temperature = (
+            resolved(settings.temperature) if self.teacher.are_cosines else 1.0
+        )
         pairs, listed = training_set.pairs, training_set.negatives.lists
         kinds: dict[str, tuple[IntArray, IntArray]] = {
             "training pairs": (pairs.pair_query, pairs.pair_doc)

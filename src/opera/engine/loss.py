@@ -147,7 +147,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         columns = list(sentence_features)
         if _are_token_ids(columns):
             return embed_columns(
-                self.model, [_column(features) for features in columns], may_pack=self.packs
+                self.model,
+                [Column(features["input_ids"], features["prompt_length"]) for features in columns],
+                may_pack=self.packs,
             )
         return [self.model(features)["sentence_embedding"] for features in columns]
 
@@ -160,7 +162,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             self.model, keep_torch_compile=False
         )
         packed = self.packs and not pads(bare)
-        return [token_features(bare, *_column(features), packed=packed) for features in columns]
+        return [
+            token_features(bare, features["input_ids"], features["prompt_length"], packed=packed)
+            for features in columns
+        ]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Embed a part of the texts, in float32 because the stored gradients would vanish in half
@@ -191,8 +196,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         with torch.autocast(device.type, enabled=False):
             queries, *columns = (at_least_float32(column) for column in embeddings)
             documents = torch.cat([gather_embeddings(column) for column in columns])
-            queries_of_batch = batch.queries[batch.local]
-            marked = self.known.among_negatives(queries_of_batch, batch.doc_rows, batch.local.start)
+            marked = self.known.among_negatives(
+                batch.queries[batch.local], batch.doc_rows, batch.local.start
+            )
             known = torch.from_numpy(marked).to(device)
             excluded = known if self.masks else None
             similarity = batch_cosines(queries, documents)
@@ -235,10 +241,6 @@ class InfoNCELoss(InBatchLoss):
 def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
     """Whether the columns come from :func:`opera.engine.dataset.collate_tokens`."""
     return all(isinstance(features.get("input_ids"), list) for features in columns)
-
-
-def _column(features: dict[str, Any]) -> Column:
-    return Column(features["input_ids"], features["prompt_length"])
 
 
 def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:

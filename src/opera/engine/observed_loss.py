@@ -63,7 +63,8 @@ class ObservedLoss(nn.Module):
         self.masks, self.shares_with_positives = weighable(loss) is not None, list[float]()
         self.link, self.temperature = pruning, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
-        self.across = compares_processes(loss)
+        # whether the loss compares queries with the documents of all processes
+        self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Any) -> Any:
         """Return what the user's loss returns.
@@ -85,8 +86,8 @@ class ObservedLoss(nn.Module):
         factors = torch.from_numpy(batch.weights[batch.local])
         all_ids = gather_values(pair_ids) if self.across else pair_ids
         first = process_index() * len(ids) if self.across else 0
-        known = torch.from_numpy(rows.known_positives(ids, all_ids.cpu().numpy(), first))
-        known = known.to(pair_ids.device)
+        marks = rows.known_positives(ids, all_ids.cpu().numpy(), first), rows.not_comparable(ids)
+        known, incomparable = (torch.from_numpy(mark).to(pair_ids.device) for mark in marks)
         # Processes that share documents must all weigh, or they would not gather in step.
         weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
         weighed = weighing(weighable(self.loss), factors, known) if weighs else nullcontext()
@@ -95,7 +96,6 @@ class ObservedLoss(nn.Module):
         # Cosines are float32, even those of embeddings in half precision.
         with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
             excluded = known if self.masks else None
-            incomparable = torch.from_numpy(rows.not_comparable(ids)).to(pair_ids.device)
             observed = self._observations(embedded, len(features), excluded, incomparable)
         if not self.masks:
             self.shares_with_positives.append(float(known.any(1).float().mean()))
@@ -208,8 +208,9 @@ def weighing(ranking: Any, factors: Tensor, excluded: Tensor | None = None) -> I
     gather = gather_embeddings if ranking.gather_across_devices else None
 
     def weighted(embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
-        temperature, size = 1 / ranking.scale, len(factors)
-        ((_, _, losses),) = row_losses(embeddings, temperature, size, gather, excluded)
+        ((_, _, losses),) = row_losses(
+            embeddings, 1 / ranking.scale, len(factors), gather, excluded
+        )
         return torch.mean(losses * factors.to(losses.device))
 
     ranking.compute_loss_from_embeddings = weighted
@@ -225,11 +226,6 @@ def chain_of(loss: nn.Module) -> list[nn.Module]:
     while isinstance(inner := getattr(parts[-1], "loss", None), nn.Module) and inner not in parts:
         parts.append(inner)
     return parts
-
-
-def compares_processes(loss: nn.Module) -> bool:
-    """Whether a loss compares queries with the documents of all processes."""
-    return any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
 
 
 def temperature_of(loss: nn.Module) -> float:

@@ -182,7 +182,6 @@ class PairPruning(SamplerLink):
             SettingError: before training, for an unknown name or suffix, or if the file exists and
                 is not an earlier page.
         """
-        batches = self._trained_batches(name, "review")
         file = user_path(path, "path")
         check_output(
             file,
@@ -191,7 +190,7 @@ class PairPruning(SamplerLink):
             overwrite=flag(overwrite, "overwrite"),
             ours=lambda file: is_page(file, "OPERA review"),
         )
-        contents = batches.review(self._seed)
+        contents = self._trained_batches(name, "review").review(self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", contents, chosen)
         return file
@@ -216,8 +215,9 @@ class PairPruning(SamplerLink):
         """
         rows = next((rows for rows in self.batches if rows.dataset is dataset), None)
         if rows is None:
-            random = RandomSampler(dataset, generator=how.get("generator"))
-            return DefaultBatchSampler(random, **how)
+            return DefaultBatchSampler(
+                RandomSampler(dataset, generator=how.get("generator")), **how
+            )
         if rows.length:
             raise TrainingError(
                 f"PairPruning: {rows.data.source} is read again, by a second training or an "
@@ -244,8 +244,7 @@ class PairPruning(SamplerLink):
                 training.
         """
         check_arguments(args)
-        has_scores = any(rows.vectors for rows in self.batches)
-        if has_scores and self._prompts != (args.prompts or None):
+        if self._prompts != (args.prompts or None) and any(rows.vectors for rows in self.batches):
             raise SettingError(
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
                 f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)"

@@ -31,7 +31,6 @@ from opera.core.errors import DataError, SettingError
 from opera.core.terminal import counted, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
-from opera.data.texts import without_extra_space
 from opera.encoder.embeddings import Vectors
 from opera.engine.sampler import PairSampler
 from opera.labels.estimate import NoisyLabels, estimate
@@ -125,13 +124,16 @@ class PairRows:
             raise DataError(f"{place}: must have at least one row, got an empty data set")
         rows = _relevant_rows(user_rows, label)
         if left_out := len(user_rows) - len(rows):
-            rows_text = counted(len(user_rows), "row")
-            log.warning("%s: skipped %d of %s: their label is 0", place, left_out, rows_text)
+            log.warning(
+                "%s: skipped %d of %s: their label is 0",
+                *(place, left_out, counted(len(user_rows), "row")),
+            )
         texts = user_rows[rows]
         for column in columns:
-            place_of_column = f"{place}: row %d, column {column!r}"
             is_negative = column not in columns[:2]
-            _check_texts(place_of_column, user_row[rows], texts[column], is_negative)
+            _check_texts(
+                f"{place}: row %d, column {column!r}", user_row[rows], texts[column], is_negative
+            )
         pair_query, queries = _distinct(texts[columns[0]])
         numbers, documents = _distinct([text for column in columns[1:] for text in texts[column]])
         order = np.argsort(pair_query, kind="stable")
@@ -356,11 +358,9 @@ def _distinct(texts: list[str]) -> tuple[NDArray[np.int64], TextTable]:
     Returns:
         The number of each text, and the distinct texts in their first spelling.
     """
-    spaced = pa.array(map(without_extra_space, texts), pa.string()).dictionary_encode()
-    numbers = spaced.indices.to_numpy().astype(np.int64)
-    _, first = np.unique(numbers, return_index=True)
-    table = {str(number): texts[row] for number, row in enumerate(first.tolist())}
-    return numbers, TextTable.from_texts(table)
+    table = TextTable.from_texts({str(row): text for row, text in enumerate(texts)})
+    first, numbers = np.unique(table.group, return_inverse=True)
+    return numbers, table.select(first)
 
 
 def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:

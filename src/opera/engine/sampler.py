@@ -87,9 +87,8 @@ class SetSampler:
 
     def _draw(self) -> None:
         """Let the method sample its next batch."""
-        draw = self.method.draw(self._next_step)
+        self._add(self.method.draw(self._next_step))
         self._next_step += 1
-        self._add(draw)
 
     def _add(self, draw: Draw) -> None:
         """Let more pairs wait."""

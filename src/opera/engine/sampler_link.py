@@ -130,7 +130,7 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
         """Write the state next to the trainer's; only the main process does, for all are equal."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_state(folder / SAMPLER_FILE, self.state_dict())
+            write_arrays(folder / SAMPLER_FILE, flatten(self.state_dict()))
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
@@ -149,13 +149,8 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
 log = logging.getLogger("opera")
 
 
-def write_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write nested mappings of arrays and numbers; an interruption leaves no partial file."""
-    write_arrays(path, flatten(state))
-
-
 def read_state(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_state` wrote.
+    """Read the state in a checkpoint.
 
     Raises:
         RunFolderError: if the file cannot be read.

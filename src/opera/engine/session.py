@@ -90,9 +90,9 @@ class Session:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            advice = _memory_advice(name, self.prepared.settings)
             raise TrainingError(
-                f"out of memory while {advice}; then start again with --overwrite"
+                f"out of memory while {_memory_advice(name, self.prepared.settings)}; then start "
+                "again with --overwrite"
             ) from error
         finally:  # also count the time of an interrupted session
             self.add_seconds(name, time.perf_counter() - began)
@@ -107,13 +107,14 @@ def _memory_advice(phase: str, settings: TrainSettings) -> str:
     """Return the settings that use memory in a phase, with their values."""
     length = f"max_passage_length (now {settings.max_passage_length})"
     if phase not in ("time", "train", TRIAL_FOLDER):
-        batch = f"per_device_eval_batch_size (now {settings.encode_batch_size})"
-        return f"encoding texts: lower {batch} or {length}"
-    batch = f"per_device_train_batch_size (now {settings.per_device_train_batch_size})"
+        return (
+            f"encoding texts: lower per_device_eval_batch_size (now {settings.encode_batch_size}) "
+            f"or {length}"
+        )
     return (
-        f"training: lower {batch}, train_group_size (now {settings.train_group_size}) or {length}, "
-        "or let a transformer train with gradient_cache=16, gradient_checkpointing=true or "
-        "--lora r=16"
+        f"training: lower per_device_train_batch_size (now {settings.per_device_train_batch_size})"
+        f", train_group_size (now {settings.train_group_size}) or {length}, or let a transformer "
+        "train with gradient_cache=16, gradient_checkpointing=true or --lora r=16"
     )
 
 
@@ -126,12 +127,13 @@ def announce(prepared: Prepared) -> None:
     )
     for note in data.notes:
         log.info("note: %s", note)
-    counts = data.counts().items()
-    listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
-    log.info("%s: %s", data.name, listed)
-    precision = prepared.model.encoder.precision
+    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in data.counts().items()]
+    log.info("%s: %s", data.name, ", ".join(counts))
     model = model_title(prepared.model.source)
-    log.info("model %s on %s, %s", model, describe_device(device), precision)
+    log.info(
+        "model %s on %s, %s",
+        *(model, describe_device(device), prepared.model.encoder.precision),
+    )
     held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
     ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
     if known := trained_queries(data, prepared.model.source, ids):
@@ -182,8 +184,10 @@ def announce(prepared: Prepared) -> None:
 
 def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
     """Log the base model's mean of a measure over queries ``[n]``."""
-    queries = counted(len(values), "query")
-    log.info("base model on %s: %s %.1f (mean of %s)", split, measure, 100 * values.mean(), queries)
+    log.info(
+        "base model on %s: %s %.1f (mean of %s)",
+        *(split, measure, 100 * values.mean(), counted(len(values), "query")),
+    )
 
 
 def new_record(prepared: Prepared, folder: Path) -> RunRecord:

@@ -87,7 +87,6 @@ class RunSamplerLink(SamplerLink):
             [part.data.removed_excess for part in training_set.sets],
             training_set.copies,
         )
-        weighs = self.settings.pair_weights == "loss"
         parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
         self.sampler = PairSampler(
             [
@@ -102,7 +101,9 @@ class RunSamplerLink(SamplerLink):
             lag=LAG,
             rank=PartialState().process_index,
             world_size=processes,
-            pair_weights=training_set.loss_weights if weighs else None,
+            pair_weights=(
+                training_set.loss_weights if self.settings.pair_weights == "loss" else None
+            ),
             visits=visits,
         )
         self.samplers = [self.sampler]
@@ -201,14 +202,18 @@ def fit(
 def facts_of(training_set: TrainingSet, methods: Sequence[Method[Any]]) -> dict[str, Any]:
     """Return the entries of ``run.json`` about the method and the training set."""
     negatives, lists = training_set.negatives, training_set.negatives.lists
-    listed = {}
-    if lists is not None:
-        listed = {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
-    pools = [scores.smallest_pool for scores in training_set.scores]
+    listed = (
+        {}
+        if lists is None
+        else {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
+    )
+    pools = [
+        scores.smallest_pool for scores in training_set.scores if scores.smallest_pool is not None
+    ]
     return {
         "method": summary_of(methods),
         "negatives": NegativesRecord(kind=negatives.kind, **listed),
-        "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
+        "smallest_cbs_pool": min(pools, default=None),
     }
 
 
@@ -290,8 +295,9 @@ def train(
 def _resume(link: RunSamplerLink, trace: Trace) -> Path | None:
     """Restore the sampler and the trace from the newest checkpoint, if there is one."""
     sampler = link.sampler
-    main = PartialState().is_main_process
-    checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
+    checkpoint = from_main(
+        newest_checkpoint(trace.run.checkpoints) if PartialState().is_main_process else None
+    )
     if checkpoint:
         link.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
         trace.rows = Run(checkpoint).trace().to_pylist()

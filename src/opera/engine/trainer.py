@@ -64,8 +64,9 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         precision would then depend on the number of processes.
         """
         start = time.time()
-        measures = self.on_dev(self.model)
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in measures.items()}
+        metrics = {
+            f"{metric_key_prefix}_{name}": value for name, value in self.on_dev(self.model).items()
+        }
         metrics |= speed_metrics(metric_key_prefix, start)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(

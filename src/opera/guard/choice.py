@@ -111,8 +111,9 @@ class Guard:
     def choose(self, fine_tuned: Weights) -> GuardRecord:
         """Choose λ on dev. All processes measure; the main process chooses."""
         prepared = self.session.prepared
-        description = "measuring mixtures of base and fine-tuned weights on dev"
-        with self.session.phase("choose_mixing_weight", description):
+        with self.session.phase(
+            "choose_mixing_weight", "measuring mixtures of base and fine-tuned weights on dev"
+        ):
             dev = self._dev_corpus(fine_tuned)
             documents = len(dev.corpus) if self._best else None
             for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:

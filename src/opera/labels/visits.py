@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,19 +73,14 @@ class FirstVisits:
 
     def record(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
-        new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))[::-1]
-        if self.copies is None:
-            self.p[pair_ids[new]], self.step[pair_ids[new]] = p[new], step
-            return
-        for row in new:  # in reverse, so that the first of several copies in the batch counts
-            number, order = self.copies[pair_ids[row]], self._pairs_by_copy
-            start = np.searchsorted(self.copies, number, "left", order)
-            pairs = order[start : np.searchsorted(self.copies, number, "right", order)]
-            self.p[pairs], self.step[pairs] = p[row], step
-
-    @cached_property
-    def _pairs_by_copy(self) -> NDArray[np.int64]:
-        return np.argsort(self.copies)  # type: ignore[arg-type]
+        new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))
+        pairs, first = np.unique(pair_ids[new], return_index=True)  # the first of repeated pairs
+        values = p[new[first]]
+        if self.copies is not None:
+            numbers, first = np.unique(self.copies[pair_ids[new]], return_index=True)
+            pairs = np.flatnonzero(np.isin(self.copies, numbers))
+            values = p[new[first]][np.searchsorted(numbers, self.copies[pairs])]
+        self.p[pairs], self.step[pairs] = values, step
 
     def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
         """Copy the visits of the same pairs from an earlier training.

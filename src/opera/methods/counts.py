@@ -50,17 +50,11 @@ class TopK:
     above: int
     tied: int
 
-    @property
-    def tied_probability(self) -> float:
-        """The probability that a number in the bucket is among the K."""
-        return (self.count - self.above) / self.tied if self.tied else 0.0
-
     def probabilities(self, values: FloatArray) -> NDArray[np.float64]:
         """The probability of each number to be among the K: float64 ``[m]``."""
         bucket = bucket_of(values)
-        return np.where(
-            bucket > self.bucket, 1.0, np.where(bucket == self.bucket, self.tied_probability, 0.0)
-        )
+        of_tied = (self.count - self.above) / self.tied if self.tied else 0.0
+        return np.where(bucket > self.bucket, 1.0, np.where(bucket == self.bucket, of_tied, 0.0))
 
 
 NOTHING = TopK(0, BUCKETS, 0, 0)

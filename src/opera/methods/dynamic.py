@@ -271,7 +271,9 @@ class DynamicPruning(Method[DynamicSettings]):
             self._find_top_and_threshold(step)
         query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
         if self._qualities is not None:
-            top = self._top.probabilities(self._scores_when_ranked())
+            scores = self._query_scores()  # at the last refresh
+            scores[list(self._scores_at_ranking)] = list(self._scores_at_ranking.values())
+            top = self._top.probabilities(scores)
             query = query_probabilities(top, self._top.count, self.pool_size)
         if self.settings.levels != "query":
             weights = self._document_weights(np.arange(self.pairs.n_pairs), step)
@@ -379,12 +381,6 @@ class DynamicPruning(Method[DynamicSettings]):
             self._top = self._qualities.top_k(math.floor(ratio * self.pairs.n_queries))
         if self._similarities is not None:
             self._threshold = document_threshold(self._similarities, self._cutoff)
-
-    def _scores_when_ranked(self) -> NDArray[np.float64]:
-        """Return the scores at the last refresh."""
-        scores = self._query_scores()
-        scores[list(self._scores_at_ranking)] = list(self._scores_at_ranking.values())
-        return scores
 
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
         return query_scores(self.scores, self.settings.query_score, queries)

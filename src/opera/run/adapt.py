@@ -183,9 +183,8 @@ def check(
         files = (train.query_vectors, train.document_vectors, train.teacher_scores)
         reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
         models = [] if train.query_vectors is not None else [model, train.reranker]
-        for source in sources:
-            reads += inputs_of(source, *models)
-        check_reads_survive(folder, reads)
+        inputs = [path for source in sources for path in inputs_of(source, *models)]
+        check_reads_survive(folder, [*reads, *inputs])
     loaded = with_list_options(load_all(sources), *how)
     target = folder_to_write(folder, resume, overwrite)
     return Checked(loaded, model, folder, target, recipe, resume, overwrite, started)

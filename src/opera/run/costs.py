@@ -114,14 +114,18 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
 def _seconds_per_step(prepared: Prepared) -> float:
     """Train a few steps, and return their mean seconds."""
     last = STEPS + 2  # the last step would save a checkpoint, but is never reached
-    fields = {"save_steps": last, "eval_steps": None, "load_best_model_at_end": False}
     values = {
         "max_steps": last,
         "negatives": "random",
         "loss": "infonce",
         "pair_weights": "none",
         "prune_before_mining": False,
-        "trainer": {**(prepared.settings.trainer or {}), **fields},
+        "trainer": {
+            **(prepared.settings.trainer or {}),
+            "save_steps": last,
+            "eval_steps": None,
+            "load_best_model_at_end": False,
+        },
     }
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.with_values(values)}

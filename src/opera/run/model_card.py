@@ -116,7 +116,6 @@ def write_model_card(
     assert record.training is not None
     settings = record.settings
     header = metadata(record, {name: measures["final"][name] for name in DEFAULT_MEASURES})
-    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()]
     text = (MODEL_CARD if settings["query_vectors"] is None else VECTORS_CARD).format(
         metadata=header.to_yaml().strip(),
         base=_base_name(record.model.source),
@@ -125,7 +124,9 @@ def write_model_card(
         steps=record.training.steps,
         seed=record.seed,
         measures=_measures(record, measures, changes, queries),
-        counts=", ".join(counts),
+        counts=", ".join(
+            f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()
+        ),
         query_length=_length(settings["max_query_length"]),
         document_length=_length(settings["max_passage_length"]),
         folder=EXAMPLE_FOLDER,
@@ -141,7 +142,8 @@ def write_model_card(
 
 def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
     """Describe a run's model for the hub, with the measures of the final model on test."""
-    data = _short_data(record)
+    data, source = _short_data(record), record.model.source
+    model = HUB_NAMES.get(source, source)
     dataset = data.removeprefix("hf:").partition("@")[0] if data.startswith("hf:") else ""
     known = dataset if HUB_ID.fullmatch(dataset) else None
     results = [
@@ -158,20 +160,14 @@ def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
         for name, value in final.items()
     ]
     return ModelCardData(
-        base_model=hub_id(record.model.source),
+        base_model=model if HUB_ID.fullmatch(model) and not is_local_path(source) else None,
         datasets=None if known is None else [known],
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        model_name=f"{_base_name(record.model.source)} adapted to {data}",
+        model_name=f"{_base_name(source)} adapted to {data}",
         eval_results=results,
     )
-
-
-def hub_id(source: str) -> str | None:
-    """Return the id of a model on the hub; ``None`` for a local folder."""
-    name = HUB_NAMES.get(source, source)
-    return name if HUB_ID.fullmatch(name) and not is_local_path(source) else None
 
 
 def _length(tokens: int | None) -> str:
@@ -189,7 +185,10 @@ def is_local_path(text: str) -> bool:
 
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run; ``DATA`` stands for data in memory."""
-    first, *also = [shlex.quote(_data_argument(source)) for source in _sources(record)]
+    first, *also = [
+        shlex.quote("DATA" if source.startswith(MEMORY) else without_folders(source))
+        for source in _sources(record)
+    ]
     words = [
         f"opera train {first}",
         *(f"--also {source}" for source in also),
@@ -198,11 +197,6 @@ def repeat_command(record: RunRecord) -> str:
         "--out run",
     ]
     return " \\\n  ".join(words)
-
-
-def _data_argument(source: str) -> str:
-    """Return a data set as an argument without folders; ``DATA`` for data in memory."""
-    return "DATA" if source.startswith(MEMORY) else without_folders(source)
 
 
 def write_recipe(folder: Path, record: RunRecord) -> None:

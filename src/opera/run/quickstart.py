@@ -58,9 +58,12 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     out.mkdir(parents=True, exist_ok=True)
     with sole_use(out, "runs the quickstart"):
         replace_folder(out / DATA_FOLDER, data.write_beir)
-        run = out / RUN_FOLDER
         return adapt(
-            load_data(out / DATA_FOLDER), model=MINILM, out=run, overwrite=overwrite, **settings
+            load_data(out / DATA_FOLDER),
+            model=MINILM,
+            out=out / RUN_FOLDER,
+            overwrite=overwrite,
+            **settings,
         )
 
 

@@ -44,10 +44,8 @@ def missing_candidates(
         queries = np.sort(rng.permutation(one_set.pairs.n_queries)[:MOST_QUERIES])
         rows = one_set.train.query_rows
         ranking = search_corpus(encoder, one_set.data, rows[queries], 1, settings.corpus_text)
-        known = KnownPositives.of(one_set.data, rows, one_set.pairs)
-        best = ranking.doc_rows[:, 0]
-        is_missing = (best >= 0) & ~known.contains(queries, np.maximum(best, 0))
-        is_missing &= ~_judged(one_set.data, "train", rows[queries], best)
+        known, best = KnownPositives.of(one_set.data, rows, one_set.pairs), ranking.doc_rows[:, 0]
+        is_missing = _without_label(one_set.data, "train", known, queries, rows[queries], best)
         if one_set.data.rejected is not None:
             groups = one_set.data.query_group[rows[queries]], one_set.data.document_group[best]
             is_missing &= ~np.isin(pair_keys(*groups), one_set.data.rejected)
@@ -58,11 +56,19 @@ def missing_candidates(
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 
-def _judged(
-    data: RetrievalData, split: str, query_rows: IntArray, doc_rows: IntArray
+def _without_label(
+    data: RetrievalData,
+    split: str,
+    known: KnownPositives,
+    queries: IntArray,
+    query_rows: IntArray,
+    doc_rows: IntArray,
 ) -> NDArray[np.bool_]:
-    """Whether a split judges each pair, with any grade."""
-    return np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
+    """Whether a split does not judge each document of a query, with any grade, and it is no known
+    positive; false for -1, which is no document.
+    """
+    judged = np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
+    return (doc_rows >= 0) & ~known.contains(queries, np.maximum(doc_rows, 0)) & ~judged
 
 
 def review_items(
@@ -78,8 +84,7 @@ def review_items(
         seed: the run's seed.
     """
     training_set = fit.training_set
-    query_rows = training_set.train.query_rows
-    labelled = Labelled(training_set.data, query_rows, training_set.pairs)
+    labelled = Labelled(training_set.data, training_set.train.query_rows, training_set.pairs)
     train = training_items(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]
@@ -111,8 +116,7 @@ def _test_items(
     missing: dict[tuple[int, int], str] = {}
     for name, evaluation in (("final", final), ("base", base)):
         rows = evaluation.ranking.doc_rows[:, 0]
-        unlabelled = (rows >= 0) & ~known.contains(queries, np.maximum(rows, 0))
-        unlabelled &= ~_judged(data, "test", qrels.query_rows, rows)
+        unlabelled = _without_label(data, "test", known, queries, qrels.query_rows, rows)
         for query in np.flatnonzero(unlabelled):
             missing.setdefault((int(query), int(rows[query])), name)
     order = generator(seed, "review.test.missing").permutation(len(missing))

@@ -76,8 +76,8 @@ def open_session(
     """Load the model, and check it with the data, the settings and the resumed run. This writes
     nothing.
     """
-    report_to = checked.recipe.train.of_trainer("report_to")
-    trainer_callbacks = [*logging_services(report_to), *checked_callbacks(callbacks)]
+    services = logging_services(checked.recipe.train.of_trainer("report_to"))
+    trainer_callbacks = [*services, *checked_callbacks(callbacks)]
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
     run, model = RunWriter(checked.target, processes.is_main_process), prepared.model.trained
@@ -88,8 +88,9 @@ def open_session(
         advice = "use the same settings, or --overwrite to start again"
         refuse_other_run(option, earlier.record.identity, prepared.identity, advice)
         prepared = prepared.resolved_as(earlier.settings)
-        fields = ("started", "guard", "seconds")
-        continued = {field: getattr(earlier.record, field) for field in fields}
+        continued = {
+            field: getattr(earlier.record, field) for field in ("started", "guard", "seconds")
+        }
         record = new_record(prepared, checked.folder).model_copy(update=continued)
         if earlier.finished:
             record = earlier.record
@@ -225,11 +226,12 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
     prepared, data = session.prepared, session.prepared.data.with_splits
     with session.phase("evaluate_before", "measuring the base model on test"):
         base = _on_test(prepared.model.base_as_saved, prepared)
-        corpus_text = prepared.settings.corpus_text
         columns = {
             "query_id": base.query_ids,
             **relevant_columns(data, "test"),
-            "similarity": query_difficulty(prepared.model.base_as_saved, data, "test", corpus_text),
+            "similarity": query_difficulty(
+                prepared.model.base_as_saved, data, "test", prepared.settings.corpus_text
+            ),
         }
     log_mean("test", PRIMARY, base.per_query[PRIMARY])
     return base, columns

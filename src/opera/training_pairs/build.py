@@ -174,11 +174,11 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     sets, train = _sets_of(data), data.training_split()
     pairs, quotas = train.pairs(), None
     if data.sets:
-        names, counts = (
+        quotas = Quotas.of(
             [one_set.data.name for one_set in sets],
             [one_set.pairs.n_pairs for one_set in sets],
+            prepared.settings,
         )
-        quotas = Quotas.of(names, counts, prepared.settings)
     known = KnownPositives.of(data, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
     similarity = np.concatenate([of_set.similarity for of_set in scores]) if scores else None

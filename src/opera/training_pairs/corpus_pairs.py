@@ -78,8 +78,10 @@ def pairs(
         for section in distinct_sections
         for text in section.lines
     ]
-    names = ("query", "document_id", "document", "origin")
-    table = pa.table([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], names)
+    table = pa.table(
+        [pa.array(column, pa.string()) for column in zip(*rows, strict=True)],
+        ("query", "document_id", "document", "origin"),
+    )
     if not (titled and all(section.name for section in sections)):
         table = table.drop_columns("document_id")
     if path is not None:

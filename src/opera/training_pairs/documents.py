@@ -72,10 +72,8 @@ class DocumentLists:
     @classmethod
     def of(cls, lists: Sequence[IntArray]) -> DocumentLists:
         """Build from one array of corpus rows per query."""
-        rows = np.concatenate([np.empty(0, dtype=np.int32), *lists])
-        return cls.from_counts(
-            np.array([len(of_query) for of_query in lists], dtype=np.int64), rows
-        )
+        counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
+        return cls.from_counts(counts, np.concatenate([np.empty(0, dtype=np.int32), *lists]))
 
     def of_query(self, query: int) -> NDArray[np.int32]:
         """Return the documents of one query."""

@@ -6,7 +6,7 @@ The module imports torch only after the arguments and the data are checked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,6 @@ from opera.training_pairs.export_inputs import (
     SCORE_FORMATS,
     ScoreInputs,
     checked_output,
-    write_jsonl,
     write_table,
 )
 from opera.training_pairs.mining import Miner, check_range
@@ -131,25 +130,16 @@ def score(
     path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(source, inputs.model, relevant_grade, "score")
-    if not inputs.by_teacher:
+    if inputs.reranker is None and inputs.negatives is None:
         table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
     else:
         pairs, scores = _score_by_teacher(inputs, loaded, qrels, settings, seed)
-        rows = pairs.query_rows[pairs.query_index]
-        table = _table_of(loaded, rows, pairs.doc_rows, score=scores)
+        query_rows = pairs.query_rows[pairs.query_index]
+        table = _table_of(loaded, query_rows, pairs.doc_rows, score=scores)
         records = _scored_records(loaded, pairs, scores)
-    _write(path, table, records)
+    if path is not None and process_index() == 0:
+        write_table(path, table, records)
     return table
-
-
-def _write(path: Path | None, table: pa.Table, records: Iterable[Mapping[str, Any]] | None) -> None:
-    """Write a table in the main process; a JSON Lines file gets ``records`` instead, if given."""
-    if path is None or process_index() != 0:
-        return
-    if records is not None and path.suffix == ".jsonl":
-        write_jsonl(path, records)
-    else:
-        write_table(path, table)
 
 
 def _table_of(
@@ -286,11 +276,14 @@ def mine(
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, seed)
     if mined.queries_without:
-        queries = mined.queries_without, len(qrels.query_rows)
-        log.info("note: %d of %d queries have no negative at these ranks", *queries)
+        log.info(
+            "note: %d of %d queries have no negative at these ranks",
+            *(mined.queries_without, qrels.n_queries),
+        )
     table = _table_of(loaded, qrels.query_rows[mined.queries], mined.doc_rows)
     records = _mined_records(loaded, qrels, mined)
-    _write(path, table.rename_columns(["query-id", "corpus-id"]), records)
+    if path is not None and process_index() == 0:
+        write_table(path, table.rename_columns(["query-id", "corpus-id"]), records)
     return table
 
 
@@ -349,9 +342,11 @@ def _score_by_teacher(
     if inputs.reranker is not None:
         prompts = {name: value for name, value in settings.items() if name.endswith("_prompt")}
         settings = {name: value for name, value in settings.items() if name not in prompts}
-        precision = settings.get("precision", "auto")
         reranker = open_reranker(
-            inputs.reranker, **prompts, max_length=inputs.max_length, precision=precision
+            inputs.reranker,
+            **prompts,
+            max_length=inputs.max_length,
+            precision=settings.get("precision", "auto"),
         )
     text: CorpusText = "title_text"
     if inputs.model is not None:
@@ -367,12 +362,11 @@ def _score_by_teacher(
     else:
         log.info("note: the data have no negatives; mine some with negatives=N")
         negatives = DocumentLists.of([])
-    both = np.stack([qrels.query_rows[negatives.queries], negatives.doc_rows])
-    query, doc = np.unique(both, axis=1)
+    query, doc = np.unique([qrels.query_rows[negatives.queries], negatives.doc_rows], axis=1)
     pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
     if encoder is None or reranker is not None:
         assert reranker is not None
-        query_rows = pairs.query_rows[pairs.query_index]
-        return pairs, reranker.score_pairs(data, query_rows, pairs.doc_rows, text)
+        rows = pairs.query_rows[pairs.query_index], pairs.doc_rows
+        return pairs, reranker.score_pairs(data, *rows, text)
     queries = encoder.encode_queries(data, pairs.query_rows)
     return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))

@@ -99,11 +99,6 @@ class ScoreInputs(NamedTuple):
             max_length,
         )
 
-    @property
-    def by_teacher(self) -> bool:
-        """Whether a teacher scores, and not the model to train."""
-        return self.reranker is not None or self.negatives is not None
-
 
 def checked_output(
     out: str | Path | None,
@@ -126,12 +121,23 @@ def checked_output(
     return path
 
 
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table as ``.parquet``, ``.tsv``, ``.csv`` or ``.jsonl``, by the suffix."""
+def write_table(
+    path: Path, table: pa.Table, records: Iterable[Mapping[str, Any]] | None = None
+) -> None:
+    """Write a table as ``.parquet``, ``.tsv``, ``.csv`` or ``.jsonl``, by the suffix.
+
+    A ``.jsonl`` file has an object per line: the ``records``, or the rows of the table.
+    """
+
+    def write_jsonl(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            for row in table.to_pylist() if records is None else records:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
     if path.suffix == ".parquet":
         write_parquet(path, table)
     elif path.suffix == ".jsonl":
-        write_jsonl(path, table.to_pylist())
+        replace_file(path, write_jsonl)
     else:
         lines = partial(
             with_apostrophes(table).to_pandas().to_csv,
@@ -140,13 +146,3 @@ def write_table(path: Path, table: pa.Table) -> None:
             lineterminator="\n",
         )
         replace_file(path, lines)
-
-
-def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a JSON object per line."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in records)
-
-    replace_file(path, write)

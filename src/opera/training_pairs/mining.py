@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.negatives import MiningSettings
-from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray, slices
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.terminal import counted
@@ -120,10 +120,9 @@ class Miner:
             fits = ranking.scores[:, first - 1 : last] <= highest_allowed(positive, self.settings)
             allowed = _filter(allowed, fits, "too similar to the query for the margins")
         if self.reranker is not None:
-            rows = np.asarray(query_rows)
             query, rank = np.nonzero(allowed)
             scores = [
-                self.reranker.score_pairs(data, rows[queries], documents, text)
+                self.reranker.score_pairs(data, query_rows[queries], documents, text)
                 for queries, documents in (
                     (pairs.pair_query, pairs.pair_doc),
                     (query, candidates[query, rank]),
@@ -140,10 +139,9 @@ def may_be_negative(
 ) -> NDArray[np.bool_]:
     """Whether candidates are in the pool and not known positives: both ``[n, depth]``."""
     allowed = np.empty(candidates.shape, dtype=bool)
-    for start in range(0, len(candidates), CHUNK_QUERIES):
-        chunk = candidates[start : start + CHUNK_QUERIES]
-        positive = known.contains(np.arange(start, start + len(chunk))[:, None], chunk)
-        allowed[start : start + len(chunk)] = pool.holds(chunk) & ~positive
+    for queries in slices(len(candidates), CHUNK_QUERIES):
+        numbers, chunk = np.arange(queries.start, queries.stop)[:, None], candidates[queries]
+        allowed[queries] = pool.holds(chunk) & ~known.contains(numbers, chunk)
     return allowed
 
 

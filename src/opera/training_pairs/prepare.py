@@ -118,10 +118,9 @@ class Prepared:
         if keeps_base and not reads_vectors(self.model.encoder.model):
             model, base = self.model.base_as_saved.model, None
         lora, sizes = settings.lora_options, settings.matryoshka
-        has_config = hasattr(model[0], "auto_model")
-        if sizes is not None and has_config and not keeps_base:  # servers such as vLLM read it
-            config = model[0].auto_model.config
-            config.matryoshka_dimensions = [self.model.encoder.dimension, *sizes]
+        if sizes is not None and hasattr(model[0], "auto_model") and not keeps_base:
+            dimensions = [self.model.encoder.dimension, *sizes]
+            model[0].auto_model.config.matryoshka_dimensions = dimensions  # vLLM reads it
         with merged(model) if lora is not None and lora.merge else nullcontext():
             if base is None:
                 model.save_pretrained(str(folder), create_model_card=False)
@@ -231,8 +230,12 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
     _check_adapter_settings(settings)
     if settings.query_vectors is not None:
         quiet_libraries()  # like load_model
-        files = Path(settings.query_vectors), Path(settings.document_vectors or "")
-        model = service_model(*files, data, pick_device())
+        model = service_model(
+            Path(settings.query_vectors),
+            Path(settings.document_vectors or ""),
+            data,
+            pick_device(),
+        )
         overridden = {}
         encoder = base_as_saved = Encoder(model, settings.precision)
         encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
@@ -314,8 +317,13 @@ def _check_adapter_settings(settings: TrainSettings) -> None:
     unused = set() if settings.adapter_kind is None else {"dropout"}
     reason = "the model does not train"
     if settings.query_vectors is not None:
-        lengths = {"max_query_length", "max_passage_length"}
-        unused |= {*lengths, "corpus_text", "query_prompt", "document_prompt"}
+        unused |= {
+            "max_query_length",
+            "max_passage_length",
+            "corpus_text",
+            "query_prompt",
+            "document_prompt",
+        }
         reason = "the vectors come from files"
     for name in sorted(unused & settings.model_fields_set):
         if (value := getattr(settings, name)) != EncodingSettings.model_fields[name].default:

@@ -92,12 +92,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     settings = recipe.train
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
-    leaks = _leaks(data.with_relevant_grade(settings.relevant_grade), settings)
     with_splits, before_dev, expected_documents = _with_splits(data, settings)
-    merged = for_each(merge_copies, with_splits)
-    merged = replace(merged, notes=(*merged.notes, *leaks))
-    before_dev = merged if before_dev is with_splits else for_each(merge_copies, before_dev)
-    with_splits = merged
     for data_set in data_sets(with_splits):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
@@ -172,7 +167,8 @@ def _conflicts(
 def _with_splits(
     data: RetrievalData, settings: TrainSettings
 ) -> tuple[RetrievalData, RetrievalData, ExpectedDocuments | None]:
-    """Apply ``relevant_grade``, add missing splits, and check that every split is usable.
+    """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
+    split is usable.
 
     Returns:
         ``with_splits``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
@@ -190,7 +186,9 @@ def _with_splits(
             needs_dev=needs_dev,
         )
         # after the split, so that decisions do not change which queries are in test
-        return with_decisions(with_splits, settings.decisions or ())
+        decided = with_decisions(with_splits, settings.decisions or ())
+        merged = for_each(merge_copies, decided)
+        return replace(merged, notes=(*merged.notes, *_leaks(graded, settings)))
 
     with_splits = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
