@@ -18,16 +18,13 @@ DEFAULT_RANGE = (10, 100)
 """The default ranks of hard negatives and hard false positives."""
 KEEP = "maximum number of mined negatives per query"
 
-_RANK = re.compile(r" *\d{1,10} *", re.ASCII)
-
 
 def _parse_range(value: Any) -> Any:
     """Read ``LO:HI`` as a pair of ranks."""
-    if isinstance(value, str):
-        low, colon, high = value.partition(":")
-        if not (colon and _RANK.fullmatch(low) and _RANK.fullmatch(high)):
-            raise ValueError("must be LO:HI, two ranks such as 10:100")
-        value = (int(low), int(high))
+    if isinstance(value, str) and (
+        match := re.fullmatch(r" *(\d{1,10}) *: *(\d{1,10}) *", value, re.ASCII)
+    ):
+        value = (int(match[1]), int(match[2]))
     if isinstance(value, tuple | list) and len(value) == 2 and all(type(v) is int for v in value):
         if not 1 <= value[0] <= value[1] <= MOST:
             raise ValueError(
@@ -182,12 +179,10 @@ def shares_by_name(mix: str) -> dict[str, float]:
     assignments = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
     try:
         shares = {name: float(number) for name, number in assignments}
-        is_valid = len(shares) == mix.count(",") + 1 and all(
-            0 < share < math.inf for share in shares.values()
-        )
     except ValueError:
-        is_valid = False
-    if not is_valid:
+        shares = {}
+    are_positive = all(0 < share < math.inf for share in shares.values())
+    if len(shares) != mix.count(",") + 1 or not are_positive:
         raise ValueError(
             "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as "
             "nfcorpus=2,scifact=1"
