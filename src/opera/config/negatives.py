@@ -34,20 +34,16 @@ def _parse_range(value: Any) -> Any:
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
 
-RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
-
 NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("random", "hard", "given", "teacher")
 )
 """Values of ``negatives``; :mod:`opera.training_pairs.negatives` defines them."""
 
-NegativeKind = Annotated[str, OneOf(NEGATIVES)]
-
 
 class MiningSettings(Settings):
     """Which documents of a ranking become hard negatives, in training and in ``opera mine``."""
 
-    range: RankRange | None = setting(
+    range: Annotated[tuple[int, int], BeforeValidator(_parse_range)] | None = setting(
         None,
         "ranks LO:HI of the model's ranking to mine hard negatives from; 1 is the best, both ends "
         "are included; the release's 100-1100 is 101:1100; auto: 10:100",
@@ -102,7 +98,7 @@ class NegativeSettings(MiningSettings):
         "exclude a query's known positives from its negatives; the paper has no such mask",
         "OPERA",
     )
-    negatives: NegativeKind | None = setting(
+    negatives: Annotated[str, OneOf(NEGATIVES)] | None = setting(
         None,
         "explicit negatives: random (from the corpus), hard (mined), given (in the data) or "
         "teacher (scored by a teacher); auto: given if the data has them, else random; with "

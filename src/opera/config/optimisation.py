@@ -38,10 +38,6 @@ def _parse_sizes(value: Any) -> Any:
     raise ValueError("must be numbers of dimensions, such as 256,128,64")
 
 
-Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
-LossName = Annotated[str, OneOf(LOSSES)]
-
-
 class OptimisationSettings(Settings):
     """The loss and the optimizer. Names follow transformers.
 
@@ -88,13 +84,13 @@ class OptimisationSettings(Settings):
         ge=0.0001,
         le=100,
     )
-    loss: LossName = setting(
+    loss: Annotated[str, OneOf(LOSSES)] = setting(
         "infonce",
         "loss of a pair in its batch: infonce, distill (InfoNCE and a teacher's scores), or a loss "
         "that you registered",
         "OPERA",
     )
-    matryoshka: Sizes | None = setting(
+    matryoshka: Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)] | None = setting(
         None,
         "numbers of first dimensions, such as 256,128,64, that work as embeddings on their own: "
         "the loss is the mean over these sizes and the full size; auto: none",

@@ -134,9 +134,6 @@ def _check_lora(value: Any) -> Any:
     return text
 
 
-LoraText = Annotated[str, BeforeValidator(_check_lora)]
-
-
 class AdapterSettings(Settings):
     """Train a residual projection over frozen vectors, or LoRA's matrices, instead of the model."""
 
@@ -164,7 +161,7 @@ class AdapterSettings(Settings):
         flag="--document-vectors",
     )
 
-    lora: LoraText | None = setting(
+    lora: Annotated[str, BeforeValidator(_check_lora)] | None = setting(
         None,
         "train LoRA matrices of rank r on the frozen weights of a transformer, such as r=16; more "
         "options after commas: alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: "
