@@ -71,11 +71,6 @@ class Group:
         """The runs' ``per_query.parquet``."""
         return tuple(run.per_query() for run in self.runs)
 
-    @cached_property
-    def first_pairs(self) -> pa.Table:
-        """The first run's ``pairs.parquet``."""
-        return self.runs[0].pairs()
-
     @property
     def model(self) -> str:
         """The base model of the first run."""
