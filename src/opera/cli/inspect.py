@@ -25,7 +25,6 @@ from opera.cli.options import (
     RelevantOption,
     SeedOption,
     SkipOption,
-    load_training_data,
     one_source,
     setting_option,
     show,
@@ -74,10 +73,14 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
+    from opera.data import load_data
+    from opera.retrieval.locate import locate_model
+
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    loaded = load_training_data(
-        one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions), model
-    )
+    source = one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions)
+    locate_model(model)
+    loaded = load_data(source)
+    loaded.training_split()  # mistakes are reported before torch loads for seconds
 
     from opera.diagnostics.inspect import inspect as inspect_data
 
