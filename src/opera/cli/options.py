@@ -193,17 +193,18 @@ def one_source(
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")
-    source = named_source(
-        data,
-        pairs=pairs or None,
-        documents=documents,
-        queries=queries,
-        columns=columns,
-        encoding=encoding,
-        skip_bad_rows=skip_bad_rows,
-        strict=strict,
+    return str(
+        named_source(
+            data,
+            pairs=pairs or None,
+            documents=documents,
+            queries=queries,
+            columns=columns,
+            encoding=encoding,
+            skip_bad_rows=skip_bad_rows,
+            strict=strict,
+        )
     )
-    return str(source)
 
 
 def collect_values(
