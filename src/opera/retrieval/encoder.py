@@ -61,6 +61,7 @@ from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
     ROLES,
     Role,
+    length_limit,
     prompt_for,
     set_prompts,
     warn_of_missing_prompts,
@@ -129,7 +130,9 @@ class Encoder:
     @property
     def settings(self) -> dict[str, Any]:
         """The model's similarity, lengths and prompts, which its folder stores."""
-        lengths = {LENGTH_SETTINGS[role]: self._length(role) for role in ROLES}
+        lengths = {
+            setting: length_limit(self.model, role) for role, setting in LENGTH_SETTINGS.items()
+        }
         prompts = {f"{role}_prompt": self.prompts[role] for role in ROLES}
         return {"similarity": self.similarity, **lengths, **prompts}
 
@@ -191,11 +194,6 @@ class Encoder:
         readings = [reading(self.model, role, self.prompts[role]) for role in roles]
         return [self._fingerprint, *readings]
 
-    def _length(self, role: Role) -> int | None:
-        """The maximum number of tokens that the model reads; ``None`` for no limit."""
-        length = getattr(self.model[0], f"{role}_length", None)
-        return length if length is not None else getattr(self.model, "max_seq_length", None)
-
     @cached_property
     def _fingerprint(self) -> str:
         return fingerprint(self.model)
@@ -246,8 +244,7 @@ class Encoder:
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of rows, part by part."""
         hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
-        total = sum(map(len, parts))
-        with progress(f"encoding {unit}", total, unit, hidden=hidden) as bar:
+        with progress(f"encoding {unit}", sum(map(len, parts)), unit, hidden=hidden) as bar:
             for rows in parts:
                 yield self._vectors(source, rows, tokens, bar.update)
 
@@ -309,12 +306,14 @@ class Encoder:
     def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
         """Let sentence-transformers embed texts that their token ids do not determine."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        options = {
-            "batch_size": len(texts) if is_static(self.model) else self.batch_size,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-        }
-        raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
+        raw = encode(
+            texts,
+            prompt=self.prompts[role],
+            batch_size=len(texts) if is_static(self.model) else self.batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+            truncate_dim=None,
+        )
         return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
