@@ -109,7 +109,8 @@ class NearestDocuments:
         self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]
     ) -> tuple[IntArray, IntArray]:
         """Return the indices of the scores ``[queries, documents]`` that may be among the best."""
-        least, depth, width = self._least(queries), self._depth, scores.shape[1]
+        least = self._best.real[queries, 0].astype(np.float32)  # -inf below k documents so far
+        depth, width = self._depth, scores.shape[1]
         on_cpu, bound = self._device == "cpu", least - errors
         if depth < width and np.isneginf(least).any():
             if on_cpu:
@@ -122,10 +123,6 @@ class NearestDocuments:
         reached = scores >= torch.from_numpy(bound).to(scores.device)[:, None]
         query, document = reached.nonzero().T.cpu().numpy()
         return query, document
-
-    def _least(self, queries: slice) -> NDArray[np.float32]:
-        """Return each query's k-th best score; -inf for a query with fewer than k documents."""
-        return np.asarray(self._best.real[queries, 0], dtype=np.float32)
 
     def _keep(
         self,
