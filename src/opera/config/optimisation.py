@@ -164,15 +164,11 @@ class OptimisationSettings(Settings):
         return save_steps or min(500, max(1, resolved(self.max_steps) // 10))
 
     @model_validator(mode="after")
-    def _best_model_needs_evaluations(self) -> Self:
+    def _no_contradiction(self) -> Self:
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
             raise ValueError(
                 "load_best_model_at_end=True needs eval_steps, the steps between two evaluations"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
         if self.epochs is not None and self.max_steps is not None:
             raise ValueError(
                 f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to "

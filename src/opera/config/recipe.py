@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
+from opera.config.trainer import (
+    WITHOUT_EFFECT,
+    as_fields,
+    check_trainer_fields,
+    is_trainer_field,
+)
 from opera.config.training import FLAGS, GROUPS, TrainSettings
 from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError, nearest
@@ -66,7 +71,11 @@ class Recipe(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change a result, by name. Runs are the same if these agree."""
-        return TrainSettings.with_effect(self.flat())
+        fields = self.train.trainer or {}
+        effective = {
+            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
+        }
+        return {**self.flat(), "trainer": effective or None}
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:

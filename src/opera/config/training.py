@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
 from opera.config.optimisation import BatchingSettings
-from opera.config.trainer import WITHOUT_EFFECT
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
@@ -231,15 +230,6 @@ class TrainSettings(
     BatchingSettings,
 ):
     """All settings of a run except those of its method, as one flat list of names."""
-
-    @classmethod
-    def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out the fields of the trainer that change no result."""
-        fields = values.get("trainer") or {}
-        effective = {
-            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
-        }
-        return {**values, "trainer": effective or None}
 
     @model_validator(mode="after")
     def _refit_is_possible(self) -> Self:
