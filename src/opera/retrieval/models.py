@@ -267,10 +267,8 @@ def freeze_unused_parameters(model: SentenceTransformer) -> None:
 
     Otherwise distributed processes would wait forever for the gradients of these parameters.
     """
-    unused = unused_parameters(model)
-    for name, part in model.named_parameters():
-        if name in unused:
-            part.requires_grad_(False)
+    for name in unused_parameters(model):
+        model.get_parameter(name).requires_grad_(False)
 
 
 def quiet_libraries() -> None:
