@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -73,6 +73,7 @@ PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or the same number of tokens; a transformer on
 a CPU at most :data:`~opera.encoder.forward.TOKENS_AT_ONCE`."""
+ARRAYS_FILE = "arrays.npz"
 CHUNK_BYTES = 2**26
 """Size of the embeddings of pairs read at once: half are queries, half documents."""
 
@@ -168,7 +169,7 @@ class Encoder:
         if self.memory is None:
             yield from zip(first_rows, self._parts(source, rows, self._tokens(source)), strict=True)
             return
-        key = self._key(corpus_text, source.digest, roles=["document"])
+        key = self.key(corpus_text, source.digest, roles=["document"])
         stored, encoded = self.memory.get(key), []
         parts = iter(stored) if stored else self._parts(source, rows, self._tokens(source))
         for first_row, part in zip(first_rows, parts, strict=True):
@@ -176,19 +177,14 @@ class Encoder:
             yield first_row, part
         self.memory[key] = encoded
 
-    def cached(
-        self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
-    ) -> Path:
-        """Return the folder of this model's cache entry; call ``write`` if there is none.
+    def key(self, *parts: str, roles: Iterable[Role] = ROLES) -> str:
+        """Return the key of a cache entry of this model.
 
-        The entry depends only on the prompts and lengths of ``roles``. So a new query prompt does
-        not encode the documents again. All processes must call this; all call ``write``.
+        The key depends only on the prompts and lengths of ``roles``. So a new query prompt does not
+        encode the documents again.
         """
-        return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
-
-    def _key(self, *key: str, roles: Iterable[Role]) -> str:
         computed = computation_key(self.precision, self.device)
-        return cache_key([*self._identity(roles), computed, *key])
+        return cache_key([*self._identity(roles), computed, *parts])
 
     def _identity(self, roles: Iterable[Role]) -> list[str]:
         readings = [reading(self.model, role, self.prompts[role]) for role in roles]
@@ -236,7 +232,7 @@ class Encoder:
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
         names = shards.names(SUFFIX)
-        folder = cached_by_all("vectors", self._key(*key, roles=[role]), write, names)
+        folder = cached_by_all("vectors", self.key(*key, roles=[role]), write, names)
         return Embeddings(folder, shards)
 
     def _parts(
@@ -356,6 +352,20 @@ def gather_rows(
     """Let each process compute a range of complete units; return all rows in every process."""
     shares = everywhere(lambda: list(parts(process_range(count, unit))))
     return np.concatenate([part for share in shares for part in share])
+
+
+def cached_arrays(
+    kind: str, key: str, compute: Callable[[], Mapping[str, Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return arrays from the cache; all processes must call this, and compute them together."""
+
+    def write(folder: Path, _: list[str]) -> None:
+        arrays = compute()
+        if process_index() == 0:
+            np.savez(folder / ARRAYS_FILE, **arrays)
+
+    with np.load(cached_by_all(kind, key, write) / ARRAYS_FILE) as arrays:
+        return dict(arrays)
 
 
 def pair_similarities(
