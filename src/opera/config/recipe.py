@@ -148,8 +148,10 @@ def _groups() -> dict[str, type[Settings]]:
                 f"method {name}: its setting {min(taken)!r} has the name of a setting of training; "
                 "rename it"
             )
-    groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
-    groups.append(TrainSettings)
+    groups: list[type[Settings]] = [
+        *(method.settings_class for method in METHODS.values()),
+        TrainSettings,
+    ]
     return {name: group for group in groups for name in group.model_fields}
 
 

@@ -272,5 +272,4 @@ def query_difficulty(
     cosines = pair_similarities(
         pairs, query_embeddings, document_embeddings, encoder.similarity == "cosine"
     )
-    total = pairs.sum_by_query(cosines)
-    return (total / pairs.positives_per_query).astype(np.float32)
+    return (pairs.sum_by_query(cosines) / pairs.positives_per_query).astype(np.float32)
