@@ -95,15 +95,17 @@ class NearestDocuments:
                 size = (self._query_lengths + longest) * np.float32(dimension**0.5)
             errors = np.asarray(relative * size + 1e-30, dtype=np.float32)
         if not np.isfinite(errors).all():
-            problem = "embeddings hold NaN, infinite or too large values"
-            raise ModelError(f"search: {problem}; use another model")
+            raise ModelError(
+                "search: embeddings hold NaN, infinite or too large values; use another model"
+            )
         return errors
 
     def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
         if not self._norm:
             return queries @ documents.T
-        exact = "donot_use_mm_for_euclid_dist"
-        return -torch.cdist(queries, documents, self._norm, compute_mode=exact)
+        return -torch.cdist(
+            queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
+        )
 
     def _candidates(
         self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]

@@ -183,13 +183,16 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     A setting of training applies to every method, even if another method has a setting of its name.
     """
     if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
-        rule = "must not hold spaces, slashes or control characters; use --set for such settings"
-        raise SettingError(f"becomes the name of a folder, so it {rule}")
+        raise SettingError(
+            "becomes the name of a folder, so it must not hold spaces, slashes or control "
+            "characters; use --set for such settings"
+        )
     method, method_settings = parse_method(label)
     for name in method_settings:
         if ALIASES.get(name, name) in AXES:
-            rule = "differs between runs; use --methods, --steps and --seeds instead"
-            raise SettingError(f"{name} {rule}")
+            raise SettingError(
+                f"{name} differs between runs; use --methods, --steps and --seeds instead"
+            )
     fields = {
         name: METHODS[name].settings_class.model_fields.keys()
         for name in {label.partition(":")[0] for label in labels} & METHODS.keys()
