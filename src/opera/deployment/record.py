@@ -14,7 +14,6 @@ from opera.core.terminal import counted
 from opera.run_folder.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
-FORMAT = 1
 
 Form = Literal["onnx", "int8", "static"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -85,7 +84,7 @@ class Export:
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of ``export.json``, which omits the folder."""
-        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self)}
+        values = {"format": 1, "measure": PRIMARY, **asdict(self)}
         return {name: value for name, value in values.items() if name != "folder"}
 
     def write(self, folder: Path) -> None:

@@ -37,10 +37,7 @@ PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
 }
 """Names of the prompts that sentence-transformers looks up for a role, in this order."""
 
-Pooling = Literal["cls", "mean", "lasttoken"]
-
 BGE = "Represent this sentence for searching relevant passages: "
-BGE_ZH = "为这个句子生成表示以用于检索相关文章："
 WEB_SEARCH = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
 )
@@ -62,7 +59,7 @@ class Family:
 
     name: str
     pattern: str
-    pooling: Pooling
+    pooling: Literal["cls", "mean", "lasttoken"]
     query: str
     document: str
     card: str
@@ -80,7 +77,7 @@ FAMILIES = (
         "bge-zh",
         r"bge-(small|base|large)-zh\b",
         "cls",
-        BGE_ZH,
+        "为这个句子生成表示以用于检索相关文章：",
         "",
         "BAAI/bge-large-zh-v1.5",
     ),

@@ -62,9 +62,12 @@ class Reranker:
     @property
     def fingerprint(self) -> str:
         """Hash, in hex, of everything that decides a score, except the texts."""
-        computed = computation_key(self.precision, self.device)
         return cache_key(
-            [fingerprint(self.model), repr([self.prompts, self.model.prompts]), computed]
+            [
+                fingerprint(self.model),
+                repr([self.prompts, self.model.prompts]),
+                computation_key(self.precision, self.device),
+            ]
         )
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:
