@@ -17,7 +17,7 @@ import opera
 from commands import Done
 from grids import finish_planned, planned
 from opera.cli.options import collect_values
-from opera.config.recipe import make_recipe, recipes_by_name
+from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
@@ -105,9 +105,8 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
     }  # fmt: skip
     axes, shared = grid_axes(values, ["ft"], None, [np.int32(10)])
     (cell,) = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1).runs
-    job = json.loads(json.dumps(cell.job(str(static_model))))
-    wanted = job["values"].keys() - {"encoding", "skip_bad_rows"}
-    assert make_recipe({name: job["values"][name] for name in wanted}) == make_recipe(
+    call = json.loads(json.dumps(cell.call(str(static_model))))
+    assert make_recipe({name: call[name] for name in call.keys() - {*ADAPT_ARGUMENTS}}) == make_recipe(
         {**values, "method": "ft", "max_steps": 10}
     )
 
@@ -123,7 +122,7 @@ def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path
     with pytest.raises(opera.DataError, match="--encoding"):
         prepare_grid(*arguments)
     (cell,) = prepare_grid(*arguments, encoding="utf-16").runs
-    assert cell.job("model")["values"]["encoding"] == "utf-16"
+    assert cell.call("model")["encoding"] == "utf-16"
 
 
 def test_a_recipe_gives_defaults_that_options_override(
