@@ -27,14 +27,14 @@ from opera.cli.compare import compare, report
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
-from opera.cli.options import is_main_process, several_processes
+from opera.cli.options import is_main_process
 from opera.cli.quickstart import quickstart
 from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
 from opera.config.training import TrainSettings, flag_of
 from opera.core.errors import OperaError, is_out_of_memory
-from opera.core.processes import signals_as_interrupt
+from opera.core.processes import several_processes, signals_as_interrupt
 from opera.core.registry import load_extensions
 from opera.core.terminal import one_line, printable, say, shortened
 

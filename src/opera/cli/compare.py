@@ -174,13 +174,12 @@ def compare(
         return
     if not status.waiting:
         say(f"all {counted(len(status.runs), 'run')} are already done", file=sys.stderr)
-    stoppable = interruptible(
+    with interruptible(
         lambda: (
             f"{len(status.done)} of {counted(len(status.runs), 'run')} done; the same command "
             "continues where it stopped"
         )
-    )
-    with stoppable:
+    ):
         train_grid(status, out, model)
     if status.failed:
         failed = counted(len(status.failed), "run")

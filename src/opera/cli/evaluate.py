@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,7 +79,7 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
-    from opera.core.intervals import few_queries, mean_intervals
+    from opera.core.intervals import few_queries, in_points, mean_intervals
     from opera.core.measure_names import DEFAULT_MEASURES
     from opera.data import load_data
     from opera.data.loading import log_notes
@@ -124,7 +125,12 @@ def evaluate(
 
     def text(screen: Screen) -> None:
         title = f"{name} on {loaded.title}, {split}: {counted(count, 'query')}"
-        screen.measures(title, result.measures, intervals=intervals)
+        screen.heading(title)
+        rows = [
+            (measure, in_points(value), " to ".join(map(in_points, intervals.get(measure, ()))))
+            for measure, value in result.measures.items()
+        ]
+        screen.table(("measure", "value", "95% interval"), rows)
         screen.lines(few_queries(count, split))
 
     record = {
@@ -230,7 +236,4 @@ def _print_documents(
 def _queries_from_input() -> Iterator[str]:
     """Yield the lines of standard input up to an empty line."""
     say("one query per line (an empty line ends):", file=sys.stderr)
-    for line in sys.stdin:
-        if not line.strip():
-            return
-        yield line.strip()
+    yield from takewhile(bool, map(str.strip, sys.stdin))

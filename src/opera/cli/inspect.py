@@ -25,7 +25,6 @@ from opera.cli.options import (
     RelevantOption,
     SeedOption,
     SkipOption,
-    load_training_data,
     one_source,
     setting_option,
     show,
@@ -34,7 +33,6 @@ from opera.cli.screen import Screen, flat
 from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
-    from opera.diagnostics.duplicates import Duplicates
     from opera.diagnostics.inspect import Inspection
 
 WEAK_MODEL = 0.6
@@ -74,10 +72,14 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
+    from opera.data import load_data
+    from opera.retrieval.locate import locate_model
+
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    loaded = load_training_data(
-        one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions), model
-    )
+    source = one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions)
+    locate_model(model)
+    loaded = load_data(source)
+    loaded.training_split()  # mistakes are reported before torch loads for seconds
 
     from opera.diagnostics.inspect import inspect as inspect_data
 
@@ -138,8 +140,14 @@ def _findings(inspection: Inspection) -> Iterator[str]:
             )
     for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
         if duplicates.near_duplicates or duplicates.copies:
-            yield f"{name}: {_duplicates_in_words(duplicates)}"
-    yield from (seen_sentence(split, seen) for split, seen in inspection.seen.items())
+            sample = " (a random sample)" if duplicates.checked < duplicates.total else ""
+            yield (
+                f"{name}: {duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a "
+                f"near-duplicate, {duplicates.copies:,} of {duplicates.total:,} an exact copy"
+            )
+    for split, seen in inspection.seen.items():
+        meaning = next(words for least, words in NOVELTY if seen >= least)
+        yield f"{split}: {seen:.0%} of its documents are in train; {meaning}"
     if counts.get("train_queries"):
         mean = counts["train_pairs"] / counts["train_queries"]
         yield f"train: {mean:.1f} relevant documents per query on average"
@@ -170,17 +178,3 @@ def dp_advice(hard: float) -> str:
     if hard >= DP_MAY_GAIN:
         return "So many labels are hard that dp may gain at a low learning rate: compare it."
     return f"dp is unlikely to gain: fewer than {DP_MAY_GAIN:.0%} of the labels are hard."
-
-
-def seen_sentence(split: str, seen: float) -> str:
-    """Say what fraction of a split's documents is in train, and what that means."""
-    meaning = next(words for least, words in NOVELTY if seen >= least)
-    return f"{split}: {seen:.0%} of its documents are in train; {meaning}"
-
-
-def _duplicates_in_words(duplicates: Duplicates) -> str:
-    sample = " (a random sample)" if duplicates.checked < duplicates.total else ""
-    return (
-        f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a near-duplicate, "
-        f"{duplicates.copies:,} of {duplicates.total:,} an exact copy"
-    )

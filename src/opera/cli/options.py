@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,11 +17,9 @@ from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
+from opera.core.processes import several_processes
 from opera.core.settings import leaves
 from opera.core.terminal import json_text, say, shown
-
-if TYPE_CHECKING:
-    from opera.data import RetrievalData
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
@@ -195,17 +193,18 @@ def one_source(
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")
-    source = named_source(
-        data,
-        pairs=pairs or None,
-        documents=documents,
-        queries=queries,
-        columns=columns,
-        encoding=encoding,
-        skip_bad_rows=skip_bad_rows,
-        strict=strict,
+    return str(
+        named_source(
+            data,
+            pairs=pairs or None,
+            documents=documents,
+            queries=queries,
+            columns=columns,
+            encoding=encoding,
+            skip_bad_rows=skip_bad_rows,
+            strict=strict,
+        )
     )
-    return str(source)
 
 
 def collect_values(
@@ -263,24 +262,6 @@ def numbers(name: str, text: str | None, example: str = "0,1,2") -> list[int] | 
             f"{shown(bad[0])}"
         )
     return [int(part) for part in parts]
-
-
-def load_training_data(source: str, *models: str) -> RetrievalData:
-    """Load data and locate the models. So mistakes are reported before torch loads for seconds."""
-    from opera.data import load_data
-    from opera.retrieval.locate import locate_model
-
-    for model in models:
-        locate_model(model)
-    loaded = load_data(source)
-    loaded.training_split()
-    return loaded
-
-
-def several_processes() -> bool:
-    """Whether torchrun started several processes."""
-    size = os.environ.get("WORLD_SIZE", "1")
-    return size.isdecimal() and int(size) > 1
 
 
 def is_main_process() -> bool:

@@ -91,10 +91,9 @@ def print_parts(screen: Screen, run: Run) -> None:
             )
             for part in sets
         ]
-        rows.append(("mean of the sets", "", "", *_change(mean_of_sets(sets))))
         heads = ("data set", "sampled", "test queries", "base", "final", "points")
         screen.heading(f"\n{PRIMARY} on the test queries of each data set")
-        screen.table(heads, rows)
+        screen.table(heads, [*rows, ("mean of the sets", "", "", *_change(mean_of_sets(sets)))])
 
 
 def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, str]:

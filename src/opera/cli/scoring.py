@@ -34,7 +34,9 @@ from opera.cli.options import (
     show,
     source_option,
 )
+from opera.cli.screen import Screen
 from opera.core.errors import SettingError
+from opera.core.intervals import in_points
 from opera.core.paths import expand_user
 from opera.core.terminal import place
 
@@ -123,11 +125,16 @@ def score(
     column = "score" if "score" in table.column_names else "similarity"
     quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
-    title = f"{column} of {table.num_rows:,} pairs of {source}; {out} lists all"
+
+    def text(screen: Screen) -> None:
+        screen.heading(f"{column} of {table.num_rows:,} pairs of {source}; {out} lists all")
+        rows = [(name, in_points(value)) for name, value in summary.items()]
+        screen.table(("quantile", "value"), rows)
+
     show(
         as_json,
         lambda: {"file": str(out), "pairs": table.num_rows, column: summary},
-        lambda screen: screen.measures(title, summary, "quantile"),
+        text,
     )
 
 
@@ -219,12 +226,15 @@ def pairs(
     """
     from opera.training_pairs.corpus_pairs import pairs as make_pairs
 
-    reading: dict[str, Any] = {
-        "columns": columns,
-        "encoding": encoding,
-        "skip_bad_rows": skip_bad_rows,
-    }
-    origins = make_pairs(corpus, out=out, overwrite=overwrite, **reading)["origin"]
+    table = make_pairs(
+        corpus,
+        out=out,
+        columns=columns,
+        encoding=encoding,
+        skip_bad_rows=skip_bad_rows,
+        overwrite=overwrite,
+    )
+    origins = table["origin"]
     counts = {row["values"]: row["counts"] for row in origins.value_counts().to_pylist()}
     listed = ", ".join(f"{count:,} {origin}" for origin, count in counts.items())
     train = f"opera train {quote(place(out))} --expected-documents known --model minilm --out run"

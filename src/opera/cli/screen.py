@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from opera.core.intervals import in_points
 from opera.core.terminal import printable, printing_to
 
 if TYPE_CHECKING:
@@ -100,28 +99,6 @@ class Screen:
             box=box.SIMPLE_HEAD,
             pad_edge=False,
             padding=(0, 1, 0, 0),
-        )
-
-    def measures(
-        self,
-        title: str,
-        values: Mapping[str, float],
-        head: str = "measure",
-        intervals: Mapping[str, tuple[float, float]] | None = None,
-    ) -> None:
-        """Print named values, with their intervals if there are any."""
-        ends = {
-            name: f"{in_points(low)} to {in_points(high)}"
-            for name, (low, high) in (intervals or {}).items()
-        }
-        columns = (head, "value", *(["95% interval"] if ends else []))
-        self.heading(title)
-        self.table(
-            columns,
-            [
-                (name, in_points(value), *([ends[name]] if ends else []))
-                for name, value in values.items()
-            ],
         )
 
 

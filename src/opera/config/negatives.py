@@ -18,16 +18,13 @@ DEFAULT_RANGE = (10, 100)
 """The default ranks of hard negatives and hard false positives."""
 KEEP = "maximum number of mined negatives per query"
 
-_RANK = re.compile(r" *\d{1,10} *", re.ASCII)
-
 
 def _parse_range(value: Any) -> Any:
     """Read ``LO:HI`` as a pair of ranks."""
-    if isinstance(value, str):
-        low, colon, high = value.partition(":")
-        if not (colon and _RANK.fullmatch(low) and _RANK.fullmatch(high)):
-            raise ValueError("must be LO:HI, two ranks such as 10:100")
-        value = (int(low), int(high))
+    if isinstance(value, str) and (
+        match := re.fullmatch(r" *(\d{1,10}) *: *(\d{1,10}) *", value, re.ASCII)
+    ):
+        value = (int(match[1]), int(match[2]))
     if isinstance(value, tuple | list) and len(value) == 2 and all(type(v) is int for v in value):
         if not 1 <= value[0] <= value[1] <= MOST:
             raise ValueError(
@@ -37,20 +34,16 @@ def _parse_range(value: Any) -> Any:
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
 
-RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
-
 NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("random", "hard", "given", "teacher")
 )
 """Values of ``negatives``; :mod:`opera.training_pairs.negatives` defines them."""
 
-NegativeKind = Annotated[str, OneOf(NEGATIVES)]
-
 
 class MiningSettings(Settings):
     """Which documents of a ranking become hard negatives, in training and in ``opera mine``."""
 
-    range: RankRange | None = setting(
+    range: Annotated[tuple[int, int], BeforeValidator(_parse_range)] | None = setting(
         None,
         "ranks LO:HI of the model's ranking to mine hard negatives from; 1 is the best, both ends "
         "are included; the release's 100-1100 is 101:1100; auto: 10:100",
@@ -105,7 +98,7 @@ class NegativeSettings(MiningSettings):
         "exclude a query's known positives from its negatives; the paper has no such mask",
         "OPERA",
     )
-    negatives: NegativeKind | None = setting(
+    negatives: Annotated[str, OneOf(NEGATIVES)] | None = setting(
         None,
         "explicit negatives: random (from the corpus), hard (mined), given (in the data) or "
         "teacher (scored by a teacher); auto: given if the data has them, else random; with "
@@ -182,12 +175,10 @@ def shares_by_name(mix: str) -> dict[str, float]:
     assignments = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
     try:
         shares = {name: float(number) for name, number in assignments}
-        is_valid = len(shares) == mix.count(",") + 1 and all(
-            0 < share < math.inf for share in shares.values()
-        )
     except ValueError:
-        is_valid = False
-    if not is_valid:
+        shares = {}
+    are_positive = all(0 < share < math.inf for share in shares.values())
+    if len(shares) != mix.count(",") + 1 or not are_positive:
         raise ValueError(
             "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as "
             "nfcorpus=2,scifact=1"

@@ -38,10 +38,6 @@ def _parse_sizes(value: Any) -> Any:
     raise ValueError("must be numbers of dimensions, such as 256,128,64")
 
 
-Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
-LossName = Annotated[str, OneOf(LOSSES)]
-
-
 class OptimisationSettings(Settings):
     """The loss and the optimizer. Names follow transformers.
 
@@ -88,13 +84,13 @@ class OptimisationSettings(Settings):
         ge=0.0001,
         le=100,
     )
-    loss: LossName = setting(
+    loss: Annotated[str, OneOf(LOSSES)] = setting(
         "infonce",
         "loss of a pair in its batch: infonce, distill (InfoNCE and a teacher's scores), or a loss "
         "that you registered",
         "OPERA",
     )
-    matryoshka: Sizes | None = setting(
+    matryoshka: Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)] | None = setting(
         None,
         "numbers of first dimensions, such as 256,128,64, that work as embeddings on their own: "
         "the loss is the mean over these sizes and the full size; auto: none",
@@ -168,15 +164,11 @@ class OptimisationSettings(Settings):
         return save_steps or min(500, max(1, resolved(self.max_steps) // 10))
 
     @model_validator(mode="after")
-    def _best_model_needs_evaluations(self) -> Self:
+    def _no_contradiction(self) -> Self:
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
             raise ValueError(
                 "load_best_model_at_end=True needs eval_steps, the steps between two evaluations"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
         if self.epochs is not None and self.max_steps is not None:
             raise ValueError(
                 f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to "

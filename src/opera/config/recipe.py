@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
+from opera.config.trainer import (
+    WITHOUT_EFFECT,
+    as_fields,
+    check_trainer_fields,
+    is_trainer_field,
+)
 from opera.config.training import FLAGS, GROUPS, TrainSettings
 from opera.config.yaml import read_recipe
 from opera.core.errors import SettingError, nearest
@@ -22,13 +27,6 @@ from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, method_named
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that mean the same; an explicit setting replaces both of them in a recipe."""
-
-
-def without_replaced(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove every setting that means the same as one of ``overrides``."""
-    explicit = {name for name, value in overrides.items() if value is not None}
-    replaced = {name for group in ALTERNATIVES if group & explicit for name in group - explicit}
-    return {name: value for name, value in values.items() if name not in replaced}
 
 
 ADAPT_ARGUMENTS = (
@@ -73,7 +71,11 @@ class Recipe(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change a result, by name. Runs are the same if these agree."""
-        return TrainSettings.with_effect(self.flat())
+        fields = self.train.trainer or {}
+        effective = {
+            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
+        }
+        return {**self.flat(), "trainer": effective or None}
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -86,10 +88,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         MissingExtraError: if the package for LoRA is not installed.
     """
     values = with_full_names(values)
-    name = str(values.pop("method", AUTO))
-    if name.lower() == AUTO:
-        name = DEFAULT_METHOD
-    method = method_named(name)
+    method = _method_named(str(values.pop("method", AUTO)))
     kinds: tuple[type[Settings], ...] = (TrainSettings, method.settings_class)
     known = {name: kind for kind in kinds for name in kind.model_fields}
     mistakes = [_misplaced(name, method, known) for name in values if name not in known]
@@ -107,6 +106,10 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if train.trainer is not None:
         check_trainer_fields(train.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
+
+
+def _method_named(name: str) -> type[Method[Any]]:
+    return method_named(DEFAULT_METHOD if name.lower() == AUTO else name)
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +148,10 @@ def _groups() -> dict[str, type[Settings]]:
                 f"method {name}: its setting {min(taken)!r} has the name of a setting of training; "
                 "rename it"
             )
-    groups: list[type[Settings]] = [method.settings_class for method in METHODS.values()]
-    groups.append(TrainSettings)
+    groups: list[type[Settings]] = [
+        *(method.settings_class for method in METHODS.values()),
+        TrainSettings,
+    ]
     return {name: group for group in groups for name in group.model_fields}
 
 
@@ -242,17 +247,17 @@ def recipe(
 
 def _for_methods(values: Mapping[str, Any], methods: Iterable[str]) -> dict[str, Any]:
     """Leave out the settings that none of the methods has."""
-    classes: list[type[Settings]] = [TrainSettings]
-    for name in methods:
-        method = method_named(DEFAULT_METHOD if name.lower() == AUTO else name)
-        classes.append(method.settings_class)
-    known = {"method"}.union(*(group.model_fields for group in classes))
+    of_methods = (_method_named(name).settings_class.model_fields for name in methods)
+    known = {"method"}.union(TrainSettings.model_fields, *of_methods)
     return {name: value for name, value in values.items() if name in known}
 
 
 def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     """Replace settings by later settings with the same name or meaning."""
-    merged = {**without_replaced(earlier, later), **later}
+    explicit = {name for name, value in later.items() if value is not None}
+    replaced = {name for group in ALTERNATIVES if group & explicit for name in group - explicit}
+    remaining = {name: value for name, value in earlier.items() if name not in replaced}
+    merged = {**remaining, **later}
     if earlier.get("trainer") and later.get("trainer"):
         merged["trainer"] = {**_fields(earlier["trainer"]), **_fields(later["trainer"])}
     return merged

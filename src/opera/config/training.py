@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
 from opera.config.optimisation import BatchingSettings
-from opera.config.trainer import WITHOUT_EFFECT
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
@@ -134,9 +133,6 @@ def _check_lora(value: Any) -> Any:
     return text
 
 
-LoraText = Annotated[str, BeforeValidator(_check_lora)]
-
-
 class AdapterSettings(Settings):
     """Train a residual projection over frozen vectors, or LoRA's matrices, instead of the model."""
 
@@ -164,7 +160,7 @@ class AdapterSettings(Settings):
         flag="--document-vectors",
     )
 
-    lora: LoraText | None = setting(
+    lora: Annotated[str, BeforeValidator(_check_lora)] | None = setting(
         None,
         "train LoRA matrices of rank r on the frozen weights of a transformer, such as r=16; more "
         "options after commas: alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: "
@@ -234,15 +230,6 @@ class TrainSettings(
     BatchingSettings,
 ):
     """All settings of a run except those of its method, as one flat list of names."""
-
-    @classmethod
-    def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out the fields of the trainer that change no result."""
-        fields = values.get("trainer") or {}
-        effective = {
-            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
-        }
-        return {**values, "trainer": effective or None}
 
     @model_validator(mode="after")
     def _refit_is_possible(self) -> Self:

@@ -51,8 +51,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def parse_assignments(
     assignments: Sequence[str], option: str = "--set", example: str = "temperature=0.05"
 ) -> dict[str, Any]:
-    """Read ``--set key=value`` arguments. Values are YAML scalars, except those of
-    :data:`VERBATIM`.
+    """Read ``--set key=value`` arguments. Values are YAML scalars.
+
+    Values of :data:`VERBATIM` keep their colons and spaces, unless they are quoted or ``null``.
 
     Args:
         assignments: the arguments.
@@ -71,14 +72,10 @@ def parse_assignments(
             )
         if (name := key.strip()) in values:
             raise SettingError(f"{option} {shortened(name)}: given twice")
-        values[name] = _verbatim(text) if name in VERBATIM else parse_scalar(text)
+        is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+        is_verbatim = name in VERBATIM and not is_quoted and text != "null"
+        values[name] = text if is_verbatim else parse_scalar(text)
     return values
-
-
-def _verbatim(text: str) -> Any:
-    """Keep the colons and spaces of a text. YAML parses a quoted text, and ``null``."""
-    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
-    return parse_scalar(text) if quoted or text == "null" else text
 
 
 class _Constructor(SafeConstructor):

@@ -5,6 +5,7 @@ Every process must call these functions in the same order. A single process does
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -19,6 +20,12 @@ from opera.core.files import writing
 from opera.core.terminal import in_one_line
 
 T = TypeVar("T")
+
+
+def several_processes() -> bool:
+    """Whether torchrun started several processes, which may not be connected yet."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return size.isdecimal() and int(size) > 1
 
 
 def process_count() -> int:

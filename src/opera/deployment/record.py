@@ -14,7 +14,6 @@ from opera.core.terminal import counted
 from opera.run_folder.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
-FORMAT = 1
 
 Form = Literal["onnx", "int8", "static"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -85,7 +84,7 @@ class Export:
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of ``export.json``, which omits the folder."""
-        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self)}
+        values = {"format": 1, "measure": PRIMARY, **asdict(self)}
         return {name: value for name, value in values.items() if name != "folder"}
 
     def write(self, folder: Path) -> None:
@@ -96,25 +95,25 @@ class Export:
 
 HEADS = ("form", "file", PRIMARY, "points", "95% interval", "speed", "MB")
 """Columns of the table on the terminal and in the README."""
+NOT_MEASURED = ("", "", "", "")
 
 
 def table_rows(exported: Export) -> list[tuple[str, ...]]:
     """The rows under :data:`HEADS`: the trained model, then each form; blank if not measured."""
-
-    def row(name: str, file: str, size: float, figures: tuple[str, ...]) -> tuple[str, ...]:
-        return (name, file, *(figures or ("",) * 4), f"{size:.1f}")
-
     measured = [form.figures for form in exported.forms if form.figures is not None]
-    trained = tuple(in_points(figures.before) for figures in measured[:1])
-    rows = [row("as trained", "", exported.megabytes, trained and (*trained, "", "", "1.0×"))]
-    return rows + [
-        row(form.form, form.file, form.megabytes, _cells(form)) for form in exported.forms
+    trained = (in_points(measured[0].before), "", "", "1.0×") if measured else NOT_MEASURED
+    return [
+        ("as trained", "", *trained, f"{exported.megabytes:.1f}"),
+        *(
+            (form.form, form.file, *_cells(form.figures), f"{form.megabytes:.1f}")
+            for form in exported.forms
+        ),
     ]
 
 
-def _cells(form: ExportedForm) -> tuple[str, ...]:
-    if (figures := form.figures) is None:
-        return ()
+def _cells(figures: Figures | None) -> tuple[str, ...]:
+    if figures is None:
+        return NOT_MEASURED
     interval = f"{points(figures.low)} to {points(figures.high)}"
     change = points(figures.difference)
     return in_points(figures.after), change, interval, f"{figures.speed:.1f}×"

@@ -218,8 +218,11 @@ def inspect(
     pairs, queries = training.pairs(), queries_of(training)
     similarity = pair_similarities(pairs, queries, documents)
     ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
-    others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
-    others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
+    others = {
+        name: relevant
+        for name, qrels in loaded.splits.items()
+        if name != "train" and (relevant := qrels.relevant()).n_queries
+    }
     return Inspection(
         source=loaded.source,
         model=model_title(model),

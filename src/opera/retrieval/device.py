@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Literal
@@ -12,6 +11,7 @@ from accelerate import PartialState
 
 from opera.core.environment import VARIABLE, check_arithmetic, is_reproducible
 from opera.core.errors import SettingError
+from opera.core.processes import several_processes
 from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -27,7 +27,7 @@ def join_processes() -> PartialState:
     accelerate keeps one state per process.
     """
     has_gpu = torch.cuda.is_available()
-    backend = {"backend": "gloo"} if _started_by_torchrun() and not has_gpu else {}
+    backend = {"backend": "gloo"} if several_processes() and not has_gpu else {}
     return PartialState(
         cpu=not has_gpu and not torch.backends.mps.is_available(), timeout=WAIT, **backend
     )
@@ -40,15 +40,11 @@ def pick_device() -> str:
         SettingError: if this processor or process cannot do what ``OPERA_REPRODUCIBLE`` asks for.
     """
     check_arithmetic()  # it also hides the GPUs
-    if _started_by_torchrun():
+    if several_processes():
         return str(join_processes().device.type)
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def _started_by_torchrun() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def describe_device(device: str) -> str:

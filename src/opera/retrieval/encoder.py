@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -61,6 +61,7 @@ from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
     ROLES,
     Role,
+    length_limit,
     prompt_for,
     set_prompts,
     warn_of_missing_prompts,
@@ -72,6 +73,7 @@ PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or the same number of tokens; a transformer on
 a CPU at most :data:`~opera.encoder.forward.TOKENS_AT_ONCE`."""
+ARRAYS_FILE = "arrays.npz"
 CHUNK_BYTES = 2**26
 """Size of the embeddings of pairs read at once: half are queries, half documents."""
 
@@ -129,7 +131,9 @@ class Encoder:
     @property
     def settings(self) -> dict[str, Any]:
         """The model's similarity, lengths and prompts, which its folder stores."""
-        lengths = {LENGTH_SETTINGS[role]: self._length(role) for role in ROLES}
+        lengths = {
+            setting: length_limit(self.model, role) for role, setting in LENGTH_SETTINGS.items()
+        }
         prompts = {f"{role}_prompt": self.prompts[role] for role in ROLES}
         return {"similarity": self.similarity, **lengths, **prompts}
 
@@ -165,7 +169,7 @@ class Encoder:
         if self.memory is None:
             yield from zip(first_rows, self._parts(source, rows, self._tokens(source)), strict=True)
             return
-        key = self._key(corpus_text, source.digest, roles=["document"])
+        key = self.key(corpus_text, source.digest, roles=["document"])
         stored, encoded = self.memory.get(key), []
         parts = iter(stored) if stored else self._parts(source, rows, self._tokens(source))
         for first_row, part in zip(first_rows, parts, strict=True):
@@ -173,28 +177,18 @@ class Encoder:
             yield first_row, part
         self.memory[key] = encoded
 
-    def cached(
-        self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
-    ) -> Path:
-        """Return the folder of this model's cache entry; call ``write`` if there is none.
+    def key(self, *parts: str, roles: Iterable[Role] = ROLES) -> str:
+        """Return the key of a cache entry of this model.
 
-        The entry depends only on the prompts and lengths of ``roles``. So a new query prompt does
-        not encode the documents again. All processes must call this; all call ``write``.
+        The key depends only on the prompts and lengths of ``roles``. So a new query prompt does not
+        encode the documents again.
         """
-        return cached_by_all(kind, self._key(*key, roles=roles), lambda folder, _: write(folder))
-
-    def _key(self, *key: str, roles: Iterable[Role]) -> str:
         computed = computation_key(self.precision, self.device)
-        return cache_key([*self._identity(roles), computed, *key])
+        return cache_key([*self._identity(roles), computed, *parts])
 
     def _identity(self, roles: Iterable[Role]) -> list[str]:
         readings = [reading(self.model, role, self.prompts[role]) for role in roles]
         return [self._fingerprint, *readings]
-
-    def _length(self, role: Role) -> int | None:
-        """The maximum number of tokens that the model reads; ``None`` for no limit."""
-        length = getattr(self.model[0], f"{role}_length", None)
-        return length if length is not None else getattr(self.model, "max_seq_length", None)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -238,7 +232,7 @@ class Encoder:
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
         names = shards.names(SUFFIX)
-        folder = cached_by_all("vectors", self._key(*key, roles=[role]), write, names)
+        folder = cached_by_all("vectors", self.key(*key, roles=[role]), write, names)
         return Embeddings(folder, shards)
 
     def _parts(
@@ -246,8 +240,7 @@ class Encoder:
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of rows, part by part."""
         hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
-        total = sum(map(len, parts))
-        with progress(f"encoding {unit}", total, unit, hidden=hidden) as bar:
+        with progress(f"encoding {unit}", sum(map(len, parts)), unit, hidden=hidden) as bar:
             for rows in parts:
                 yield self._vectors(source, rows, tokens, bar.update)
 
@@ -309,12 +302,14 @@ class Encoder:
     def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
         """Let sentence-transformers embed texts that their token ids do not determine."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        options = {
-            "batch_size": len(texts) if is_static(self.model) else self.batch_size,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-        }
-        raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
+        raw = encode(
+            texts,
+            prompt=self.prompts[role],
+            batch_size=len(texts) if is_static(self.model) else self.batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+            truncate_dim=None,
+        )
         return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
@@ -357,6 +352,20 @@ def gather_rows(
     """Let each process compute a range of complete units; return all rows in every process."""
     shares = everywhere(lambda: list(parts(process_range(count, unit))))
     return np.concatenate([part for share in shares for part in share])
+
+
+def cached_arrays(
+    kind: str, key: str, compute: Callable[[], Mapping[str, Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return arrays from the cache; all processes must call this, and compute them together."""
+
+    def write(folder: Path, _: list[str]) -> None:
+        arrays = compute()
+        if process_index() == 0:
+            np.savez(folder / ARRAYS_FILE, **arrays)
+
+    with np.load(cached_by_all(kind, key, write) / ARRAYS_FILE) as arrays:
+        return dict(arrays)
 
 
 def pair_similarities(

@@ -212,10 +212,8 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
     first = dict(zip([data_set.name for data_set in data.sets], first_rows(data)[1], strict=False))
     rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
-    rows = []
-    for name, ranking in rankings.items():
-        doc_rows = ranking.doc_rows[:, :depth]
-        rows.append(np.where(doc_rows < 0, doc_rows, doc_rows + first[name]))
+    doc_rows = {name: ranking.doc_rows[:, :depth] for name, ranking in rankings.items()}
+    shifted = [np.where(rows < 0, rows, rows + first[name]) for name, rows in doc_rows.items()]
     scores = [ranking.scores[:, :depth] for ranking in rankings.values()]
     first_result, *_ = results = list(sets.values())
     counts = [len(result.query_ids) for result in results]
@@ -228,7 +226,7 @@ def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Eva
             name: np.concatenate([result.per_query[name] for result in results])
             for name in first_result.per_query
         },
-        ranking=Ranking(np.concatenate(rows), np.concatenate(scores)),
+        ranking=Ranking(np.concatenate(shifted), np.concatenate(scores)),
         top_documents=[
             [f"{name}/{document}" for document in top]
             for name, result in sets.items()
@@ -274,5 +272,4 @@ def query_difficulty(
     cosines = pair_similarities(
         pairs, query_embeddings, document_embeddings, encoder.similarity == "cosine"
     )
-    total = pairs.sum_by_query(cosines)
-    return (total / pairs.positives_per_query).astype(np.float32)
+    return (pairs.sum_by_query(cosines) / pairs.positives_per_query).astype(np.float32)

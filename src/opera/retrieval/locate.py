@@ -156,12 +156,12 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
         raise type(error)(f"{error}; the run trained on it; {advice}") from None
-    if loaded.fingerprint == record.data.fingerprint:
-        return loaded
-    log.info(
-        "note: %s has changed since the run was trained on it; splits that the run drew may differ",
-        record.data.source,
-    )
+    if loaded.fingerprint != record.data.fingerprint:
+        log.info(
+            "note: %s has changed since the run was trained on it; splits that the run drew may "
+            "differ",
+            record.data.source,
+        )
     return loaded
 
 

@@ -283,8 +283,10 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
     rows = data.splits[split].query_rows if split in data.splits else None
     for identifier in (*data.queries.ids(rows), *data.corpus.ids()):
         if len(identifier.split()) != 1:
-            rule = f"a TREC run cannot hold the id {shown(identifier)}, which has white space"
-            raise DataError(f"{place(path)}: {rule}")
+            raise DataError(
+                f"{place(path)}: a TREC run cannot hold the id {shown(identifier)}, which has "
+                "white space"
+            )
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:

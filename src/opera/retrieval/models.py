@@ -21,7 +21,7 @@ from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
 from opera.core.terminal import first_line, shown
 from opera.retrieval.locate import MINILM, Model, is_loaded, locate_model
-from opera.retrieval.prompts import check_pooling
+from opera.retrieval.prompts import LENGTH_SETTINGS, check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
 
 FEWEST_WORDS = 0.1
@@ -92,8 +92,6 @@ KINDS = {
     "SentenceTransformer": "sentence-transformers model",
     "CrossEncoder": "reranker (a cross-encoder)",
 }
-LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}
-"""Names of the lengths in sentence-transformers."""
 SMALL_TRANSFORMER = 50_000_000
 """A transformer with fewer parameters is small."""
 
@@ -202,11 +200,11 @@ def set_lengths(
         SettingError: if the user set a length but the model does not truncate texts.
     """
     if hasattr(model[0], "query_length"):
-        for name, attribute in LENGTH_ATTRIBUTES.items():
+        for role, name in LENGTH_SETTINGS.items():
             length = lengths[name]
             capped = min(length, model.max_seq_length or length) if length else None
-            setattr(model[0], attribute, capped)
-    elif refused := [name for name in LENGTH_ATTRIBUTES if name in chosen]:
+            setattr(model[0], f"{role}_length", capped)
+    elif refused := [name for name in LENGTH_SETTINGS.values() if name in chosen]:
         raise SettingError(
             f"{refused[0]}: {type(model[0]).__name__} reads whole texts; remove the setting, also "
             "from recipes"
@@ -217,7 +215,7 @@ def set_lengths(
 def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
     """The maximum lengths of a model by setting; ``None`` for the model's limit."""
     return {
-        name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()
+        name: getattr(model[0], f"{role}_length", None) for role, name in LENGTH_SETTINGS.items()
     }
 
 
@@ -269,10 +267,8 @@ def freeze_unused_parameters(model: SentenceTransformer) -> None:
 
     Otherwise distributed processes would wait forever for the gradients of these parameters.
     """
-    unused = unused_parameters(model)
-    for name, part in model.named_parameters():
-        if name in unused:
-            part.requires_grad_(False)
+    for name in unused_parameters(model):
+        model.get_parameter(name).requires_grad_(False)
 
 
 def quiet_libraries() -> None:

@@ -95,21 +95,24 @@ class NearestDocuments:
                 size = (self._query_lengths + longest) * np.float32(dimension**0.5)
             errors = np.asarray(relative * size + 1e-30, dtype=np.float32)
         if not np.isfinite(errors).all():
-            problem = "embeddings hold NaN, infinite or too large values"
-            raise ModelError(f"search: {problem}; use another model")
+            raise ModelError(
+                "search: embeddings hold NaN, infinite or too large values; use another model"
+            )
         return errors
 
     def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
         if not self._norm:
             return queries @ documents.T
-        exact = "donot_use_mm_for_euclid_dist"
-        return -torch.cdist(queries, documents, self._norm, compute_mode=exact)
+        return -torch.cdist(
+            queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
+        )
 
     def _candidates(
         self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]
     ) -> tuple[IntArray, IntArray]:
         """Return the indices of the scores ``[queries, documents]`` that may be among the best."""
-        least, depth, width = self._least(queries), self._depth, scores.shape[1]
+        least = self._best.real[queries, 0].astype(np.float32)  # -inf below k documents so far
+        depth, width = self._depth, scores.shape[1]
         on_cpu, bound = self._device == "cpu", least - errors
         if depth < width and np.isneginf(least).any():
             if on_cpu:
@@ -122,10 +125,6 @@ class NearestDocuments:
         reached = scores >= torch.from_numpy(bound).to(scores.device)[:, None]
         query, document = reached.nonzero().T.cpu().numpy()
         return query, document
-
-    def _least(self, queries: slice) -> NDArray[np.float32]:
-        """Return each query's k-th best score; -inf for a query with fewer than k documents."""
-        return np.asarray(self._best.real[queries, 0], dtype=np.float32)
 
     def _keep(
         self,

@@ -31,17 +31,13 @@ Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
 LENGTH_SETTINGS: dict[Role, str] = {"query": "max_query_length", "document": "max_passage_length"}
 
-PROMPTS_FILE = "config_sentence_transformers.json"
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
 }
 """Names of the prompts that sentence-transformers looks up for a role, in this order."""
 
-Pooling = Literal["cls", "mean", "lasttoken"]
-
 BGE = "Represent this sentence for searching relevant passages: "
-BGE_ZH = "为这个句子生成表示以用于检索相关文章："
 WEB_SEARCH = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
 )
@@ -63,7 +59,7 @@ class Family:
 
     name: str
     pattern: str
-    pooling: Pooling
+    pooling: Literal["cls", "mean", "lasttoken"]
     query: str
     document: str
     card: str
@@ -81,7 +77,7 @@ FAMILIES = (
         "bge-zh",
         r"bge-(small|base|large)-zh\b",
         "cls",
-        BGE_ZH,
+        "为这个句子生成表示以用于检索相关文章：",
         "",
         "BAAI/bge-large-zh-v1.5",
     ),
@@ -201,26 +197,26 @@ def set_prompts(model: SentenceTransformer, query: str | None, document: str | N
     """
     prompts = {"query": query, "document": document}
     model.prompts.update({role: prompt for role, prompt in prompts.items() if prompt is not None})
-    for role in ROLES:
-        _check_room(model, role)
+    for role, setting in LENGTH_SETTINGS.items():
+        prompt, limit = prompt_for(model, role), length_limit(model, role)
+        if not prompt or limit is None or not hasattr(model[0], f"{role}_length"):
+            continue
+        tokens = model[0].preprocess([prompt])["input_ids"].shape[-1]  # cut at the model's limit
+        if tokens >= limit:
+            raise SettingError(
+                f"{role}_prompt: has {tokens:,} tokens, so {setting}={limit} leaves no room for "
+                f"the {role}; raise {setting}, or shorten the prompt"
+            )
 
 
-def _check_room(model: SentenceTransformer, role: Role) -> None:
-    prompt, first = prompt_for(model, role), model[0]
-    limit = getattr(first, f"{role}_length", None) or model.max_seq_length
-    if not prompt or limit is None or not hasattr(first, f"{role}_length"):
-        return
-    tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # truncated at the model's limit
-    if tokens >= limit:
-        raise SettingError(
-            f"{role}_prompt: has {tokens:,} tokens, so {LENGTH_SETTINGS[role]}={limit} leaves no "
-            f"room for the {role}; raise {LENGTH_SETTINGS[role]}, or shorten the prompt"
-        )
+def length_limit(model: SentenceTransformer, role: Role) -> int | None:
+    """Return the maximum number of tokens that the model reads; ``None`` for no limit."""
+    return getattr(model[0], f"{role}_length", None) or getattr(model, "max_seq_length", None)
 
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:
     """Return the prompts in a model's folder, without loading the model."""
-    return dict(json_values(folder / PROMPTS_FILE).get("prompts") or {})
+    return dict(json_values(folder / "config_sentence_transformers.json").get("prompts") or {})
 
 
 def warn_of_missing_prompts(

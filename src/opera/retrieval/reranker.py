@@ -15,7 +15,7 @@ from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, TrainingError, is_out_of_memory
 from opera.core.paths import expand_user
-from opera.core.processes import cached_by_all, process_index
+from opera.core.processes import process_index
 from opera.core.progress import progress
 from opera.core.terminal import shown
 from opera.data import RetrievalData
@@ -27,12 +27,11 @@ from opera.retrieval.device import (
     pick_device,
     resolve_precision,
 )
-from opera.retrieval.encoder import gather_rows, rows_digest
+from opera.retrieval.encoder import cached_arrays, gather_rows, rows_digest
 from opera.retrieval.models import load_safely
 
 BATCH, CHUNK = 64, 2048
 """Pairs per call of the model, halved if memory runs out, and pairs per progress step."""
-SCORES_FILE = "scores.npy"
 
 
 class Reranker:
@@ -63,9 +62,12 @@ class Reranker:
     @property
     def fingerprint(self) -> str:
         """Hash, in hex, of everything that decides a score, except the texts."""
-        computed = computation_key(self.precision, self.device)
         return cache_key(
-            [fingerprint(self.model), repr([self.prompts, self.model.prompts]), computed]
+            [
+                fingerprint(self.model),
+                repr([self.prompts, self.model.prompts]),
+                computation_key(self.precision, self.device),
+            ]
         )
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:
@@ -131,16 +133,10 @@ class Reranker:
             self.model.to("cpu")
             return scored
 
-        def write(folder: Path) -> None:
-            scored = scores()
-            if process_index() == 0:
-                np.save(folder / SCORES_FILE, scored)
-
         if not may_cache(self.model):
             return scores()
         key = cache_key([self.fingerprint, data.fingerprint, corpus_text, rows_digest(pairs)])
-        folder = cached_by_all("reranked", key, lambda folder, _: write(folder))
-        return np.array(np.load(folder / SCORES_FILE))
+        return cached_arrays("reranked", key, lambda: {"scores": scores()})["scores"]
 
 
 def open_reranker(

@@ -15,20 +15,19 @@ from opera.config.training import EncodingSettings
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
-from opera.core.processes import everywhere, process_index, process_range
+from opera.core.processes import everywhere, process_range
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.combined import one_set
 from opera.data.loading import ColumnNames, named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
-from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
+from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
 from opera.retrieval.locate import Model, data_and_model, run_corpus_text, run_cutoff
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import with_data_prompt
 
-RANKING_FILE = "ranking.npz"
 QUERY_BYTES = 2**28
 """Size of the query embeddings and of their candidates that are in memory at once."""
 UNIT = 16_384
@@ -117,16 +116,10 @@ def search_corpus(
         size = encoder.dimension
         return rank_by_size(encoder, data, query_rows, depth, [size], corpus_text)[size]
 
-    def write(folder: Path) -> None:
-        ranking = rank()
-        if process_index() == 0:
-            np.savez(folder / RANKING_FILE, doc_rows=ranking.doc_rows, scores=ranking.scores)
-
     if not encoder.use_cache:
         return rank()
-    key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
-    with np.load(encoder.cached("rankings", *key, write=write) / RANKING_FILE) as arrays:
-        return Ranking(arrays["doc_rows"], arrays["scores"])
+    key = encoder.key(data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
+    return Ranking(**cached_arrays("rankings", key, lambda: vars(rank())))
 
 
 def without_query_documents(ranking: Ranking, query_documents: IntArray, depth: int) -> Ranking:

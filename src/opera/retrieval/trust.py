@@ -216,7 +216,9 @@ def _check_base(path: Path, base: Any) -> None:
         config = try_to_load_from_cache(str(base), "config.json")
         folder = Path(config).parent if isinstance(config, str) else folder
     if os.path.lexists(folder / ADAPTER_CONFIG):
-        rule = "base_model_name_or_path: must be a whole model, not an adapter"
-        raise ModelError(f"{path}: {rule}, got {shown(base)}")
+        raise ModelError(
+            f"{path}: base_model_name_or_path: must be a whole model, not an adapter, got "
+            f"{shown(base)}"
+        )
     if folder.is_dir():
         check_model_folder(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opera.core.measure_names import PRIMARY
 from opera.experiments.analysis.groups import Group
@@ -46,13 +45,10 @@ def compute_convergence(groups: Sequence[Group], baseline: str) -> list[Converge
         target = best.mean_std(PRIMARY).mean
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
             matching = (
-                group
+                (group.steps, group.training_seconds / best.training_seconds)
                 for group in by_steps
                 if group.method == label and group.mean_std(PRIMARY).mean >= target
             )
-            values: tuple[Any, Any] = (None, None)
-            if (first := next(matching, None)) is not None:
-                seconds_ratio = first.training_seconds / best.training_seconds
-                values = (first.steps, seconds_ratio)
-            convergence.append(Convergence(data, label, target, best.steps, *values))
+            steps, seconds_ratio = next(matching, (None, None))
+            convergence.append(Convergence(data, label, target, best.steps, steps, seconds_ratio))
     return convergence

@@ -71,11 +71,6 @@ class Group:
         """The runs' ``per_query.parquet``."""
         return tuple(run.per_query() for run in self.runs)
 
-    @cached_property
-    def first_pairs(self) -> pa.Table:
-        """The first run's ``pairs.parquet``."""
-        return self.runs[0].pairs()
-
     @property
     def model(self) -> str:
         """The base model of the first run."""
@@ -143,8 +138,9 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for members in by_key.values():
         for one, other in pairwise(members):
             if one.record.seed == other.record.seed:
-                rule = "are the same run twice; remove one of them"
-                raise RunFolderError(f"{other.path} and {one.path} {rule}")
+                raise RunFolderError(
+                    f"{other.path} and {one.path} are the same run twice; remove one of them"
+                )
     groups = [
         Group(data, method, int(members[0].settings["max_steps"]), requested, tuple(members))
         for (data, method, requested), members in by_key.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,14 +242,8 @@ def analyse_runs(
     by_key: dict[tuple[str, int | None], list[Group]] = {}
     for group in groups:
         by_key.setdefault((group.data, group.requested_steps), []).append(group)
-    of_data: dict[str, list[list[Group]]] = {}
-    for (data, _), members in by_key.items():
-        of_data.setdefault(data, []).append(members)
-    names = display_names(list(of_data))
-    most_steps = [max(tables, key=_most_steps) for tables in of_data.values()]
-    final = [group for members in most_steps for group in members]
-    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(names) > 1}
-    return Comparison(
+    names = display_names(list(dict.fromkeys(data for data, _ in by_key)))
+    comparison = Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
         shared=shared_settings(runs),
@@ -258,14 +252,17 @@ def analyse_runs(
         tables=tuple(
             _table(members, baseline, names[data]) for (data, _), members in by_key.items()
         ),
-        ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
+        ranks={},
         left_out=left_out,
+    )
+    tables = comparison.final_tables()
+    final = [group for table in tables for group in comparison.groups_of(table)]
+    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(tables) > 1}
+    return replace(
+        comparison,
+        ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         corrected=correct_test(final, decisions, options) if decisions else None,
     )
-
-
-def _most_steps(groups: Sequence[Group]) -> int:
-    return max(group.steps for group in groups)
 
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
@@ -299,7 +296,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     return ResultsTable(
         data=first.data,
         name=name,
-        steps=_most_steps(groups),
+        steps=max(group.steps for group in groups),
         requested_steps=first.requested_steps,
         queries=len(all_queries),
         different_splits=any(queries != all_queries for queries in queries_by_seed),

@@ -29,11 +29,13 @@ from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
-from opera.run_folder.folder import run_in
 
-DEFAULT_SEEDS = (0, 1, 2)
-AXIS_SETTINGS = ("method", "max_steps", "seed")
-"""Settings that differ between the runs of a grid."""
+AXES: Mapping[str, Sequence[Any]] = {
+    "method": ("ft", DEFAULT_METHOD),
+    "seed": (0, 1, 2),
+    "max_steps": (None,),
+}
+"""Settings that differ between the runs of a grid, with their default values."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,6 @@ class PlannedRun:
     folder: Path
     values: Mapping[str, Any]
     reading: Mapping[str, Any]
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run exists and is finished; RunFolderError if it cannot be read."""
-        run = run_in(self.folder)
-        return run is not None and run.finished
 
     @property
     def log(self) -> Path:
@@ -98,19 +94,15 @@ def grid_axes(
     The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
     """
     shared = with_full_names(values)
-    defaults = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
-    if methods is None:
-        methods = defaults.get("method", ("ft", DEFAULT_METHOD))
-    if seeds is None:
-        seeds = defaults.get("seed", DEFAULT_SEEDS)
-    if steps is None:
-        steps = defaults.get("max_steps", (None,))
-    axes = GridAxes(
-        methods=tuple(canonical_label(str(label)) for label in methods),
-        seeds=tuple(parsed_axis("seed", seed) for seed in seeds),
-        steps=tuple(None if count is None else parsed_axis("max_steps", count) for count in steps),
-    )
-    return axes, shared
+    arguments = {"method": methods, "seed": seeds, "max_steps": steps}
+    axes = {**AXES, **{name: (shared.pop(name),) for name in AXES if name in shared}}
+    axes |= {name: values for name, values in arguments.items() if values is not None}
+    counts = axes["max_steps"]
+    return GridAxes(
+        methods=tuple(canonical_label(str(label)) for label in axes["method"]),
+        seeds=tuple(parsed_axis("seed", seed) for seed in axes["seed"]),
+        steps=tuple(None if count is None else parsed_axis("max_steps", count) for count in counts),
+    ), shared
 
 
 def parsed_axis(name: str, value: Any) -> int:
@@ -132,15 +124,6 @@ def parse_method(text: str) -> tuple[str, dict[str, Any]]:
     return name, parse_assignments(parts)
 
 
-def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse an option without values, or with a repeated value."""
-    for option, values in options.items():
-        if not values:
-            raise SettingError(f"{option}: pass at least one value")
-        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
-
-
 def plan_grid(
     data: Sequence[str],
     axes: GridAxes,
@@ -156,9 +139,12 @@ def plan_grid(
     # "data" and "./data" are the same folder
     places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
     first = [data[places.index(place)] for place in places]
-    check_lists(
-        {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
-    )
+    options = {"DATA": first, **{f"--{name}": values for name, values in vars(axes).items()}}
+    for option, values in options.items():
+        if not values:
+            raise SettingError(f"{option}: pass at least one value")
+        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
     names = _folder_names(data, also)
     by_label = _settings_by_label(axes, plain(with_full_names(shared)))
     runs = []
@@ -197,13 +183,16 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     A setting of training applies to every method, even if another method has a setting of its name.
     """
     if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
-        rule = "must not hold spaces, slashes or control characters; use --set for such settings"
-        raise SettingError(f"becomes the name of a folder, so it {rule}")
+        raise SettingError(
+            "becomes the name of a folder, so it must not hold spaces, slashes or control "
+            "characters; use --set for such settings"
+        )
     method, method_settings = parse_method(label)
     for name in method_settings:
-        if ALIASES.get(name, name) in AXIS_SETTINGS:
-            rule = "differs between runs; use --methods, --steps and --seeds instead"
-            raise SettingError(f"{name} {rule}")
+        if ALIASES.get(name, name) in AXES:
+            raise SettingError(
+                f"{name} differs between runs; use --methods, --steps and --seeds instead"
+            )
     fields = {
         name: METHODS[name].settings_class.model_fields.keys()
         for name in {label.partition(":")[0] for label in labels} & METHODS.keys()

@@ -28,7 +28,7 @@ from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
 from opera.core.terminal import counted, say
 from opera.experiments.grid.plan import PlannedRun
-from opera.run_folder.folder import Run
+from opera.run_folder.folder import Run, run_in
 
 WAIT_SECONDS = 0.25
 ERROR = "opera: error: "
@@ -47,7 +47,8 @@ class Status:
     @classmethod
     def scan(cls, runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
         """Find the finished runs; a run that cannot be read raises RunFolderError."""
-        return cls(runs, jobs, {planned.folder for planned in runs if planned.finished})
+        found = ((planned.folder, run_in(planned.folder)) for planned in runs)
+        return cls(runs, jobs, {folder for folder, run in found if run and run.finished})
 
     def plan(self, seconds: float) -> dict[str, Any]:
         """The plan of the grid and its estimated time, for JSON."""

@@ -229,7 +229,7 @@ def labels_chart(groups: Sequence[Group]) -> list[Picture]:
     estimate = groups[0].runs[0].record.noisy_labels
     if estimate is None:
         return []
-    ranks = groups[0].first_pairs["first_rank"].drop_null().to_numpy()
+    ranks = groups[0].runs[0].pairs()["first_rank"].drop_null().to_numpy()
 
     def draw(axes: Axes) -> None:
         weights, method = np.full(len(ranks), 100 / len(ranks)), groups[0].method
@@ -297,7 +297,7 @@ def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float
     """
     ratios = {}
     for group in groups:
-        table = group.first_pairs
+        table = group.runs[0].pairs()
         if "similarity" not in table.column_names:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)

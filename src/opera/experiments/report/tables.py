@@ -55,9 +55,8 @@ class ReportTable:
 
 def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
     """Return the tables for one data set and number of steps: quality, cost, guard."""
-    tables = [_quality(comparison, table), _cost(table)]
-    guarded = any(row.guard is not None for row in table.rows)
-    return [*tables, _guard(table)] if guarded else tables
+    guards = [_guard(table)] if any(row.guard for row in table.rows) else []
+    return [_quality(comparison, table), _cost(table), *guards]
 
 
 def ranks_table(comparison: Comparison) -> ReportTable | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
@@ -40,8 +40,8 @@ from opera.experiments.report.tables import (
     ranks_table,
     tables_of,
 )
-from opera.run_folder.folder import REPORT_FILE, is_report
-from opera.run_folder.verdict import dev_sentence, verdict_sentence, warnings_of, weight_sentence
+from opera.run_folder.folder import REPORT_FILE, Run, is_report
+from opera.run_folder.verdict import dev_sentence, verdict_sentence, weight_sentence
 
 EXAMPLES = 3
 """Number of example queries with the largest gains, and with the largest losses."""
@@ -140,25 +140,20 @@ def _title(comparison: Comparison) -> str:
 
 def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     """The template's values for one data set."""
-    groups = [group for group in comparison.groups if group.data == final.data]
-    guards = [row.guard for row in final.rows if row.guard is not None]
-    if len(comparison.groups) == 1 and len(groups[0].runs) == 1:
-        return _run_section(comparison, final)
     final_groups, method = comparison.groups_of(final), recommended(final, comparison.baseline)
     best = next((group for group in final_groups if group.method == method), final_groups[0])
-    return {
+    section = {
         "name": final.name,
         "conclusion": conclusion(final, comparison.baseline),
         "title": table_title(final),
         "bullets": [],
-        "pictures": steps_charts(groups, final.base) or forest_plots(final, comparison.baseline),
         "tables": tables_of(comparison, final),
         "examples": {},
         "labels": labels_chart([best]),
         "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",
         "sampling": sampling_charts(final_groups),
-        "guard": [dev_sentence(guard.typical) for guard in guards],
+        "guard": [dev_sentence(row.guard.typical) for row in final.rows if row.guard],
         "warnings": final.warnings,
         "other_steps": {
             table.trained: tables_of(comparison, table)
@@ -166,32 +161,26 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
             if table.data == final.data and table is not final
         },
     }
+    if len(comparison.groups) == 1 and len(best.runs) == 1:
+        return {**section, **_of_run(best.runs[0], section)}
+    groups = [group for group in comparison.groups if group.data == final.data]
+    charts = steps_charts(groups, final.base) or forest_plots(final, comparison.baseline)
+    return {**section, "pictures": charts}
 
 
-def _run_section(comparison: Comparison, table: ResultsTable) -> dict[str, Any]:
-    """The template's values for a single run."""
-    (group,) = comparison.groups
-    (run,) = group.runs
-    guard, labels = run.record.guard, labels_chart([group])
-    sentence = verdict_sentence(guard) if guard is not None else conclusion(table, None)
-    bullets = [] if guard is None else [weight_sentence(guard)]
+def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that differ if the page is about a single run."""
     changed = run.review()["changed"]
-    return {
-        "name": table.name,
-        "conclusion": sentence,
-        "title": table_title(table),
-        "bullets": bullets,
-        "pictures": [queries_chart(run), *learning_charts(run), *labels],
-        "tables": [measures_table(run), *tables_of(comparison, table)[1:2]],
+    values = {
+        "pictures": [queries_chart(run), *learning_charts(run), *section["labels"]],
+        "tables": [measures_table(run), *section["tables"][1:2]],
         "examples": {
             "gained most": changed["gains"][:EXAMPLES],
             "lost most": changed["losses"][:EXAMPLES],
         },
         "labels": [],
-        "cutoffs": run.record.cutoffs,
         "shown_run": "",
-        "sampling": sampling_charts([group]),
-        "guard": [] if guard is None else [dev_sentence(guard)],
-        "warnings": [] if guard is None else warnings_of(guard),
-        "other_steps": {},
     }
+    if (guard := run.record.guard) is not None:
+        values |= {"conclusion": verdict_sentence(guard), "bullets": [weight_sentence(guard)]}
+    return values
