@@ -140,7 +140,7 @@ def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], bei
 
 @pytest.fixture(scope="module")
 def small_bert(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained BERT of two layers with mean pooling, which reads 32 tokens: bfloat16 is slow where torch emulates it."""
+    """A trained BERT of two layers with mean pooling. It reads 32 tokens: emulated bfloat16 is slow."""
     transformer = Transformer(str(shared / "models" / "splade-tiny"), max_seq_length=32)
     pooling = Pooling(transformer.get_embedding_dimension(), "mean")
     folder = tmp_path_factory.mktemp("small") / "model"
