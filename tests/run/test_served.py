@@ -140,8 +140,8 @@ def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], bei
 
 @pytest.fixture(scope="module")
 def small_bert(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained BERT of two layers with mean pooling, which reads 128 tokens."""
-    transformer = Transformer(str(shared / "models" / "splade-tiny"), max_seq_length=128)
+    """A trained BERT of two layers with mean pooling. It reads 32 tokens: emulated bfloat16 is slow."""
+    transformer = Transformer(str(shared / "models" / "splade-tiny"), max_seq_length=32)
     pooling = Pooling(transformer.get_embedding_dimension(), "mean")
     folder = tmp_path_factory.mktemp("small") / "model"
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
@@ -152,13 +152,13 @@ def small_bert(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["nfcorpus", "scifact", "toollens", "entailmentbank"])
+@pytest.mark.parametrize("name", ["toollens", "scifact", "nfcorpus", "entailmentbank"])
 def test_the_folder_in_fp32_gives_the_final_figure_to_within_a_fifth_of_a_point(
     name: str, precision: str, shared: Path, small_bert: Path, tmp_path: Path
 ) -> None:
     """docs/deploy.md says so. bfloat16 keeps 8 bits, which swaps only documents with nearly the same score."""
-    settings = {**NO_GUARD, "learning_rate": 3e-5, "temperature": 0.05, "max_steps": 20, "precision": precision}
-    data = shared / "data" / name
-    run = opera.adapt(data, model=small_bert, out=tmp_path / "run", **settings)
+    data, model = shared / "data" / name, {"fp32": shared / "models" / "potion-base-4m", "bf16": small_bert}[precision]
+    settings = {**NO_GUARD, "temperature": 0.05, "precision": precision}
+    run = opera.adapt(data, model=model, out=tmp_path / "run", **settings)
     assert run.settings["precision"] == precision
     assert served(run.model_path, data) == pytest.approx(run.measures["final"][MEASURE], abs=0.002)
