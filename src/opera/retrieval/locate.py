@@ -259,10 +259,10 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
         needs_dev=origin.needs_dev,
         expected_documents=origin.expected_documents,
     )
-    if missing or origin.relevant_grade != 1:
+    if missing or origin.relevant_grade != 1 or origin.corpus_text != "title_text":
         log.info(
-            "note: using the splits and relevant_grade=%d of the run that made %s",
-            *(origin.relevant_grade, model),
+            "note: using the splits, relevant_grade=%d and corpus_text=%s of the run that made %s",
+            *(origin.relevant_grade, origin.corpus_text, model),
         )
     if together is graded:
         return drawn
