@@ -182,7 +182,8 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(
         caplog.clear()
         measures = opera.evaluate(path, model=model, measures=FULL_MEASURES).measures
         assert measures == pytest.approx(run.measures["final"])
-        assert f"note: using the splits, relevant_grade=1 and corpus_text=text of the run that made {model}" in caplog.messages
+        note = f"note: using the splits, relevant_grade=1 and corpus_text=text of the run that made {model}"
+        assert note in caplog.messages
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
     other = opera.evaluate(run.path, model=static_model)  # on the run's test queries
