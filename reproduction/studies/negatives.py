@@ -1,0 +1,264 @@
+"""Which documents may be explicit negatives? Train with all defaults and each kind of negatives, and compare.
+
+    OMP_NUM_THREADS=1 python reproduction/studies/negatives.py             # trains what is missing, prints the tables
+    OMP_NUM_THREADS=1 python reproduction/studies/negatives.py --tables    # prints the tables of the stored results
+
+A document without a training pair is never a positive. As a random negative it is pushed away from the queries in
+every batch that draws it. The kinds differ in how often they draw such *unlabelled* documents:
+
+- ``random``: all documents alike; OPERA's default until November 2026
+- ``none``: no explicit negatives, and ``none-double`` with a batch of twice the size, which encodes as many documents
+- ``seen``: only documents with a training pair; ``positives``: in proportion to their number of training pairs
+- ``capped-N``: each unlabelled document N times per run on average, else as ``seen``; ``weighted-N``: all documents
+  alike, but the term of an unlabelled document in the softmax counts as if it had been drawn N times per run
+- ``hard``, ``hard-seen``, ``hard-capped-N``, ``hard-positives``: the same at ranks 10 to 100 of the base model
+
+Writes results/negatives.csv and .parquet. Reads ``../shared``. Finished runs are not repeated, so the study can be
+stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import opera
+from opera.core.arrays import IntArray
+from opera.core.intervals import signed
+from opera.core.rng import generator
+from opera.engine.loss import InfoNCELoss, register_loss
+from opera.engine.sampler import Batch
+from opera.training_pairs.build import TrainingSet
+from opera.training_pairs.negatives import NegativeInputs, register_negatives
+from study import STATIC_MODEL, STORED, OverSettings, Results, load_setting, need, table_lines, words
+
+KEY = ("model", "setting", "kind", "seed")
+SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
+SETTINGS = [f"{name}{change}" for change in ("+new", "", "+new+n200") for name in SETS]
+KINDS = (
+    *("random", "none", "seen", "capped-3", "capped-10", "capped-1", "positives", "weighted-3", "weighted-10"),
+    *("none-double", "hard", "hard-seen", "hard-capped-3", "hard-positives"),
+)
+MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
+MODEL_SETTINGS: dict[str, dict[str, Any]] = {
+    "static": {},
+    "minilm": {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64},
+}
+
+
+class WeightedDraws:
+    """Explicit negatives with a weight per document of the corpus: in the whole corpus, or among mined documents.
+
+    Args:
+        inputs: of the kind of negatives.
+        rule: ``random``, ``seen``, ``positives`` or ``capped``.
+        cap: draws of an unlabelled document per run, on average, with the rule ``capped``.
+        mined: whether to draw among the mined documents of the query.
+    """
+
+    def __init__(self, inputs: NegativeInputs, rule: str, cap: float, mined: bool) -> None:
+        pool = inputs.pool.rows(np.arange(len(inputs.pool)))
+        positives = np.bincount(inputs.pairs.pair_doc, minlength=len(inputs.data.corpus))[pool]
+        self.lists: Any = None
+        if mined:
+            self.lists = inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed)
+        weights = np.ones(len(pool))
+        if rule == "seen":
+            weights = (positives > 0).astype(float)
+        elif rule == "positives":
+            weights = positives.astype(float)
+        elif rule == "capped":
+            weights = np.where(positives > 0, 1.0, relative_cap(inputs, int((positives == 0).sum()), cap))
+        self.weights = np.zeros(len(inputs.data.corpus))
+        self.weights[pool] = weights / weights.sum()
+        self.cumulative = np.cumsum(self.weights)
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Draw by the weights; a query whose mined documents have no weight gets documents of the corpus."""
+        rng = generator(seed, "study.negatives", step)
+        places = rng.random((len(queries), count)) * self.cumulative[-1]
+        rows: NDArray[np.int64] = np.searchsorted(self.cumulative, places, side="right").astype(np.int64)
+        if self.lists is not None:
+            for place, query in enumerate(queries):
+                mined = self.lists.of_query(query)
+                weights = self.weights[mined]
+                if weights.sum() > 0:
+                    rows[place] = rng.choice(mined, count, p=weights / weights.sum())
+        return rows
+
+
+def relative_cap(inputs: NegativeInputs, unlabelled: int, cap: float) -> float:
+    """The weight of an unlabelled document next to a labelled one, for ``cap`` draws per run; at most 1."""
+    settings = inputs.settings
+    assert settings.max_steps is not None
+    assert settings.per_device_train_batch_size is not None
+    draws = settings.max_steps * settings.per_device_train_batch_size * settings.n_negatives
+    labelled = len(inputs.pool) - unlabelled
+    wanted = cap * unlabelled  # p / (1 - p) = weight · unlabelled / labelled, with p = wanted / draws
+    if unlabelled == 0 or wanted >= draws:
+        return 1.0
+    return min(1.0, wanted / (draws - wanted) * labelled / unlabelled)
+
+
+def register(kind: str) -> dict[str, Any]:
+    """Register a kind of negatives; return the settings of a run with it."""
+    if kind.startswith("none"):
+        return {"train_group_size": 1, **({"per_device_train_batch_size": 1024} if kind == "none-double" else {})}
+    if kind == "random":
+        return {"negatives": "random"}
+    if kind.startswith("weighted"):
+        return {"negatives": "random", "loss": kind}
+    mined, rule = kind.startswith("hard"), kind.removeprefix("hard").strip("-") or "random"
+    rule, _, cap = rule.partition("-")
+    name = f"study-{kind}"
+    register_negatives(name)(KindOfStudy(rule, float(cap or 0), mined))
+    return {"negatives": name}
+
+
+class KindOfStudy:
+    """Makes the negatives of one kind for each run."""
+
+    def __init__(self, rule: str, cap: float, mined: bool) -> None:
+        self.rule, self.cap, self.mined = rule, cap, mined
+        self.__qualname__ = f"KindOfStudy({rule}, {cap}, {mined})"
+
+    def __call__(self, inputs: NegativeInputs) -> WeightedDraws:
+        """Make the negatives of a run."""
+        return WeightedDraws(inputs, self.rule, self.cap, self.mined)
+
+
+class WeightedLoss(InfoNCELoss):
+    """InfoNCE whose term of an unlabelled document counts as if the run had drawn the document ``cap`` times."""
+
+    cap = 3.0
+
+    def prepare(self, training_set: TrainingSet, settings: Any) -> None:
+        """Compute the logarithm of each document's weight."""
+        documents = len(training_set.data.corpus)
+        unlabelled = np.bincount(training_set.pairs.pair_doc, minlength=documents) == 0
+        draws = settings.max_steps * settings.per_device_train_batch_size * settings.n_negatives / documents
+        self.log_weight = np.where(unlabelled, np.log(min(1.0, self.cap / draws)), 0.0).astype(np.float32)
+
+    def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
+        """Add the logarithm of the weight to the logit."""
+        shift = torch.from_numpy(self.log_weight[batch.doc_rows.T.ravel()]).to(similarity.device)
+        return super().batch_losses(similarity + self.temperature * shift, excluded, batch)
+
+
+@register_loss("weighted-3")
+class Weighted3(WeightedLoss):
+    """Three draws per run."""
+
+
+@register_loss("weighted-10")
+class Weighted10(WeightedLoss):
+    """Ten draws per run."""
+
+    cap = 10.0
+
+
+def measure(run: dict[str, Any]) -> dict[str, Any]:
+    """Train with all defaults but the kind of negatives; return the test figures in points."""
+    data = load_setting(run["setting"], run["seed"])
+    train = data.training_split()
+    labelled = len(np.unique(train.pairs().pair_doc))
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        trained = opera.adapt(
+            data,
+            model=MODELS[run["model"]],
+            out=Path(folder, "run"),
+            seed=run["seed"],
+            **MODEL_SETTINGS[run["model"]],
+            **register(run["kind"]),
+        )
+        measures, guard, queries = trained.measures, trained.record.guard, trained.per_query()
+        assert guard is not None
+        used = trained.settings
+        figures = {
+            f"{model} {name}": 100 * measures[model][name]
+            for model in ("base", "fine_tuned", "final")
+            for name in ("nDCG@10", "R@20")
+        }
+        return {
+            "documents": len(data.corpus),
+            "unlabelled": len(data.corpus) - labelled,
+            "draws per document": used["max_steps"] * used["per_device_train_batch_size"] / len(data.corpus),
+            "mixing weight": guard.mixing_weight,
+            **figures,
+            "seconds": time.monotonic() - started,
+            "final": queries["final nDCG@10"].to_numpy(),
+        }
+
+
+def mean_of(results: Results, column: str, **fields: Any) -> float:
+    """The mean over the seeds of a column; NaN without runs."""
+    return float(np.mean([row[column] for row in results.select(**fields)] or [np.nan]))
+
+
+def table(results: Results, model: str, column: str) -> str:
+    """A line per setting, a column per kind."""
+    kinds = [kind for kind in KINDS if results.select(model=model, kind=kind)]
+    lines = []
+    for setting in SETTINGS:
+        if rows := results.select(model=model, setting=setting, kind="random"):
+            values = [mean_of(results, column, model=model, setting=setting, kind=kind) for kind in kinds]
+            facts = [f"{rows[0]['draws per document']:.0f}", f"{rows[0]['base nDCG@10']:.1f}"]
+            lines.append([setting, *facts, *(f"{value:.1f}" for value in values)])
+    return table_lines(["setting", "draws", "base", *kinds], lines)
+
+
+def comparisons(results: Results, model: str) -> str:
+    """A line per kind: the difference to ``random`` by group of settings, and the worst setting."""
+    lines = []
+    for kind in KINDS[1:]:
+        cells = []
+        for ending in ("+new", "", "+new+n200"):
+            differences = []
+            for setting in (f"{name}{ending}" for name in SETS):
+                values = [
+                    mean_of(results, "final nDCG@10", model=model, setting=setting, kind=of) for of in (kind, "random")
+                ]
+                differences.append(values[0] - values[1])
+            test = OverSettings.of([value for value in differences if np.isfinite(value)] or [np.nan])
+            cells += [signed(test.difference), signed(np.nanmin([*differences, np.inf]))]
+        lines.append([kind, *cells])
+    heads = [f"{group}{what}" for group in ("new", "known", "new, 200 queries") for what in ("", ": worst")]
+    return table_lines(["kind", *heads], lines)
+
+
+def main() -> None:
+    """Train what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", action="store_true", help="train nothing")
+    parser.add_argument("--model", choices=list(MODELS), default="static")
+    for option, values in {"--settings": SETTINGS, "--seeds": "0", "--kinds": KINDS}.items():
+        parser.add_argument(option, type=words, default=list(values))
+    options = parser.parse_args()
+    results = Results(STORED / "negatives.csv", KEY)
+    if not options.tables:
+        need("../shared/data", "../shared/models")
+        logging.disable(logging.INFO)
+        for seed, kind, setting in itertools.product(map(int, options.seeds), options.kinds, options.settings):
+            run = dict(zip(KEY, (options.model, setting, kind, seed), strict=True))
+            if not results.has(run):
+                results.add(run, **measure(run))
+                row = results.of(run)
+                print(*run.values(), row["fine_tuned nDCG@10"], row["final nDCG@10"], row["seconds"], flush=True)
+    for column in ("fine_tuned nDCG@10", "final nDCG@10", "final R@20"):
+        print(f"{column}\n{table(results, options.model, column)}\n")
+    print(comparisons(results, options.model))
+
+
+if __name__ == "__main__":
+    main()
