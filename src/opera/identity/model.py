@@ -23,7 +23,7 @@ from opera.core.environment import is_reproducible
 
 log = logging.getLogger("opera")
 
-LAYOUT = "3"
+LAYOUT = "4"
 """Part of every key of cached vectors, rankings and scores. Change it if encoding or search
 computes something else."""
 MODEL_ATTRIBUTES = ("truncate_dim", "similarity_fn_name")
