@@ -36,7 +36,7 @@ test: install ## run the tests (about 4 minutes on 2 cores)
 test-slow: install ## run the tests that are marked slow
 	$(RUN)python -m pytest $(IN_PARALLEL) -m slow
 
-test-processors: install ## run the tests that compute as on three kinds of processor (8 minutes on 2 cores)
+test-processors: install ## run the tests that compute as on three kinds of processor (10 minutes on 2 cores)
 	for kind in amx avx512_bf16 avx2; do \
 	  echo "as on a processor with $$kind"; \
 	  OPERA_TEST_PROCESSOR=$$kind $(RUN)python -m pytest $(IN_PARALLEL) $(COMPUTING) || exit 1; \
