@@ -134,7 +134,7 @@ def test_pairs_are_sampled_apart_for_a_loss_that_cannot_exclude_known_positives(
 def test_a_loss_excludes_known_positives(
     method: str, matryoshka: bool, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its value is the mean of the weighted cross-entropy over the documents that are no known positives."""
+    """Its value is the mean of the weighted cross-entropy over the documents that are not known positives."""
     rows, model = pairs(20, 3, negatives=True), open_model(static_model)
     args = arguments(tmp_path, **{**TRAINING, "learning_rate": 0.0})  # the model stays as it is
     pruning, values = opera.PairPruning(model, rows, method, args=args), list[float]()

@@ -56,7 +56,7 @@ def fingerprint(model: BaseModel) -> str:
 
 
 def _facts(part: Any) -> list[Any]:
-    """Everything beside the weights that decides what a part of a model computes."""
+    """Everything except the weights that decides what a part of a model computes."""
     facts: list[Any] = [type(part).__qualname__, part.extra_repr()]
     if hasattr(part, "get_config_dict"):
         facts.append(_relevant(part.get_config_dict()))
