@@ -64,8 +64,9 @@ def _without_label(
     query_rows: IntArray,
     doc_rows: IntArray,
 ) -> NDArray[np.bool_]:
-    """Whether a split does not judge each document of a query, with any grade, and it is no known
-    positive; false for -1, which is no document.
+    """Whether each document of a query has no judgement in a split and is not a known positive.
+
+    Grades do not matter. The value is false for -1, which marks a missing document.
     """
     judged = np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
     return (doc_rows >= 0) & ~known.contains(queries, np.maximum(doc_rows, 0)) & ~judged
