@@ -50,7 +50,7 @@ def setting_option(name: str) -> Any:
     field = TrainSettings.model_fields[name]
     kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
     help = f"{field.description} ({name})"
-    parser = None if kind == "str" else parse_scalar
+    parser: Callable[[str], Any] = str if kind == "str" else parse_scalar
     return typer.Option(flag_of(name), help=help, metavar=f"<{kind}>", parser=parser)
 
 
