@@ -11,6 +11,7 @@ every batch that draws it. The kinds differ in how often they draw such *unlabel
 - ``seen``: only documents with a training pair; ``positives``: in proportion to their number of training pairs
 - ``capped-N``: each unlabelled document N times per run on average, else as ``seen``; ``weighted-N``: all documents
   alike, but the term of an unlabelled document in the softmax counts as if it had been drawn N times per run
+- ``detached``: all documents alike, but an unlabelled document has no gradient
 - ``hard``, ``hard-seen``, ``hard-capped-N``, ``hard-positives``: the same at ranks 10 to 100 of the base model
 
 Writes results/negatives.csv and .parquet. Reads ``../shared``. Finished runs are not repeated, so the study can be
@@ -24,8 +25,12 @@ import itertools
 import logging
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -34,12 +39,19 @@ from torch import Tensor
 
 import opera
 from opera.core.arrays import IntArray
-from opera.core.intervals import signed
+from opera.core.intervals import EQUAL, signed
 from opera.core.rng import generator
 from opera.engine.loss import InfoNCELoss, register_loss
 from opera.engine.sampler import Batch
+from opera.engine.session import Session
+from opera.guard import choice, rule
+from opera.guard.choice import Guard, Weights, mixed_weights
+from opera.guard.rule import mean_variance
+from opera.retrieval.evaluation import Evaluation
+from opera.run import steps
 from opera.training_pairs.build import TrainingSet
 from opera.training_pairs.negatives import NegativeInputs, register_negatives
+from opera.training_pairs.prepare import encoder_of
 from study import STATIC_MODEL, STORED, OverSettings, Results, load_setting, need, table_lines, words
 
 KEY = ("model", "setting", "kind", "seed")
@@ -47,6 +59,7 @@ SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
 SETTINGS = [f"{name}{change}" for change in ("+new", "", "+new+n200") for name in SETS]
 KINDS = (
     *("random", "none", "seen", "capped-3", "capped-10", "capped-1", "positives", "weighted-3", "weighted-10"),
+    "detached",
     *("none-double", "hard", "hard-seen", "hard-capped-3", "hard-positives"),
 )
 MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
@@ -116,7 +129,7 @@ def register(kind: str) -> dict[str, Any]:
         return {"train_group_size": 1, **({"per_device_train_batch_size": 1024} if kind == "none-double" else {})}
     if kind == "random":
         return {"negatives": "random"}
-    if kind.startswith("weighted"):
+    if kind.startswith(("weighted", "detached")):
         return {"negatives": "random", "loss": kind}
     mined, rule = kind.startswith("hard"), kind.removeprefix("hard").strip("-") or "random"
     rule, _, cap = rule.partition("-")
@@ -167,13 +180,79 @@ class Weighted10(WeightedLoss):
     cap = 10.0
 
 
+class DetachedLoss(InfoNCELoss):
+    """InfoNCE in which an unlabelled document moves queries, but no query moves the document."""
+
+    def prepare(self, training_set: TrainingSet, settings: Any) -> None:
+        """Mark the unlabelled documents."""
+        self.unlabelled = np.bincount(training_set.pairs.pair_doc, minlength=len(training_set.data.corpus)) == 0
+
+    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """Stop the gradients of unlabelled documents."""
+        batch, (queries, *columns) = self.link.batch(labels), embeddings
+        fixed = torch.from_numpy(self.unlabelled[batch.doc_rows[batch.local]])
+        stopped = [
+            torch.where(fixed[:, [number]].to(column.device), column.detach(), column)
+            for number, column in enumerate(columns)
+        ]
+        return super().loss_of(labels, [queries, *stopped])
+
+
+register_loss("detached")(DetachedLoss)
+
+
+class AllMixtures:
+    """Takes the fine-tuned model as the final one, and measures every mixture with the base model on dev and test.
+
+    With these figures, any rule of the guard can be replayed without another training.
+
+    Attributes:
+        figures: by column of the results.
+    """
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Watch the runs of the block."""
+        save_and_measure = steps._save_and_measure
+
+        def measure_first(session: Session, base: Evaluation, guard: Guard, mixing_weight: float) -> Any:
+            self.measure(session, base, guard)
+            return save_and_measure(session, base, guard, mixing_weight)
+
+        with (
+            patch.object(choice, "choose_mixing_weight", lambda per_query, *_: max(per_query)),
+            patch.object(steps, "_save_and_measure", measure_first),
+        ):
+            yield
+
+    def measure(self, session: Session, base: Evaluation, guard: Guard) -> None:
+        """Measure the mixtures."""
+        prepared, fine_tuned = session.prepared, Weights.of(session.prepared.model.trained)
+        weights = sorted(guard._values)
+        dev = [guard._values[weight] for weight in weights]
+        for low, high, first, second in zip(weights, weights[1:], dev, dev[1:], strict=False):
+            self.figures[f"variance {low}-{high}"] = mean_variance(second - first)
+        for weight in weights:
+            test = base
+            if weight > 0:
+                mixed_weights(guard.base, fine_tuned, weight).put_into(prepared.model.trained)
+                encoder = encoder_of(prepared.model.trained, prepared.settings, embeddings=session.embeddings)
+                test = steps._on_test(encoder, prepared)
+            self.figures[f"dev {weight}"] = 100 * guard._values[weight].mean()
+            self.figures |= {f"test {weight} {name}": 100 * test.measures[name] for name in ("nDCG@10", "R@20")}
+        fine_tuned.put_into(prepared.model.trained)
+
+
 def measure(run: dict[str, Any]) -> dict[str, Any]:
-    """Train with all defaults but the kind of negatives; return the test figures in points."""
+    """Train with all defaults but the kind of negatives; return the figures of every mixture, in points."""
     data = load_setting(run["setting"], run["seed"])
     train = data.training_split()
     labelled = len(np.unique(train.pairs().pair_doc))
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    started, mixtures = time.monotonic(), AllMixtures()
+    with tempfile.TemporaryDirectory() as folder, mixtures.watch():
         trained = opera.adapt(
             data,
             model=MODELS[run["model"]],
@@ -182,39 +261,66 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
             **MODEL_SETTINGS[run["model"]],
             **register(run["kind"]),
         )
-        measures, guard, queries = trained.measures, trained.record.guard, trained.per_query()
+        guard, used = trained.record.guard, trained.settings
         assert guard is not None
-        used = trained.settings
-        figures = {
-            f"{model} {name}": 100 * measures[model][name]
-            for model in ("base", "fine_tuned", "final")
-            for name in ("nDCG@10", "R@20")
-        }
         return {
             "documents": len(data.corpus),
             "unlabelled": len(data.corpus) - labelled,
-            "draws per document": used["max_steps"] * used["per_device_train_batch_size"] / len(data.corpus),
-            "mixing weight": guard.mixing_weight,
-            **figures,
+            "draws": used["max_steps"] * used["per_device_train_batch_size"] / len(data.corpus),
+            "seen": guard.test_seen,
+            "refit": guard.refit,
+            **mixtures.figures,
             "seconds": time.monotonic() - started,
-            "final": queries["final nDCG@10"].to_numpy(),
         }
 
 
-def mean_of(results: Results, column: str, **fields: Any) -> float:
+def mixing_weights(row: Mapping[str, Any]) -> list[float]:
+    """The mixing weights that were measured."""
+    return [float(name.split()[1]) for name in row if name.startswith("dev ")]
+
+
+def replayed(row: Mapping[str, Any], static: bool, best: float | None = None) -> float:
+    """The mixing weight that the guard's rule chooses; ``best`` replaces the rule's anchor."""
+    weights, total, chosen = mixing_weights(row), 0.0, (0.0, 0.0)
+    seen = row["seen"]
+    for low, high in pairwise(weights):
+        variance = row[f"variance {low}-{high}"] + (rule.novelty(seen) * (high - low)) ** 2
+        prior = rule.prior_mean(low, high, rule.anchor(seen, static) if best is None else best)
+        mean = (row[f"dev {high}"] - row[f"dev {low}"]) / 100
+        total += rule.posterior_mean(mean, variance, prior, rule.SPREAD * (high - low))
+        if row[f"dev {high}"] - row["dev 0.0"] > 100 * EQUAL and total > chosen[0]:
+            chosen = (total, high)
+    return chosen[1]
+
+
+def final(row: Mapping[str, Any], measure: str = "nDCG@10") -> float:
+    """The final model's figure on test."""
+    return float(row[f"test {replayed(row, row['model'] == 'static')} {measure}"])
+
+
+def mean_of(results: Results, column: Callable[[Mapping[str, Any]], float], **fields: Any) -> float:
     """The mean over the seeds of a column; NaN without runs."""
-    return float(np.mean([row[column] for row in results.select(**fields)] or [np.nan]))
+    return float(np.mean([column(row) for row in results.select(**fields)] or [np.nan]))
 
 
-def table(results: Results, model: str, column: str) -> str:
+COLUMNS: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "fine-tuned nDCG@10": lambda row: row["test 1.0 nDCG@10"],
+    "final nDCG@10": final,
+    "final R@20": lambda row: final(row, "R@20"),
+    "mixing weight": lambda row: replayed(row, row["model"] == "static"),
+    "best mixing weight": lambda row: max(mixing_weights(row), key=lambda weight: row[f"test {weight} nDCG@10"]),
+}
+
+
+def table(results: Results, model: str, column: Callable[[Mapping[str, Any]], float]) -> str:
     """A line per setting, a column per kind."""
     kinds = [kind for kind in KINDS if results.select(model=model, kind=kind)]
     lines = []
     for setting in SETTINGS:
         if rows := results.select(model=model, setting=setting, kind="random"):
             values = [mean_of(results, column, model=model, setting=setting, kind=kind) for kind in kinds]
-            facts = [f"{rows[0]['draws per document']:.0f}", f"{rows[0]['base nDCG@10']:.1f}"]
-            lines.append([setting, *facts, *(f"{value:.1f}" for value in values)])
+            facts = [f"{rows[0]['draws']:.0f}", f"{rows[0]['test 0.0 nDCG@10']:.1f}"]
+            lines.append([setting, *facts, *(f"{value:.{2 if max(values) <= 1 else 1}f}" for value in values)])
     return table_lines(["setting", "draws", "base", *kinds], lines)
 
 
@@ -226,9 +332,7 @@ def comparisons(results: Results, model: str) -> str:
         for ending in ("+new", "", "+new+n200"):
             differences = []
             for setting in (f"{name}{ending}" for name in SETS):
-                values = [
-                    mean_of(results, "final nDCG@10", model=model, setting=setting, kind=of) for of in (kind, "random")
-                ]
+                values = [mean_of(results, final, model=model, setting=setting, kind=of) for of in (kind, "random")]
                 differences.append(values[0] - values[1])
             test = OverSettings.of([value for value in differences if np.isfinite(value)] or [np.nan])
             cells += [signed(test.difference), signed(np.nanmin([*differences, np.inf]))]
@@ -254,9 +358,9 @@ def main() -> None:
             if not results.has(run):
                 results.add(run, **measure(run))
                 row = results.of(run)
-                print(*run.values(), row["fine_tuned nDCG@10"], row["final nDCG@10"], row["seconds"], flush=True)
-    for column in ("fine_tuned nDCG@10", "final nDCG@10", "final R@20"):
-        print(f"{column}\n{table(results, options.model, column)}\n")
+                print(*run.values(), row["test 1.0 nDCG@10"], final(row), row["seconds"], flush=True)
+    for name, column in COLUMNS.items():
+        print(f"{name}\n{table(results, options.model, column)}\n")
     print(comparisons(results, options.model))
 
 
