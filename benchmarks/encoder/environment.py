@@ -22,7 +22,12 @@ def flagembedding(folder: Path) -> Path | None:
     print(f"making an environment for FlagEmbedding {VERSION}, once: {folder}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in ([sys.executable, "-m", "venv", folder], [*install, wanted[1]], [*install, *wanted]):
+    commands: list[list[str | Path]] = [
+        [sys.executable, "-m", "venv", folder],
+        [*install, wanted[1]],
+        [*install, *wanted],
+    ]
+    for command in commands:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             reason = (ended.stderr.strip().splitlines() or ["no word"])[-1]

@@ -62,6 +62,8 @@ KINDS = (
     "detached",
     *("none-double", "hard", "hard-seen", "hard-capped-3", "hard-positives"),
 )
+DEFAULT = "random"
+"""The kind that OPERA draws by default."""
 MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "static": {},

@@ -1,23 +1,31 @@
-"""What would users run otherwise? sentence-transformers' own training on the same model, data and number of queries.
+"""What would users run otherwise? The same model, data and number of queries in other trainers.
 
     OMP_NUM_THREADS=1 python reproduction/studies/rivals.py             # trains what is missing, prints the table
     OMP_NUM_THREADS=1 python reproduction/studies/rivals.py --tables    # prints the table of the stored results
 
-The rival is the recipe of an experienced user: ``MultipleNegativesRankingLoss``, batches without duplicates, warm-up,
-three learning rates, and the best checkpoint by nDCG@10 on dev, measured at every fifth of the training. It draws the
-dev queries that OPERA draws, and trains on as many queries. As OPERA does, it then trains again with the dev queries
-included, up to the best step. ``st-mined`` adds a negative per pair by ``mine_hard_negatives`` with a relative margin
-of 0.05. OPERA runs with all defaults; its figures come from results/negatives.csv (see negatives.py). Writes
-results/rivals.csv and .parquet. Reads ``../shared``. Finished runs are not repeated.
+- ``st`` is the recipe of an experienced user of sentence-transformers: ``MultipleNegativesRankingLoss``, batches
+  without duplicates, warm-up, three learning rates, and the best checkpoint by nDCG@10 on dev, measured at every fifth
+  of the training. ``st-mined`` adds a negative per pair by ``mine_hard_negatives`` with a relative margin of 0.05.
+- ``flag`` is FlagEmbedding's training (transformers only) with its temperature, and negatives from ``opera mine``. It
+  measures nothing during a training, so that dev chooses the rate only.
+
+A rival gets the dev queries that OPERA draws, and trains on as many queries. As OPERA does, it then trains again with
+the dev queries included, up to the best step. OPERA runs with all defaults; its figures come from results/negatives.csv
+(see negatives.py). Writes results/rivals.csv and .parquet. Reads ``../shared``. Finished runs are not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import logging
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,17 +38,22 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 import opera
-from negatives import MODELS, SETS
+from negatives import DEFAULT, MODELS, SETS, final
+from negatives import KEY as OPERA_KEY
 from opera.config.automatic import DEFAULTS
+from opera.core.intervals import signed
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import STORED, Results, load_setting, need, table_lines, words
+from study import ROOT, STORED, OverSettings, Results, load_setting, need, table_lines, words
+
+sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
+from environment import flagembedding
 
 KEY = ("model", "setting", "rival", "seed")
 SETTINGS = [f"{name}{change}" for change in ("+new", "") for name in SETS]
-RIVALS = ("st", "st-mined")
+RIVALS = ("st", "st-mined", "flag")
 RATES = {"static": (3e-3, 1e-2, 3e-2), "minilm": (2e-5, 1e-4, 3e-4)}
 STEPS = {"minilm": 200}
 """Steps of a training, if not OPERA's automatic number."""
@@ -123,43 +136,94 @@ def train(
     return model, seen
 
 
+@dataclass(frozen=True)
+class Task:
+    """The data of a run with and without dev in train, and the size of its training.
+
+    Attributes:
+        data: with the dev queries in train.
+        split: with a dev split.
+        steps: of a training.
+        batch: queries per step.
+    """
+
+    data: RetrievalData
+    split: RetrievalData
+    steps: int
+    batch: int
+
+    @classmethod
+    def of(cls, run: dict[str, Any]) -> Task:
+        """Draw the dev queries that OPERA draws, and compute how many queries OPERA trains on."""
+        data = load_setting(run["setting"], run["seed"])
+        split = draw_missing_splits(data, seed=run["seed"], needs_dev=True)
+        defaults = DEFAULTS["static" if run["model"] == "static" else "small"]
+        queries = split.training_split().n_queries
+        batch = min(defaults.queries_per_batch, queries)
+        automatic = min(max(round(defaults.epochs * -(-queries // batch)), 50), defaults.most_steps["cpu"])
+        budget = STEPS.get(run["model"], automatic) * batch
+        while batch * SMALLEST_POOL > len(data.corpus):
+            batch //= 2
+        return cls(data, split, -(-budget // batch), batch)
+
+
 def measure(run: dict[str, Any]) -> dict[str, Any]:
     """Choose rate and step on dev, train again with dev included, and measure on test."""
-    started = time.monotonic()
-    data = load_setting(run["setting"], run["seed"])
-    split = draw_missing_splits(data, seed=run["seed"], needs_dev=True)
-    defaults = DEFAULTS["static" if run["model"] == "static" else "small"]
-    queries = split.training_split().n_queries
-    per_epoch = -(-queries // min(defaults.queries_per_batch, queries))
-    most = STEPS.get(run["model"], min(max(round(defaults.epochs * per_epoch), 50), defaults.most_steps["cpu"]))
-    budget = most * min(defaults.queries_per_batch, queries)
-    batch = min(defaults.queries_per_batch, queries)
-    while batch * SMALLEST_POOL > len(data.corpus):
-        batch //= 2
-    steps = -(-budget // batch)
-    first, whole = (pairs_of(of, of.split("train"), run["seed"]) for of in (split, data))
-    if run["rival"] == "st-mined":
-        first, whole = (with_negatives(run, of, data) for of in (first, whole))
-    evaluator, tried = dev_evaluator(split), []
-    for rate in RATES[run["model"]]:
-        _, seen = train(run, first, rate, steps, batch, steps, evaluator)
-        tried += [(score, rate, step) for score, step in seen]
-    dev, rate, step = max(tried)
-    model, _ = train(run, whole, rate, steps, batch, step)
+    started, task = time.monotonic(), Task.of(run)
     with tempfile.TemporaryDirectory() as folder:
-        model.save(folder)
-        test = opera.evaluate(data, model=folder)
+        facts = {"flag": flagembedding_recipe}.get(run["rival"], library_recipe)(run, task, Path(folder))
+        tokens = TOKENS[run["model"]]
+        model = Path(folder, "model")
+        test = opera.evaluate(task.data, model=model, max_query_length=tokens, max_passage_length=tokens)
     return {
-        "lr": rate,
-        "steps": steps,
-        "best step": step,
-        "batch": batch,
-        "rows": len(whole),
-        "dev nDCG@10": 100 * dev,
+        **facts,
+        "steps": task.steps,
+        "batch": task.batch,
         **{name: 100 * test.measures[name] for name in ("nDCG@10", "R@20")},
         "seconds": time.monotonic() - started,
         "final": test.per_query["nDCG@10"],
     }
+
+
+def library_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[str, Any]:
+    """The recipe for sentence-transformers; saves the model."""
+    first, whole = (pairs_of(of, of.split("train"), run["seed"]) for of in (task.split, task.data))
+    if run["rival"] == "st-mined":
+        first, whole = (with_negatives(run, of, task.data) for of in (first, whole))
+    evaluator, tried = dev_evaluator(task.split), []
+    for rate in RATES[run["model"]]:
+        _, seen = train(run, first, rate, task.steps, task.batch, task.steps, evaluator)
+        tried += [(score, rate, step) for score, step in seen]
+    dev, rate, step = max(tried)
+    model, _ = train(run, whole, rate, task.steps, task.batch, step)
+    model.save(str(folder / "model"))
+    return {"lr": rate, "best step": step, "rows": len(whole), "dev nDCG@10": 100 * dev}
+
+
+def flagembedding_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[str, Any]:
+    """The recipe for FlagEmbedding, with negatives from ``opera mine``; saves the model."""
+    python, tried = flagembedding(ROOT / "runs" / "flagembedding"), []
+    tokens = TOKENS[run["model"]]
+    assert python is not None
+
+    def trained(data: RetrievalData, rate: float, name: str) -> Path:
+        out, rows = folder / name, folder / f"{name}.jsonl"
+        opera.mine(data, model=MODELS[run["model"]], out=rows, seed=run["seed"], max_passage_length=tokens)
+        job = {"model": str(locate_model(MODELS[run["model"]])), "rows": str(rows), "folder": str(out)}
+        numbers = {"steps": task.steps, "batch": task.batch, "lr": rate, "tokens": tokens, "seed": run["seed"]}
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(job | numbers), encoding="utf-8")
+        script = Path(__file__).with_name("train_flagembedding.py")
+        subprocess.run([python, script, path], check=True, capture_output=True)
+        return out
+
+    for rate in RATES[run["model"]]:
+        model = trained(task.split, rate, f"lr{rate}")
+        dev = opera.evaluate(task.split, split="dev", model=model, max_query_length=tokens, max_passage_length=tokens)
+        tried.append((dev.measures["nDCG@10"], rate))
+    score, rate = max(tried)
+    trained(task.data, rate, "model")
+    return {"lr": rate, "best step": task.steps, "dev nDCG@10": 100 * score}
 
 
 class StopAt(TrainerCallback):  # type: ignore[misc]
@@ -191,19 +255,32 @@ def with_negatives(run: dict[str, Any], pairs: Dataset, data: RetrievalData) -> 
 
 def table(results: Results, model: str) -> str:
     """A line per setting: nDCG@10 and seconds of the base model, OPERA and each rival, as means over the seeds."""
-    opera_runs = Results(STORED / "negatives.csv", ("model", "setting", "kind", "seed"))
-    lines = []
+    ours = Results(STORED / "negatives.csv", OPERA_KEY)
+    rivals = [rival for rival in RIVALS if results.select(model=model, rival=rival)]
+    lines, differences = [], {rival: dict[str, float]() for rival in rivals}
     for setting in SETTINGS:
-        ours = opera_runs.select(model=model, setting=setting, kind="random")
-        if not ours:
+        runs = ours.select(model=model, setting=setting, kind=DEFAULT)
+        if not runs:
             continue
-        line = [setting, f"{np.mean([row['base nDCG@10'] for row in ours]):.1f}"]
-        line.append(_cell([(row["final nDCG@10"], row["seconds"]) for row in ours]))
-        for rival in RIVALS:
-            rows = results.select(model=model, setting=setting, rival=rival)
-            line.append(_cell([(row["nDCG@10"], row["seconds"]) for row in rows]))
+        line = [setting, f"{np.mean([row['test 0.0 nDCG@10'] for row in runs]):.1f}"]
+        line.append(_cell([(final(row), row["seconds"]) for row in runs]))
+        for rival in rivals:
+            rows = [
+                (row["nDCG@10"], row["seconds"]) for row in results.select(model=model, setting=setting, rival=rival)
+            ]
+            line.append(_cell(rows))
+            if rows:
+                points = np.mean([final(row) for row in runs]) - np.mean([row[0] for row in rows])
+                differences[rival][setting] = float(points)
         lines.append(line)
-    return table_lines(["setting", "base", "OPERA", *RIVALS], lines)
+    for name, matches in {"new": True, "known": False}.items():
+        tests = [
+            OverSettings.of([points for setting, points in of.items() if ("+new" in setting) == matches] or [np.nan])
+            for of in differences.values()
+        ]
+        gains = [f"{signed(test.difference)} ({signed(test.low)} to {signed(test.high)})" for test in tests]
+        lines.append([f"OPERA's gain, {name}", "", "", *gains])
+    return table_lines(["setting", "base", "OPERA", *rivals], lines)
 
 
 def _cell(figures: list[tuple[float, float]]) -> str:
