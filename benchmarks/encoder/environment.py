@@ -21,7 +21,7 @@ def flagembedding(folder: Path) -> Path | None:
         return python
     print(f"making an environment for FlagEmbedding {VERSION}, once: {folder}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     commands: list[list[str | Path]] = [
         [sys.executable, "-m", "venv", folder],
         [*install, wanted[1]],
