@@ -103,6 +103,8 @@ train data --model model --steps 2 --batch-size 4 --out out --set distill_weight
     effect without loss=distill
 train data --model model --steps 2 --batch-size 4 --out out --negatives hard --set train_group_size=1 =>
     --negatives=hard: train_group_size=1 leaves no room for negatives; pass train_group_size=2 or more
+train data --model model --steps 2 --batch-size 4 --out out --negatives none --set train_group_size=3 =>
+    train_group_size=3: has no effect with negatives=none; remove one of the two settings
 train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>
     distill_weight: must be less than or equal to 1, got 1.5
     """),

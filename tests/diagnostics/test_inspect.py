@@ -31,11 +31,12 @@ def leaks_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
 
 @pytest.fixture
 def spoilt(make_beir: Callable[..., Path]) -> Path:
-    """Topics with a document copied, a query repeated in test with the same label, and dev absent."""
+    """Topics with a copied document, one without a pair, a query of train repeated in test, and no dev."""
     folder = make_beir()
     corpus = (folder / "corpus.jsonl").read_text().splitlines()
     first = json.loads(corpus[0])
-    (folder / "corpus.jsonl").write_text("\n".join([*corpus, json.dumps({**first, "_id": "copy"})]) + "\n")
+    added = [{**first, "_id": "copy"}, {"_id": "lone", "title": "", "text": "nobody asks about this"}]
+    (folder / "corpus.jsonl").write_text("\n".join([*corpus, *map(json.dumps, added)]) + "\n")
     queries = (folder / "queries.jsonl").read_text().splitlines()
     asked = next(json.loads(line) for line in queries if json.loads(line)["_id"] == "train0")
     (folder / "queries.jsonl").write_text("\n".join([*queries, json.dumps({**asked, "_id": "repeated"})]) + "\n")
@@ -63,6 +64,9 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     assert (leaks.queries, leaks.pairs) == (test.n_queries, len(test.doc_rows))
     known = np.isin(test.doc_rows, train.relevant().doc_rows)
     assert seen.seen["test"] == pytest.approx(known.mean())
+    labelled = set(data.corpus.texts(np.unique(train.relevant().doc_rows)))
+    assert seen.unlabelled == len(set(data.corpus.texts()) - labelled) > 0
+    assert (seen.negatives == "labelled") == (seen.draws > 20)
     assert len(seen.suspicious) == 5
     beaten = [pair.closer_random_share for pair in seen.suspicious]
     assert beaten == sorted(beaten, reverse=True)

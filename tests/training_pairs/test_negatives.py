@@ -15,7 +15,7 @@ from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, load_data
 from opera.training_pairs.build import TrainingSet, build_training_set
 from opera.training_pairs.documents import DocumentLists
-from opera.training_pairs.negatives import ListedNegatives, RandomNegatives
+from opera.training_pairs.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
 from opera.training_pairs.prepare import load_and_check
 from tiny_world import write_beir
 
@@ -80,7 +80,7 @@ def training_set(data: RetrievalData, model: Path, **settings: object) -> Traini
     return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
 
 
-@pytest.mark.parametrize("kind", ["random", "hard", "given"])
+@pytest.mark.parametrize("kind", ["random", "labelled", "hard", "given"])
 def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
     data = opera.load_data(folder)
     everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
@@ -92,3 +92,32 @@ def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> N
     empty = data.corpus.empty_rows("text")
     assert len(empty) == len(BLANK) + len(TITLED)
     assert not np.isin(drawn, empty).any()
+
+
+def test_labelled_negatives_are_the_documents_with_a_training_pair(beir: Path, static_model: Path) -> None:
+    built = training_set(opera.load_data(beir), static_model, negatives="labelled")
+    drawn = built.negatives.sets[0].draw(np.arange(50), 100, 0, 0)
+    assert set(drawn.ravel().tolist()) == set(built.pairs.pair_doc.tolist()) != set(range(len(built.data.corpus)))
+
+
+@pytest.mark.parametrize(("more_steps", "kind"), [(0, "random"), (1, "labelled")])
+def test_many_draws_per_document_make_the_automatic_negatives_labelled(
+    beir: Path, static_model: Path, more_steps: int, kind: str
+) -> None:
+    data = opera.load_data(beir)
+    steps = MOST_DRAWS * len(data.corpus) // 8 + more_steps
+    settings = {"max_steps": steps, "per_device_train_batch_size": 8}
+    assert (MOST_DRAWS * len(data.corpus)) % 8 == 0
+    assert training_set(data, static_model, **settings).negatives.kind == kind
+    assert training_set(data, static_model, **settings, negatives="random").negatives.kind == "random"
+    assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
+
+
+def test_no_negatives_are_a_group_of_one(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    weights = []
+    for name, setting in {"none": {"negatives": "none"}, "one": {"train_group_size": 1}}.items():
+        values = {"max_steps": 3, "per_device_train_batch_size": 8, "guard": False, **setting}
+        run = opera.adapt(beir, model=static_model, out=tmp_path / name, **values)
+        assert run.settings["negatives"] == "none"
+        weights.append((run.model_path / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]

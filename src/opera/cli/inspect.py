@@ -151,6 +151,17 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     if counts.get("train_queries"):
         mean = counts["train_pairs"] / counts["train_queries"]
         yield f"train: {mean:.1f} relevant documents per query on average"
+    if inspection.unlabelled:
+        how = f"draws each {inspection.draws:.0f} times as a random negative"
+        if inspection.negatives == "labelled":
+            how = (
+                "leaves them out of the random negatives, because it would draw each "
+                f"{inspection.draws:.0f} times"
+            )
+        yield (
+            f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training "
+            f"pair; opera train {how}"
+        )
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."
     elif few := few_queries(counts.get("test_queries", FEW_QUERIES)):

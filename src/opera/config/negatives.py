@@ -35,7 +35,7 @@ def _parse_range(value: Any) -> Any:
 
 
 NEGATIVES: Registry[Any] = Registry(
-    "kind of negatives", shipped=("random", "hard", "given", "teacher")
+    "kind of negatives", shipped=("none", "random", "labelled", "hard", "given", "teacher")
 )
 """Values of ``negatives``; :mod:`opera.training_pairs.negatives` defines them."""
 
@@ -100,11 +100,19 @@ class NegativeSettings(MiningSettings):
     )
     negatives: Annotated[str, OneOf(NEGATIVES)] | None = setting(
         None,
-        "explicit negatives: random (from the corpus), hard (mined), given (in the data) or "
-        "teacher (scored by a teacher); auto: given if the data has them, else random; with "
-        "loss=distill: those with teacher scores",
+        "explicit negatives: none, random (from the corpus), labelled (random documents that have "
+        "a training pair), hard (mined), given (in the data) or teacher (scored by a teacher); "
+        "auto: given if the data has them, else random, or labelled if the run would draw each "
+        "document more than 20 times; with loss=distill: those with teacher scores",
         "Table 9",
         flag="--negatives",
+    )
+    train_group_size: int = setting(
+        2,
+        "documents per query in a batch: one positive, the rest negatives",
+        "FlagEmbedding",
+        ge=1,
+        le=1000,
     )
     prune_before_mining: bool = setting(
         False,
@@ -113,6 +121,11 @@ class NegativeSettings(MiningSettings):
         "release does so",
         "erratum 12",
     )
+
+    @property
+    def n_negatives(self) -> int:
+        """Explicit negatives per query."""
+        return 0 if self.negatives == "none" else self.train_group_size - 1
 
     @model_validator(mode="after")
     def _mining_needs_hard_negatives(self) -> Self:

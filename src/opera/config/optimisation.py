@@ -206,13 +206,6 @@ class BatchingSettings(OptimisationSettings):
         ge=1,
         le=LARGEST_BATCH,
     )
-    train_group_size: int = setting(
-        2,
-        "documents per query in a batch: one positive, the rest negatives",
-        "FlagEmbedding",
-        ge=1,
-        le=1000,
-    )
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -223,11 +216,6 @@ class BatchingSettings(OptimisationSettings):
                 "them"
             )
         return self
-
-    @property
-    def n_negatives(self) -> int:
-        """Explicit negatives per query."""
-        return self.train_group_size - 1
 
     def explicit_batch_size(self, processes: int) -> int | None:
         """Return the queries per batch and device; ``None`` if no batch size is set.
@@ -254,10 +242,6 @@ class BatchingSettings(OptimisationSettings):
         in-batch negatives.
         """
         return resolved(self.per_device_train_batch_size) * processes
-
-    def documents_per_pass(self, processes: int) -> int:
-        """Return how many documents a query is compared with in a forward pass of all processes."""
-        return self.queries_per_pass(processes) * self.train_group_size
 
     def queries_per_step(self, processes: int) -> int:
         """Return the queries per optimizer step, over all processes and accumulated batches."""

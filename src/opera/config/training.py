@@ -14,7 +14,7 @@ from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
-from opera.core.settings import Settings, extra_of, setting
+from opera.core.settings import Settings, extra_of, resolved, setting
 
 LONGEST_PROMPT = 10_000
 """Characters."""
@@ -241,6 +241,20 @@ class TrainSettings(
                 "split to evaluate; remove one of the two settings"
             )
         return self
+
+    def documents_per_pass(self, processes: int) -> int:
+        """Return how many documents a query is compared with in a forward pass of all processes."""
+        return self.queries_per_pass(processes) * (1 + self.n_negatives)
+
+    def draws_per_document(self, documents: int, processes: int) -> float:
+        """Return how often a training draws each document as a random negative, on average.
+
+        Args:
+            documents: the number of documents that may be drawn.
+            processes: the number of processes that train together.
+        """
+        draws = resolved(self.max_steps) * self.queries_per_step(processes) * self.n_negatives
+        return draws / max(documents, 1)
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings, without checks of the values."""

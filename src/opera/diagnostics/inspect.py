@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.automatic import Situation, resolve
 from opera.config.negatives import LabelSettings
-from opera.config.training import EncodingSettings
+from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
 from opera.core.terminal import counted
@@ -34,8 +35,10 @@ from opera.retrieval.locate import (
     run_corpus_text,
     with_grade,
 )
+from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import with_data_prompt
 from opera.training_pairs.documents import DocumentPool
+from opera.training_pairs.negatives import random_kind
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
 MIN_POOL = 20
@@ -110,6 +113,10 @@ class Inspection:
         seen: by split except train, the fraction of relevant pairs whose document is also relevant
             in train.
         leaks: by split except train, the overlap with train.
+        unlabelled: the number of documents without a training pair.
+        draws: how often a training with all defaults would draw each document as a random negative
+            from the whole corpus.
+        negatives: the kind of random negatives of a training with all defaults.
         suspicious: the training pairs that look most wrong.
         skipped: the table rows that were left out, with file, line, reason and text.
     """
@@ -124,6 +131,9 @@ class Inspection:
     queries: Duplicates
     seen: dict[str, float]
     leaks: dict[str, Leak]
+    unlabelled: int
+    draws: float
+    negatives: str
     suspicious: list[SuspiciousPair]
     skipped: Sequence[Mapping[str, Any]] = ()
 
@@ -183,8 +193,9 @@ def inspect(
         skip_bad_rows: leave out rows of tables and decisions that break a rule.
 
     Returns:
-        Counts, grades, estimated noise, duplicates, known documents of other splits, leaks, and
-        suspicious pairs. ``as_dict()`` returns all of it for JSON.
+        Counts, grades, estimated noise, duplicates, known documents of other splits, leaks,
+        documents without a training pair, and suspicious pairs. ``as_dict()`` returns all of it for
+        JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -223,6 +234,9 @@ def inspect(
         for name, qrels in loaded.splits.items()
         if name != "train" and (relevant := qrels.relevant()).n_queries
     }
+    labelled = np.unique(pool.group[pairs.pair_doc])
+    situation = Situation(pairs.n_queries, model_kind(encoder.model), device)
+    defaults = resolve(TrainSettings(), situation)
     return Inspection(
         source=loaded.source,
         model=model_title(model),
@@ -237,6 +251,9 @@ def inspect(
             name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
             for name, qrels in others.items()
         },
+        unlabelled=len(pool) - len(labelled),
+        draws=defaults.draws_per_document(len(loaded.corpus), processes=1),
+        negatives=random_kind(defaults, len(loaded.corpus), processes=1),
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )

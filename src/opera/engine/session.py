@@ -162,6 +162,13 @@ def announce(prepared: Prepared) -> None:
         settings.temperature,
         KINDS[prepared.situation.model],
     )
+    if prepared.data.negatives == "labelled" and settings.negatives is None:
+        log.info(
+            "note: negatives are random documents that have a training pair; among all %s, the "
+            "training would draw each %.0f times, which harms those without a pair",
+            counted(len(data.corpus), "document"),
+            settings.draws_per_document(len(data.corpus), prepared.processes),
+        )
     rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
     if rate > RATE_WARNING * usual:
         log.warning(

@@ -245,7 +245,7 @@ def train(
     )
     loss.link = link
     loss.prepare(training_set, settings)
-    loss.negatives_are_random = training_set.negatives.kind == "random"
+    loss.negatives_are_random = training_set.negatives.kind in ("random", "labelled")
     loss.packs = not (settings.trainer or {}).get("torch_compile")
 
     def on_dev(model: SentenceTransformer) -> dict[str, float]:

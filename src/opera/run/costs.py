@@ -113,10 +113,11 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
 
 def _seconds_per_step(prepared: Prepared) -> float:
     """Train a few steps, and return their mean seconds."""
+    negatives = "none" if prepared.settings.n_negatives == 0 else "random"
     last = STEPS + 2  # the last step would save a checkpoint, but is never reached
     values = {
         "max_steps": last,
-        "negatives": "random",
+        "negatives": negatives,
         "loss": "infonce",
         "pair_weights": "none",
         "prune_before_mining": False,
@@ -130,7 +131,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.with_values(values)}
     )
-    data = replace(prepared.data, negatives="random")
+    data = replace(prepared.data, negatives=negatives)
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
     timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:

@@ -43,6 +43,11 @@ class DocumentPool:
         """Whether the text of each row is in the pool: bool of the same shape."""
         return np.isin(self.group[rows], self.left_out, invert=True)
 
+    def only(self, rows: IntArray) -> DocumentPool:
+        """Return the pool with the texts of these rows only."""
+        others = np.setdiff1d(np.arange(len(self.group)), self.group[rows])
+        return replace(self, left_out=np.union1d(self.left_out, others))
+
     def rows(self, places: IntArray) -> NDArray[np.int64]:
         """Return the corpus rows at 0-based places of the pool, in the same shape."""
         # Shift a place by the number of left-out rows before it. The i-th one is before the place

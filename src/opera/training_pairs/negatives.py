@@ -1,6 +1,7 @@
 """Explicit negatives of the training queries.
 
-They are random, mined from the base model's ranking, given with the data, or scored by a teacher.
+They are random (from the whole corpus, or among the documents with a training pair), mined from
+the base model's ranking, given with the data, or scored by a teacher.
 For a new kind, write a class that takes a :class:`NegativeInputs` and has a method ``draw``. The
 decorator ``@register_negatives("name")`` makes it a value of the setting ``negatives``.
 """
@@ -30,6 +31,10 @@ from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPos
 from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
+
+MOST_DRAWS = 20
+"""With more draws per document, random negatives do harm: they push a document without a training
+pair away from too many queries, and no pair pulls it back (study: docs/training.md)."""
 
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
@@ -131,8 +136,16 @@ def _scored(inputs: NegativeInputs) -> Negatives:
     return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
 
 
+def _random(inputs: NegativeInputs) -> Negatives:
+    return RandomNegatives(inputs.pool)
+
+
+def _labelled(inputs: NegativeInputs) -> Negatives:
+    return RandomNegatives(inputs.pool.only(inputs.pairs.pair_doc))
+
+
 NEGATIVES.ship(
-    random=lambda inputs: RandomNegatives(inputs.pool), hard=_hard, given=_given, teacher=_scored
+    none=_random, random=_random, labelled=_labelled, hard=_hard, given=_given, teacher=_scored
 )
 
 
@@ -188,6 +201,18 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
         ValueError: if another kind has the name, in upper or lower case.
     """
     return NEGATIVES.decorator(name)
+
+
+def random_kind(settings: TrainSettings, documents: int, processes: int) -> str:
+    """Return the automatic kind of random negatives, ``random`` or ``labelled``.
+
+    Args:
+        settings: the run's settings, with the automatic steps and batch size.
+        documents: the number of documents in the corpus.
+        processes: the number of processes that train together.
+    """
+    draws = settings.draws_per_document(documents, processes)
+    return "random" if draws <= MOST_DRAWS else "labelled"
 
 
 def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:

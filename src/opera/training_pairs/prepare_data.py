@@ -96,20 +96,24 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     for data_set in data_sets(with_splits):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    negatives = settings.negatives or "random"
-    if settings.negatives is None:
-        scored = settings.loss == "distill" and data.teacher is not None
-        if scored and settings.teacher_scores is not None:
-            negatives = "teacher"  # distillation needs negatives with teacher scores
-        elif data.given_negatives is not None:
-            negatives = "given"
-        elif scored:
-            negatives = "teacher"
+    negatives = settings.negatives or _automatic_negatives(data, settings)
     for wrong, message in _conflicts(with_splits, settings, negatives):
         if wrong:
             raise SettingError(message)
     check_negatives(negatives, with_splits, settings)
     return RunData(with_splits, before_dev, expected_documents, negatives)
+
+
+def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
+    """Return the automatic kind of negatives; ``random`` for either kind of random negatives."""
+    if settings.n_negatives == 0:
+        return "none"
+    scored = settings.loss == "distill" and data.teacher is not None
+    if scored and settings.teacher_scores is not None:
+        return "teacher"  # distillation needs negatives with teacher scores
+    if data.given_negatives is not None:
+        return "given"
+    return "teacher" if scored else "random"
 
 
 def _conflicts(
@@ -148,9 +152,14 @@ def _conflicts(
         f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
     )
     yield (
-        settings.negatives not in (None, "random") and settings.n_negatives == 0,
+        negatives != "none" and settings.n_negatives == 0,
         f"negatives={negatives}: train_group_size=1 leaves no room for negatives; pass "
         "train_group_size=2 or more",
+    )
+    yield (
+        settings.negatives == "none" and settings.train_group_size > 2,
+        f"train_group_size={settings.train_group_size}: has no effect with negatives=none; remove "
+        "one of the two settings",
     )
     yield (
         distills and data.teacher is None,
@@ -159,8 +168,8 @@ def _conflicts(
     )
     yield (
         distills and settings.n_negatives == 0,
-        "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or "
-        "more",
+        "loss=distill: needs negatives to compare the positive with; remove negatives=none, and "
+        "pass train_group_size=2 or more",
     )
 
 
