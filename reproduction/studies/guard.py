@@ -1,95 +1,68 @@
-"""Does the guard keep its promise? Train with all defaults in many settings, and compare the models.
+"""Does the guard keep its promise? The base, the fine-tuned and the final model of runs with all defaults.
 
-    OMP_NUM_THREADS=1 python reproduction/studies/guard.py             # trains what is missing, then fills the tables
-    OMP_NUM_THREADS=1 python reproduction/studies/guard.py --tables    # makes the tables of the stored results
+    OMP_NUM_THREADS=1 python reproduction/studies/negatives.py --kinds default --seeds 0,1,2    # trains
+    python reproduction/studies/guard.py          # fills the tables of docs/did-it-help.md, draws docs/never-worse.svg
+    python reproduction/studies/guard.py --fit    # fits two constants of the rule, also without each data set
 
-Each setting is trained three times: with ``like-test``, the default, which reads one number of test; with the
-true value, which reads nothing of test; and with ``both``. Every run has the base model, the fine-tuned
-model (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on all pairs) and the final model.
-Writes results/guard.csv and docs/never-worse.svg, and fills the tables of docs/did-it-help.md and README.md. Reads
-``../shared``. Finished runs are not repeated, so the study can be stopped at any time.
+The runs have measured every mixture of base and fine-tuned weights on dev and test (negatives.py), so that this script
+replays the guard's rule with any constants. The fine-tuned model has λ = 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 
-import opera
+from negatives import DEFAULT, KEY, SETS, final, replayed
 from opera.core.intervals import mean_interval, signed
-from opera.run_folder.folder import Run, holds_run
-from study import ROOT, STATIC_MODEL, STORED, Results, fill, load_setting, need, table_lines, words
+from opera.guard import rule
+from study import ROOT, STORED, Results, fill, table_lines
 
 PAGE, FIGURE = ROOT / "docs" / "did-it-help.md", ROOT / "docs" / "never-worse.svg"
-RUNS = Path("runs/guard")
-KEY = ("model", "setting", "expected_documents", "seed")
-SETS = ("entailmentbank", "scifact", "nfcorpus", "toollens")
-SETTINGS = [f"{name}{change}" for change in ("", "+new", "+n60", "+new+n200") for name in SETS]
 KINDS = {
     "": "as they are",
-    "+n60": "60 queries (`+n60`)",
+    "+n60": "60 train queries (`+n60`)",
     "+new": "new documents (`+new`)",
-    "+new+n200": "new documents, 200 queries (`+new+n200`)",
+    "+new+n200": "new documents, 200 train queries (`+new+n200`)",
 }
 """What was done to the data sets, and the names of it in the table."""
-MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
-MEASURES = {"nDCG@10": "", "R@20": "_recall"}
-"""Measures, and the endings of their columns."""
 COMPARED = ("base", "fine_tuned", "final")
-FUTURES = {"like-test": "`like-test`", "true": "the true one", "both": "`both`"}
-"""Values of the study's ``--futures``, and their names in the tables."""
+ANCHORS, NOVELTIES = (0.125, 0.25, 0.375, 0.5, 0.625), (0.05, 0.1, 0.15, 0.2)
+"""The values of a(0) and N(0) to try."""
+MOST_LOSS = 0.3
+"""Points that the worst run may lose to the base model."""
 
 
-def train(run: dict[str, Any], out: Path, **settings: Any) -> Run:
-    """Train with all defaults but ``settings``, unless it is done. Remove runs/guard after a change of OPERA."""
-    resume = holds_run(out)
-    if resume and Run.open(out).finished:
-        return Run.open(out)
-    data = load_setting(run["setting"], run["seed"])
-    return opera.adapt(data, model=MODELS[run["model"]], out=out, seed=run["seed"], resume=resume, **settings)
-
-
-def told(setting: str, expected_documents: str) -> str:
-    """Return the value of ``--expected-documents`` for a run."""
-    true = "new" if "+new" in setting else "known"
-    return true if expected_documents == "true" else expected_documents
-
-
-def measure(run: dict[str, Any]) -> dict[str, Any]:
-    """Train a run; return its test figures in points, and what the guard saw."""
-    home = RUNS / run["model"] / run["setting"]
-    trained = train(
-        run,
-        home / f"{run['expected_documents']}-seed{run['seed']}",
-        expected_documents=told(run["setting"], run["expected_documents"]),
-    )
-    guard, measures = trained.record.guard, dict(trained.measures)
-    assert guard is not None
-    if not guard.refit:  # the training did not see all pairs
-        unguarded = train(run, home / f"unguarded-seed{run['seed']}", guard=False)
-        measures["fine_tuned"] = unguarded.measures["final"]
-    return {
-        "queries": trained.record.data.counts["train_queries"],
-        "seen": -1.0 if guard.test_seen is None else guard.test_seen,
-        "mixing_weight": guard.mixing_weight,
-        "verdict": guard.dev_verdict,
-        **{f"dev_{name}": 100 * getattr(guard.dev, name) for name in ("difference", "low", "high")},
-        **{f"{name}{end}": 100 * measures[name][m] for m, end in MEASURES.items() for name in COMPARED},
-    }
+def load_runs() -> pd.DataFrame:
+    """A line per run with all defaults: the setting, the three models on test, and λ."""
+    lines = [
+        {
+            "setting": f"{name}{change}",
+            "kind": change,
+            "data": name,
+            "seed": row["seed"],
+            "base": row["test 0.0 nDCG@10"],
+            "fine_tuned": row["test 1.0 nDCG@10"],
+            "final": final(row),
+            "mixing_weight": replayed(row, static=True),
+        }
+        for change, name in itertools.product(KINDS, SETS)
+        for row in Results(STORED / "negatives.csv", KEY).select(
+            model="static", kind=DEFAULT, setting=f"{name}{change}"
+        )
+    ]
+    return pd.DataFrame(lines)
 
 
 def settings_table(runs: pd.DataFrame) -> str:
-    """A line per kind of setting, told ``like-test``: nDCG@10 over the data sets, and the lowest changes."""
+    """A line per kind of setting: nDCG@10 over the data sets, and the lowest changes."""
     heads = ["setting", "base", "fine-tuned", "final", "worst fine-tuned", "worst final", "λ"]
     lines = []
     for kind, title in KINDS.items():
-        chosen = runs[
-            (runs.expected_documents == "like-test") & (runs.setting.str.replace("^[a-z]+", "", regex=True) == kind)
-        ]
+        chosen = runs[runs.kind == kind]
         means = chosen.groupby("setting")[list(COMPARED)].mean()
         worst = [signed((means[name] - means.base).min()) for name in COMPARED[1:]]
         weights = f"{chosen.mixing_weight.min():g} to {chosen.mixing_weight.max():g}"
@@ -97,34 +70,43 @@ def settings_table(runs: pd.DataFrame) -> str:
     return table_lines(heads, lines)
 
 
-def readme_table(runs: pd.DataFrame) -> str:
-    """Two lines per data set: nDCG@10 of the three models on known and on new documents."""
-    means = runs[runs.expected_documents == "like-test"].groupby("setting")[list(COMPARED)].mean()
-    lines = [
-        [name, kind, *(f"{value:.1f}" for value in means.loc[setting])]
-        for name in SETS
-        for kind, setting in (("known", name), ("new", f"{name}+new"))
-    ]
-    return table_lines(["data", "documents", "base", "fine-tuned", "OPERA"], lines)
-
-
-def summary_table(runs: pd.DataFrame) -> str:
+def summary(runs: pd.DataFrame) -> str:
     """The final model against base and fine-tuned; data sets are the sample, since settings of one set are alike."""
-    names = {"base": "base model", "fine_tuned": "fine-tuned"}
-    heads = [
-        "`--expected-documents`",
-        *(head for name in names.values() for head in (f"against {name}", "worst setting")),
-    ]
     lines = []
-    for expected_documents, title in FUTURES.items():
-        told_so, line = runs[runs.expected_documents == expected_documents], [title]
-        for other in names:
-            settings = (told_so.final - told_so[other]).groupby(told_so.setting, sort=False).mean()
-            sets = settings.groupby(settings.index.str.split("+").str[0], sort=False).mean()
-            low, high = mean_interval(sets.to_numpy())
-            line += [f"{signed(sets.mean())} ({signed(low)} to {signed(high)})", signed(settings.min())]
-        lines.append(line)
-    return table_lines(heads, lines)
+    for other in ("base", "fine_tuned"):
+        sets = (runs.final - runs[other]).groupby(runs.setting).mean().groupby(lambda name: name.split("+")[0]).mean()
+        low, high = mean_interval(sets.to_numpy())
+        lines.append(f"final - {other}: {signed(sets.mean())} ({signed(low)} to {signed(high)})")
+    worst = (runs.final - runs.base).min()
+    return "\n".join([*lines, f"worst run: {signed(worst)} compared with the base model"])
+
+
+def fit() -> str:
+    """A line per a(0) and N(0): the mean over new documents, the worst run, and the choice without each data set."""
+    results = {}
+    for anchor, novelty in itertools.product(ANCHORS, NOVELTIES):
+        anchors, novelties = (anchor, *rule.STATIC_ANCHOR[1:]), (novelty, rule.NOVELTY[1])
+        with patch.object(rule, "STATIC_ANCHOR", anchors), patch.object(rule, "NOVELTY", novelties):
+            runs = load_runs()
+        results[anchor, novelty] = runs[runs.kind.str.contains("new")]
+    lines = [
+        [f"{anchor:g}", f"{novelty:g}", f"{_mean(runs):.2f}", signed((runs.final - runs.base).min())]
+        for (anchor, novelty), runs in results.items()
+    ]
+    for name in SETS:
+        others = {constants: runs[runs.data != name] for constants, runs in results.items()}
+        safe = {
+            constants: _mean(runs) for constants, runs in others.items() if (runs.final - runs.base).min() >= -MOST_LOSS
+        }
+        chosen = max(safe, key=lambda constants: safe[constants])
+        left_out = results[chosen][results[chosen].data == name]
+        points, worst = _mean(left_out), signed((left_out.final - left_out.base).min())
+        lines.append([f"{chosen[0]:g}, without {name}", f"{chosen[1]:g}", f"{points:.2f}", worst])
+    return table_lines(["a(0)", "N(0)", "final", "worst run"], lines)
+
+
+def _mean(runs: pd.DataFrame) -> float:
+    return float(runs.groupby("setting").final.mean().mean())
 
 
 def draw(runs: pd.DataFrame) -> None:
@@ -135,7 +117,7 @@ def draw(runs: pd.DataFrame) -> None:
     mpl.rcParams["svg.hashsalt"] = "opera"
     import matplotlib.pyplot as plt
 
-    means = runs[runs.expected_documents == "like-test"].groupby("setting", sort=False)[list(COMPARED)].mean()
+    means = runs.groupby("setting", sort=False)[list(COMPARED)].mean()
     figure, axes = plt.subplots(figsize=(8, 0.32 * len(means) + 1.1), layout="constrained")
     for place, (setting, row) in enumerate(means[::-1].iterrows()):
         tuned, final = row.fine_tuned - row.base, row.final - row.base
@@ -153,28 +135,16 @@ def draw(runs: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    """Train what is missing, then make the tables."""
+    """Make the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", action="store_true", help="train nothing; make the tables of the stored results")
-    parser.add_argument("--model", choices=list(MODELS), default="static")
-    for option, values in {"--settings": SETTINGS, "--seeds": "012", "--futures": FUTURES}.items():
-        parser.add_argument(option, type=words, default=list(values))
-    options = parser.parse_args()
-    results = Results(STORED / "guard.csv", KEY)
-    if not options.tables:
-        need("../shared/data", "../shared/models")
-        for expected_documents, seed, setting in itertools.product(
-            options.futures, map(int, options.seeds), options.settings
-        ):
-            run = dict(zip(KEY, (options.model, setting, expected_documents, seed), strict=True))
-            if not results.has(run):
-                results.add(run, **measure(run))
-    rows = pd.DataFrame(results.select(model="static"))
-    rows = rows.assign(order=rows.setting.map(SETTINGS.index)).sort_values(["order", "seed"])
-    fill(PAGE, {"settings": settings_table(rows)})
-    fill(ROOT / "README.md", {"readme": readme_table(rows)})
-    print(summary_table(rows))
-    draw(rows)
+    parser.add_argument("--fit", action="store_true", help="print the table of constants")
+    if parser.parse_args().fit:
+        print(fit())
+        return
+    runs = load_runs()
+    fill(PAGE, {"settings": settings_table(runs)})
+    print(summary(runs))
+    draw(runs)
 
 
 if __name__ == "__main__":

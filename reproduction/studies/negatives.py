@@ -283,13 +283,13 @@ def mixing_weights(row: Mapping[str, Any]) -> list[float]:
     return [float(name.split()[1]) for name in row if name.startswith("dev ")]
 
 
-def replayed(row: Mapping[str, Any], static: bool, best: float | None = None) -> float:
-    """The mixing weight that the guard's rule chooses; ``best`` replaces the rule's anchor."""
+def replayed(row: Mapping[str, Any], static: bool) -> float:
+    """The mixing weight that the guard's rule chooses."""
     weights, total, chosen = mixing_weights(row), 0.0, (0.0, 0.0)
     seen = row["seen"]
     for low, high in pairwise(weights):
         variance = row[f"variance {low}-{high}"] + (rule.novelty(seen) * (high - low)) ** 2
-        prior = rule.prior_mean(low, high, rule.anchor(seen, static) if best is None else best)
+        prior = rule.prior_mean(low, high, rule.anchor(seen, static))
         mean = (row[f"dev {high}"] - row[f"dev {low}"]) / 100
         total += rule.posterior_mean(mean, variance, prior, rule.SPREAD * (high - low))
         if row[f"dev {high}"] - row["dev 0.0"] > 100 * EQUAL and total > chosen[0]:
