@@ -64,10 +64,15 @@ KINDS = (
     *("weighted-3", "weighted-10", "detached", "none-double"),
     *("hard", "hard-seen", "hard-capped-3", "hard-positives"),
 )
-MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "minilm": "minilm"}
+MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "adapter": STATIC_MODEL, "minilm": "minilm", "lora": "minilm"}
+STATIC = ("static", "adapter")
+"""The models whose mixing weights follow the rule for static models."""
+SHORT = {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64}
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "static": {},
-    "minilm": {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64},
+    "adapter": {"adapter": "query"},
+    "minilm": SHORT,
+    "lora": {**SHORT, "lora": "r=16"},
 }
 
 
@@ -299,7 +304,7 @@ def replayed(row: Mapping[str, Any], static: bool) -> float:
 
 def final(row: Mapping[str, Any], measure: str = "nDCG@10") -> float:
     """The final model's figure on test."""
-    return float(row[f"test {replayed(row, row['model'] == 'static')} {measure}"])
+    return float(row[f"test {replayed(row, row['model'] in STATIC)} {measure}"])
 
 
 def mean_of(results: Results, column: Callable[[Mapping[str, Any]], float], **fields: Any) -> float:
@@ -311,7 +316,7 @@ COLUMNS: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "fine-tuned nDCG@10": lambda row: row["test 1.0 nDCG@10"],
     "final nDCG@10": final,
     "final R@20": lambda row: final(row, "R@20"),
-    "mixing weight": lambda row: replayed(row, row["model"] == "static"),
+    "mixing weight": lambda row: replayed(row, row["model"] in STATIC),
     "best mixing weight": lambda row: max(mixing_weights(row), key=lambda weight: row[f"test {weight} nDCG@10"]),
 }
 
