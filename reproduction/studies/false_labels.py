@@ -66,7 +66,8 @@ def train(model: str, run: Row) -> Row:
     with TemporaryDirectory() as folder:
         trained = opera.adapt(
             noisy(run["set"], run["noise"], run["seed"]),
-            model=source, out=Path(folder) / "run", method=run["method"], seed=run["seed"], **settings,
+            model=source, out=Path(folder) / "run", method=run["method"], seed=run["seed"],
+            negatives="random", **settings,
         )  # fmt: skip
         pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
     wrong = is_wrong(clean, pairs)

@@ -15,8 +15,8 @@ every batch that draws it. The kinds differ in how often they draw such *unlabel
 - ``detached``: all documents alike, but an unlabelled document has no gradient
 - ``hard``, ``hard-seen``, ``hard-capped-N``, ``hard-positives``: the same at ranks 10 to 100 of the base model
 
-Writes results/negatives.csv and .parquet. Reads ``../shared``. Finished runs are not repeated, so the study can be
-stopped at any time.
+Writes results/negatives.csv, and fills the table of docs/training.md. Reads ``../shared``. Finished runs are not
+repeated, so the study can be stopped at any time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from opera.run import steps
 from opera.training_pairs.build import TrainingSet
 from opera.training_pairs.negatives import NegativeInputs, register_negatives
 from opera.training_pairs.prepare import encoder_of
-from study import STATIC_MODEL, STORED, OverSettings, Results, load_setting, need, table_lines, words
+from study import ROOT, STATIC_MODEL, STORED, OverSettings, Results, fill, load_setting, need, table_lines, words
 
 KEY = ("model", "setting", "kind", "seed")
 SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
@@ -333,6 +333,34 @@ def table(results: Results, model: str, column: Callable[[Mapping[str, Any]], fl
     return table_lines(["setting", "draws", "base", *kinds], lines)
 
 
+PAGE_KINDS = {
+    OLD_DEFAULT: "random",
+    "none": "none",
+    "seen": "labelled",
+    "capped-3": "at most 3 draws",
+    DEFAULT: "OPERA",
+}
+"""The kinds in the table of docs/training.md, and their names there."""
+
+
+def page_table(results: Results) -> str:
+    """A line per setting of the static model: fine-tuned and final nDCG@10, as means over the seeds."""
+    lines = []
+    for setting in SETTINGS:
+        rows = results.select(model="static", setting=setting, kind=DEFAULT)
+        if not rows or "+n" in setting.replace("+new", ""):
+            continue
+        line = [f"`{setting}`", f"{rows[0]['draws']:.0f}", f"{rows[0]['test 0.0 nDCG@10']:.1f}"]
+        for kind in PAGE_KINDS:
+            means = [
+                mean_of(results, COLUMNS[name], model="static", setting=setting, kind=kind)
+                for name in ("fine-tuned nDCG@10", "final nDCG@10")
+            ]
+            line.append(" / ".join(f"{mean:.1f}" for mean in means))
+        lines.append(line)
+    return table_lines(["data", "draws", "base", *PAGE_KINDS.values()], lines)
+
+
 def difference(results: Results, model: str, setting: str, kind: str) -> float:
     """The mean difference to the old default, over the seeds of both; NaN without runs."""
     points = {
@@ -378,6 +406,7 @@ def main() -> None:
     for name, column in COLUMNS.items():
         print(f"{name}\n{table(results, options.model, column)}\n")
     print(comparisons(results, options.model))
+    fill(ROOT / "docs" / "training.md", {"negatives": page_table(results)})
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ def train(run: Row) -> Row:
     with TemporaryDirectory() as folder:
         trained = opera.adapt(
             noisy(run["set"], run["noise"], run["seed"]),
-            model=source, out=Path(folder) / "run", seed=run["seed"], callbacks=[clock], **chosen, **settings,
+            model=source, out=Path(folder) / "run", seed=run["seed"], callbacks=[clock],
+            negatives="random", **chosen, **settings,
         )  # fmt: skip
         pairs, record, measures = trained.pairs().to_pandas(), trained.record, trained.measures
     wrong = is_wrong(clean, pairs)

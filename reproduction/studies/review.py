@@ -38,7 +38,7 @@ METHODS = ("denoise", "ft")
 ORDERS = ("suspicious", "random")
 DECIDED = (400, 100, 200, 50, 25)
 RUN = ("set", "noise", "method", "seed", "order", "decisions")
-SETTINGS: Row = {"precision": "fp32", "guard": False, "trainer": {"save_steps": 1000}}
+SETTINGS: Row = {"precision": "fp32", "guard": False, "negatives": "random", "trainer": {"save_steps": 1000}}
 """Checkpoints take time and are not read."""
 FIRST: Row = {"order": "none", "decisions": 0}
 FEWER = (1, 20)

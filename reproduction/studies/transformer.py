@@ -245,7 +245,15 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
 def adapt_run(run: Run, folder: Path, results: TransformerResults) -> None:
     """Train a run as the product does; measure before and after λ is chosen."""
     resume, data = (folder / "run.json").is_file(), load(run)
-    finished = opera.adapt(data, model="minilm", out=folder, method=run.method, seed=run.seed, resume=resume)
+    finished = opera.adapt(
+        data,
+        model="minilm",
+        out=folder,
+        method=run.method,
+        seed=run.seed,
+        negatives="random",
+        resume=resume,
+    )
     table, guard, used = finished.per_query(), finished.record.guard, finished.settings
     settings = " ".join(f"{name}={used[name]}" for name in ("max_steps", "learning_rate", "temperature"))
     facts = {"settings": settings, "mixing_weight": "" if guard is None else guard.mixing_weight}

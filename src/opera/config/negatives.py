@@ -103,7 +103,7 @@ class NegativeSettings(MiningSettings):
         "explicit negatives: none, random (from the corpus), labelled (random documents that have "
         "a training pair), hard (mined), given (in the data) or teacher (scored by a teacher); "
         "auto: given if the data has them, else random, or labelled if the run would draw each "
-        "document more than 20 times; with loss=distill: those with teacher scores",
+        "document more than 15 times; with loss=distill: those with teacher scores",
         "Table 9",
         flag="--negatives",
     )

@@ -32,7 +32,7 @@ from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
 
-MOST_DRAWS = 20
+MOST_DRAWS = 15
 """With more draws per document, random negatives do harm: they push a document without a training
 pair away from too many queries, and no pair pulls it back (study: docs/training.md)."""
 
