@@ -10,8 +10,8 @@
   measures nothing during a training, so that dev chooses the rate only.
 
 A rival gets the dev queries that OPERA draws, and trains on as many queries. As OPERA does, it then trains again with
-the dev queries included, up to the best step. OPERA runs with all defaults; its figures come from results/negatives.csv
-(see negatives.py). Writes results/rivals.csv and .parquet. Reads ``../shared``. Finished runs are not repeated.
+the dev queries included, up to the best step. OPERA runs with all defaults. Writes results/rivals.csv and .parquet, and
+fills the table of README. Reads ``../shared``. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 import opera
-from negatives import DEFAULT, MODELS, SETS, final
-from negatives import KEY as OPERA_KEY
+from negatives import MODEL_SETTINGS, MODELS, SETS
 from opera.config.automatic import DEFAULTS
-from opera.core.intervals import signed
+from opera.core.intervals import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import ROOT, STORED, OverSettings, Results, load_setting, need, table_lines, words
+from study import ROOT, STORED, OverSettings, Results, fill, load_setting, need, table_lines, words
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
 from environment import flagembedding
 
 KEY = ("model", "setting", "rival", "seed")
 SETTINGS = [f"{name}{change}" for change in ("+new", "") for name in SETS]
-RIVALS = ("st", "st-mined", "flag")
+OPERA = "opera"
+RIVALS = (OPERA, "st", "st-mined", "flag")
 RATES = {"static": (3e-3, 1e-2, 3e-2), "minilm": (2e-5, 1e-4, 3e-4)}
 STEPS = {"minilm": 200}
 """Steps of a training, if not OPERA's automatic number."""
@@ -169,6 +169,8 @@ class Task:
 
 def measure(run: dict[str, Any]) -> dict[str, Any]:
     """Choose rate and step on dev, train again with dev included, and measure on test."""
+    if run["rival"] == OPERA:
+        return measure_opera(run)
     started, task = time.monotonic(), Task.of(run)
     with tempfile.TemporaryDirectory() as folder:
         facts = {"flag": flagembedding_recipe}.get(run["rival"], library_recipe)(run, task, Path(folder))
@@ -183,6 +185,25 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         "seconds": time.monotonic() - started,
         "final": test.per_query["nDCG@10"],
     }
+
+
+def measure_opera(run: dict[str, Any]) -> dict[str, Any]:
+    """Train with all defaults."""
+    started, model = time.monotonic(), run["model"]
+    data = load_setting(run["setting"], run["seed"])
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "run")
+        trained = opera.adapt(data, model=MODELS[model], out=out, seed=run["seed"], **MODEL_SETTINGS[model])
+        measures, used = trained.measures, trained.settings
+        return {
+            "lr": used["learning_rate"],
+            "steps": used["max_steps"],
+            "batch": used["per_device_train_batch_size"],
+            "base": 100 * measures["base"]["nDCG@10"],
+            **{name: 100 * measures["final"][name] for name in ("nDCG@10", "R@20")},
+            "seconds": time.monotonic() - started,
+            "final": trained.per_query()["final nDCG@10"].to_numpy(),
+        }
 
 
 def library_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[str, Any]:
@@ -254,40 +275,41 @@ def with_negatives(run: dict[str, Any], pairs: Dataset, data: RetrievalData) -> 
 
 
 def table(results: Results, model: str) -> str:
-    """A line per setting: nDCG@10 and seconds of the base model, OPERA and each rival, as means over the seeds."""
-    ours = Results(STORED / "negatives.csv", OPERA_KEY)
-    rivals = [rival for rival in RIVALS if results.select(model=model, rival=rival)]
-    lines, differences = [], {rival: dict[str, float]() for rival in rivals}
+    """A line per setting: nDCG@10 and seconds of the base model and each trainer; then the mean gains of OPERA."""
+    trainers = [rival for rival in RIVALS if results.select(model=model, rival=rival)]
+    lines, gains = [], {rival: dict[str, float]() for rival in trainers[1:]}
     for setting in SETTINGS:
-        runs = ours.select(model=model, setting=setting, kind=DEFAULT)
-        if not runs:
+        runs = {rival: results.select(model=model, setting=setting, rival=rival, seed=0) for rival in trainers}
+        if not runs[OPERA]:
             continue
-        line = [setting, f"{np.mean([row['test 0.0 nDCG@10'] for row in runs]):.1f}"]
-        line.append(_cell([(final(row), row["seconds"]) for row in runs]))
-        for rival in rivals:
-            rows = [
-                (row["nDCG@10"], row["seconds"]) for row in results.select(model=model, setting=setting, rival=rival)
-            ]
-            line.append(_cell(rows))
-            if rows:
-                points = np.mean([final(row) for row in runs]) - np.mean([row[0] for row in rows])
-                differences[rival][setting] = float(points)
-        lines.append(line)
-    for name, matches in {"new": True, "known": False}.items():
+        (ours,) = runs[OPERA]
+        cells = [" ".join(f"{row['nDCG@10']:.1f} ({row['seconds']:.0f} s)" for row in rows) for rows in runs.values()]
+        lines.append([setting, f"{ours['base']:.1f}", *cells])
+        for rival, points in gains.items():
+            if runs[rival]:
+                points[setting] = ours["nDCG@10"] - runs[rival][0]["nDCG@10"]
+    for name, matches in {"new documents": True, "known documents": False}.items():
         tests = [
             OverSettings.of([points for setting, points in of.items() if ("+new" in setting) == matches] or [np.nan])
-            for of in differences.values()
+            for of in gains.values()
         ]
-        gains = [f"{signed(test.difference)} ({signed(test.low)} to {signed(test.high)})" for test in tests]
-        lines.append([f"OPERA's gain, {name}", "", "", *gains])
-    return table_lines(["setting", "base", "OPERA", *rivals], lines)
+        lines.append([f"OPERA's gain, {name}", "", "", *(signed(test.difference) for test in tests)])
+    return table_lines(["setting", "base", *trainers], lines)
 
 
-def _cell(figures: list[tuple[float, float]]) -> str:
-    if not figures:
-        return ""
-    points, seconds = np.mean(figures, axis=0)
-    return f"{points:.1f} ({seconds:.0f} s)"
+def readme_table(results: Results) -> str:
+    """Two lines per data set: known and new documents, with the interval of the difference over the test queries."""
+    lines = []
+    for name, (documents, ending) in itertools.product(SETS, {"known": "", "new": "+new"}.items()):
+        ours, theirs = (
+            results.of({"model": "static", "setting": f"{name}{ending}", "rival": rival, "seed": 0})
+            for rival in (OPERA, "st")
+        )
+        low, high = mean_interval(ours["final"] - theirs["final"], bounds=DIFFERENCE)
+        points = [f"{value:.1f}" for value in (ours["base"], theirs["nDCG@10"], ours["nDCG@10"])]
+        gain = signed(ours["nDCG@10"] - theirs["nDCG@10"])
+        lines.append([name, documents, *points, f"{gain} ({signed(100 * low)} to {signed(100 * high)})"])
+    return table_lines(["data", "documents", "base", "sentence-transformers", "OPERA", "difference"], lines)
 
 
 def main() -> None:
@@ -309,6 +331,7 @@ def main() -> None:
                 row = results.of(run)
                 print(*run.values(), row["lr"], row["nDCG@10"], row["seconds"], flush=True)
     print(table(results, options.model))
+    fill(ROOT / "README.md", {"readme": readme_table(results)})
 
 
 if __name__ == "__main__":
