@@ -385,6 +385,32 @@ def comparisons(results: Results, model: str) -> str:
     return table_lines(["kind", *heads], lines)
 
 
+def left_out(results: Results, model: str) -> str:
+    """A line per data set: the threshold of draws that suits the other three, and what it gains over the old default.
+
+    Above a threshold the kind is ``seen``, else the old default; one seed. The thresholds to try are the geometric
+    means of neighbouring draws of the other data sets.
+    """
+    runs = []
+    for name, ending in itertools.product(SETS, ("+new", "", "+new+n200")):
+        fields = {"model": model, "setting": f"{name}{ending}", "seed": 0}
+        if all(results.has({**fields, "kind": kind}) for kind in (OLD_DEFAULT, "seen")):
+            old, seen = (results.of({**fields, "kind": kind}) for kind in (OLD_DEFAULT, "seen"))
+            runs.append((name, old["draws"], final(seen) - final(old)))
+    lines = []
+    for name in SETS:
+        draws = sorted({draws for of, draws, _ in runs if of != name})
+        thresholds = [0.0, *(float(np.sqrt(low * high)) for low, high in pairwise(draws)), np.inf]
+        mean_gains = {
+            threshold: np.mean([gain * (draws > threshold) for of, draws, gain in runs if of != name])
+            for threshold in thresholds
+        }
+        chosen = max(thresholds, key=lambda threshold: mean_gains[threshold])
+        gains = [gain * (draws > chosen) for of, draws, gain in runs if of == name]
+        lines.append([name, f"{chosen:.1f}", f"{signed(mean_gains[chosen])}", " ".join(map(signed, gains))])
+    return table_lines(["without", "threshold", "mean gain on the other three", "gains on the one left out"], lines)
+
+
 def main() -> None:
     """Train what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -406,6 +432,7 @@ def main() -> None:
     for name, column in COLUMNS.items():
         print(f"{name}\n{table(results, options.model, column)}\n")
     print(comparisons(results, options.model))
+    print(left_out(results, options.model))
     fill(ROOT / "docs" / "training.md", {"negatives": page_table(results)})
 
 

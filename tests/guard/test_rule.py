@@ -8,6 +8,7 @@ import pytest
 from opera.guard.rule import (
     COARSE,
     FINE,
+    STATIC_ANCHOR,
     QueryKind,
     anchor,
     choose_mixing_weight,
@@ -80,12 +81,11 @@ def test_of_two_kinds_neither_is_harmed() -> None:
     per_query, (known, _) = two_kinds(rises, [-weight for weight in FINE])
     none = QueryKind(np.zeros(400, dtype=bool), 0.0)
     assert choose_mixing_weight(per_query, [known]) == 1.0
-    assert (
-        choose_mixing_weight(per_query, [known, none]) == 0.5
-    )  # what is expected of new documents where none are on dev
+    # without new documents on dev, the rule expects as much loss above the anchor as gain below it
+    assert choose_mixing_weight(per_query, [known, none]) == 2 * STATIC_ANCHOR[0]
     flat = {weight: np.full(40, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
-    assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == 0.25
+    assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == STATIC_ANCHOR[0]
 
 
 def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:

@@ -47,10 +47,9 @@ FINE = tuple(n / 8 for n in range(9))
 
 SEEN = (0.0, 0.25, 0.5)
 """Values of s with an anchor; linear in between."""
-STATIC_ANCHOR = (0.25, 0.6, 1.0)
+STATIC_ANCHOR = (0.375, 0.6, 1.0)
 """a(s) of a static model. Tokens that do not occur in training keep their embeddings, so new
-documents fall behind. Adapters use it too: in six trainings with new documents the best λ was 0.2
-on average (docs/adapters.md)."""
+documents fall behind. Adapters use it too (study: docs/did-it-help.md)."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0)
 """a(s) of a transformer, which generalises better to new documents. For s = 0 it
 is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
