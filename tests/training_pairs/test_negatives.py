@@ -110,6 +110,8 @@ def test_many_draws_per_document_make_the_automatic_negatives_labelled(
     assert (MOST_DRAWS * len(data.corpus)) % 8 == 0
     assert training_set(data, static_model, **settings).negatives.kind == kind
     assert training_set(data, static_model, **settings, negatives="random").negatives.kind == "random"
+    prepared = load_and_check(data, str(static_model), make_recipe({"method": "ft", **settings}))
+    assert prepared.resolved_as({"negatives": "random"}).data.negatives == "random", "as before the run was resumed"
     assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
 
 

@@ -134,7 +134,8 @@ class Prepared:
             name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded
         }
         recipe = self.recipe.model_copy(update={"train": self.settings.with_values(values)})
-        return replace(self, recipe=recipe)
+        data = replace(self.data, negatives=recorded.get("negatives", self.data.negatives))
+        return replace(self, recipe=recipe, data=data)
 
 
 def load_and_check(
