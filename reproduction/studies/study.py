@@ -3,7 +3,8 @@
     python reproduction/studies/study.py toollens+new FOLDER    # writes a setting as a BEIR folder
 
 A setting is named after a data set and what was done to it: ``toollens``, ``toollens+new`` (the test split is drawn
-from train so that no training pair names its documents), ``scifact+n60`` (60 training queries).
+from train so that no training pair names its documents), ``toollens+new1`` (another such test split), ``scifact+n60``
+(60 training queries).
 """
 
 from __future__ import annotations
@@ -44,14 +45,17 @@ def load_setting(name: str, seed: int = 0) -> RetrievalData:
     data = load_data(DATA / base)
     data = replace(data, splits={split: qrels for split, qrels in data.splits.items() if split != "dev"})
     for change in changes:
-        data = _with_new_documents(data) if change == "new" else _with_few_queries(data, int(change[1:]), seed)
+        if change.startswith("new"):
+            data = _with_new_documents(data, SPLIT_SEED + int(change[3:] or 0))
+        else:
+            data = _with_few_queries(data, int(change[1:]), seed)
     return data
 
 
-def _with_new_documents(data: RetrievalData) -> RetrievalData:
+def _with_new_documents(data: RetrievalData, seed: int) -> RetrievalData:
     alone = replace(data, splits={"train": data.split("train")})
     fraction = min(NEW_TEST, MOST_NEW_TEST / data.training_split().n_queries)
-    return hold_out(alone, "test", fraction, SPLIT_SEED, "new")
+    return hold_out(alone, "test", fraction, seed, "new")
 
 
 def _with_few_queries(data: RetrievalData, count: int, seed: int) -> RetrievalData:
