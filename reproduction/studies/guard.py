@@ -1,7 +1,7 @@
 """Does the guard keep its promise? The base, the fine-tuned and the final model of runs with all defaults.
 
     OMP_NUM_THREADS=1 python reproduction/studies/negatives.py --kinds default --seeds 0,1,2    # trains
-    python reproduction/studies/guard.py          # fills the tables of docs/did-it-help.md, draws docs/never-worse.svg
+    python reproduction/studies/guard.py          # fills tables of docs/did-it-help.md and README, draws a figure
     python reproduction/studies/guard.py --fit    # fits a(0) of the rule, also without each data set
 
 The runs have measured every mixture of base and fine-tuned weights on dev and test (negatives.py), so that this script
@@ -68,6 +68,16 @@ def settings_table(runs: pd.DataFrame) -> str:
         weights = f"{chosen.mixing_weight.min():g} to {chosen.mixing_weight.max():g}"
         lines.append([title, *(f"{mean:.1f}" for mean in means.mean()), *worst, weights])
     return table_lines(heads, lines)
+
+
+def readme_table(runs: pd.DataFrame) -> str:
+    """Two lines per data set: nDCG@10 of the three models on known and on new documents."""
+    means = runs.groupby("setting")[list(COMPARED)].mean()
+    lines = [
+        [name, documents, *(f"{value:.1f}" for value in means.loc[f"{name}{ending}"])]
+        for name, (documents, ending) in itertools.product(SETS, {"known": "", "new": "+new"}.items())
+    ]
+    return table_lines(["data", "documents", "base", "fine-tuned", "OPERA"], lines)
 
 
 def summary(runs: pd.DataFrame) -> str:
@@ -139,6 +149,7 @@ def main() -> None:
         return
     runs = load_runs()
     fill(PAGE, {"settings": settings_table(runs)})
+    fill(ROOT / "README.md", {"readme": readme_table(runs)})
     print(summary(runs))
     draw(runs)
 

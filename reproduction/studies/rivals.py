@@ -10,8 +10,8 @@
   measures nothing during a training, so that dev chooses the rate only.
 
 A rival gets the dev queries that OPERA draws, and trains on as many queries. As OPERA does, it then trains again with
-the dev queries included, up to the best step. OPERA runs with all defaults. Writes results/rivals.csv and .parquet, and
-fills the table of README. Reads ``../shared``. Finished runs are not repeated.
+the dev queries included, up to the best step. OPERA runs with all defaults. Writes results/rivals.csv and .parquet.
+Reads ``../shared``. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import ROOT, STORED, OverSettings, Results, fill, load_setting, need, table_lines, words
+from study import ROOT, STORED, OverSettings, Results, load_setting, need, table_lines, words
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
 from environment import flagembedding
 
 KEY = ("model", "setting", "rival", "seed")
 TEST_SPLITS = {"toollens": ("", "1", "2")}
-"""Test splits about new documents: those of ToolLens have some 30 documents each, so README has the mean of three."""
+"""Test splits about new documents. Those of ToolLens have some 30 documents each, so the table has a mean of three."""
 SETTINGS = [
     *(f"{name}+new{split}" for name in SETS for split in TEST_SPLITS.get(name, ("",))),
     *SETS,
@@ -302,19 +302,19 @@ def table(results: Results, model: str) -> str:
     return table_lines(["setting", "base", *trainers], lines)
 
 
-def readme_table(results: Results) -> str:
-    """Two lines per data set: known and new documents, with the interval of the difference over the test queries."""
+def by_data_set(results: Results) -> str:
+    """A line per data set for known and new documents, with the interval of the difference over the test queries."""
     lines = []
     for name, documents in itertools.product(SETS, ("known", "new")):
         settings = [name] if documents == "known" else [f"{name}+new{split}" for split in TEST_SPLITS.get(name, ("",))]
-        ours, theirs = (
-            [results.of({"model": "static", "setting": setting, "rival": rival, "seed": 0}) for setting in settings]
-            for rival in (OPERA, "st")
+        runs = [[results.rows.get(("static", setting, rival, 0)) for rival in (OPERA, "st")] for setting in settings]
+        pairs = [(ours, theirs) for ours, theirs in runs if ours and theirs]
+        if not pairs:
+            continue
+        low, high = mean_interval(
+            np.concatenate([ours["final"] - theirs["final"] for ours, theirs in pairs]), bounds=DIFFERENCE
         )
-        difference = np.concatenate([row["final"] for row in ours]) - np.concatenate([row["final"] for row in theirs])
-        low, high = mean_interval(difference, bounds=DIFFERENCE)
-        base = np.mean([row["base"] for row in ours])
-        points = [base, *(np.mean([row["nDCG@10"] for row in rows]) for rows in (theirs, ours))]
+        points = np.mean([[ours["base"], theirs["nDCG@10"], ours["nDCG@10"]] for ours, theirs in pairs], axis=0)
         gain = f"{signed(points[2] - points[1])} ({signed(100 * low)} to {signed(100 * high)})"
         lines.append([name, documents, *(f"{value:.1f}" for value in points), gain])
     return table_lines(["data", "documents", "base", "sentence-transformers", "OPERA", "difference"], lines)
@@ -339,7 +339,7 @@ def main() -> None:
                 row = results.of(run)
                 print(*run.values(), row["lr"], row["nDCG@10"], row["seconds"], flush=True)
     print(table(results, options.model))
-    fill(ROOT / "README.md", {"readme": readme_table(results)})
+    print(by_data_set(results))
 
 
 if __name__ == "__main__":
