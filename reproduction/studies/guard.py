@@ -47,7 +47,7 @@ def load_runs() -> pd.DataFrame:
             "base": row["test 0.0 nDCG@10"],
             "fine_tuned": row["test 1.0 nDCG@10"],
             "final": final(row),
-            "mixing_weight": replayed(row, static=True),
+            "mixing_weight": replayed(row),
         }
         for change, name in itertools.product(KINDS, SETS)
         for row in Results(STORED / "negatives.csv", KEY).select(

@@ -21,9 +21,7 @@ repeated, so the study can be stopped at any time.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +51,18 @@ from opera.run import steps
 from opera.training_pairs.build import TrainingSet
 from opera.training_pairs.negatives import NegativeInputs, register_negatives
 from opera.training_pairs.prepare import encoder_of
-from study import ROOT, STATIC_MODEL, STORED, OverSettings, Results, fill, load_setting, need, table_lines, words
+from study import (
+    ROOT,
+    STATIC_MODEL,
+    STORED,
+    OverSettings,
+    Results,
+    fill,
+    load_setting,
+    read_options,
+    table_lines,
+    train_missing,
+)
 
 KEY = ("model", "setting", "kind", "seed")
 SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
@@ -288,23 +297,19 @@ def mixing_weights(row: Mapping[str, Any]) -> list[float]:
     return [float(name.split()[1]) for name in row if name.startswith("dev ")]
 
 
-def replayed(row: Mapping[str, Any], static: bool) -> float:
+def replayed(row: Mapping[str, Any]) -> float:
     """The mixing weight that the guard's rule chooses."""
-    weights, total, chosen = mixing_weights(row), 0.0, (0.0, 0.0)
-    seen = row["seen"]
-    for low, high in pairwise(weights):
-        variance = row[f"variance {low}-{high}"] + (rule.novelty(seen) * (high - low)) ** 2
-        prior = rule.prior_mean(low, high, rule.anchor(seen, static))
-        mean = (row[f"dev {high}"] - row[f"dev {low}"]) / 100
-        total += rule.posterior_mean(mean, variance, prior, rule.SPREAD * (high - low))
-        if row[f"dev {high}"] - row["dev 0.0"] > 100 * EQUAL and total > chosen[0]:
-            chosen = (total, high)
-    return chosen[1]
+    weights = mixing_weights(row)
+    dev = [row[f"dev {weight}"] / 100 for weight in weights]
+    variances = [row[f"variance {low}-{high}"] for low, high in pairwise(weights)]
+    gains = rule.expected_gains_of_steps(weights, np.diff(dev).tolist(), variances, row["seen"], row["model"] in STATIC)
+    helpful = [weight == 0 or mean - dev[0] > EQUAL for weight, mean in zip(weights, dev, strict=True)]
+    return weights[int(np.argmax(np.where(helpful, gains, -np.inf)))]
 
 
 def final(row: Mapping[str, Any], measure: str = "nDCG@10") -> float:
     """The final model's figure on test."""
-    return float(row[f"test {replayed(row, row['model'] in STATIC)} {measure}"])
+    return float(row[f"test {replayed(row)} {measure}"])
 
 
 def mean_of(results: Results, column: Callable[[Mapping[str, Any]], float], **fields: Any) -> float:
@@ -316,7 +321,7 @@ COLUMNS: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "fine-tuned nDCG@10": lambda row: row["test 1.0 nDCG@10"],
     "final nDCG@10": final,
     "final R@20": lambda row: final(row, "R@20"),
-    "mixing weight": lambda row: replayed(row, row["model"] in STATIC),
+    "mixing weight": replayed,
     "best mixing weight": lambda row: max(mixing_weights(row), key=lambda weight: row[f"test {weight} nDCG@10"]),
 }
 
@@ -330,7 +335,7 @@ def table(results: Results, model: str, column: Callable[[Mapping[str, Any]], fl
             values = [mean_of(results, column, model=model, setting=setting, kind=kind) for kind in kinds]
             facts = [f"{rows[0]['draws']:.0f}", f"{rows[0]['test 0.0 nDCG@10']:.1f}"]
             lines.append([setting, *facts, *(f"{value:.{2 if max(values) <= 1 else 1}f}" for value in values)])
-    return table_lines(["setting", "draws", "base", *kinds], lines)
+    return table_lines(["setting", "draws", "base nDCG@10", *kinds], lines)
 
 
 PAGE_KINDS = {
@@ -346,10 +351,8 @@ PAGE_KINDS = {
 def page_table(results: Results) -> str:
     """A line per setting of the static model: fine-tuned and final nDCG@10, as means over the seeds."""
     lines = []
-    for setting in SETTINGS:
+    for setting in (f"{name}{ending}" for ending in ("+new", "") for name in SETS):
         rows = results.select(model="static", setting=setting, kind=DEFAULT)
-        if not rows or "+n" in setting.replace("+new", ""):
-            continue
         line = [f"`{setting}`", f"{rows[0]['draws']:.0f}", f"{rows[0]['test 0.0 nDCG@10']:.1f}"]
         for kind in PAGE_KINDS:
             means = [
@@ -413,22 +416,16 @@ def left_out(results: Results, model: str) -> str:
 
 def main() -> None:
     """Train what is missing, then print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", action="store_true", help="train nothing")
-    parser.add_argument("--model", choices=list(MODELS), default="static")
-    for option, values in {"--settings": SETTINGS, "--seeds": "0", "--kinds": KINDS}.items():
-        parser.add_argument(option, type=words, default=list(values))
-    options = parser.parse_args()
+    options = read_options(__doc__, MODELS, settings=SETTINGS, seeds="0", kinds=KINDS)
     results = Results(STORED / "negatives.csv", KEY)
     if not options.tables:
-        need("../shared/data", "../shared/models")
-        logging.disable(logging.INFO)
-        for seed, kind, setting in itertools.product(map(int, options.seeds), options.kinds, options.settings):
-            run = dict(zip(KEY, (options.model, setting, kind, seed), strict=True))
-            if not results.has(run):
-                results.add(run, **measure(run))
-                row = results.of(run)
-                print(*run.values(), row["test 1.0 nDCG@10"], final(row), row["seconds"], flush=True)
+        train_missing(
+            results,
+            options,
+            options.kinds,
+            measure,
+            lambda row: (row["test 1.0 nDCG@10"], final(row), row["seconds"]),
+        )
     for name, column in COLUMNS.items():
         print(f"{name}\n{table(results, options.model, column)}\n")
     print(comparisons(results, options.model))

@@ -16,10 +16,8 @@ Reads ``../shared``. Finished runs are not repeated.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import logging
 import subprocess
 import sys
 import tempfile
@@ -38,14 +36,14 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 import opera
-from negatives import MODEL_SETTINGS, MODELS, SETS
+from negatives import MODEL_SETTINGS, MODELS, SETS, STATIC
 from opera.config.automatic import DEFAULTS
 from opera.core.intervals import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import ROOT, STORED, OverSettings, Results, load_setting, need, table_lines, words
+from study import ROOT, STORED, OverSettings, Results, load_setting, read_options, table_lines, train_missing
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
 from environment import flagembedding
@@ -232,9 +230,13 @@ def flagembedding_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[
     tokens = TOKENS[run["model"]]
     assert python is not None
 
-    def trained(data: RetrievalData, rate: float, name: str) -> Path:
-        out, rows = folder / name, folder / f"{name}.jsonl"
+    def mined(data: RetrievalData, name: str) -> Path:
+        rows = folder / f"{name}.jsonl"
         opera.mine(data, model=MODELS[run["model"]], out=rows, seed=run["seed"], max_passage_length=tokens)
+        return rows
+
+    def trained(rows: Path, rate: float, name: str) -> Path:
+        out = folder / name
         job = {"model": str(locate_model(MODELS[run["model"]])), "rows": str(rows), "folder": str(out)}
         numbers = {"steps": task.steps, "batch": task.batch, "lr": rate, "tokens": tokens, "seed": run["seed"]}
         path = folder / f"{name}.json"
@@ -243,12 +245,13 @@ def flagembedding_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[
         subprocess.run([python, script, path], check=True, capture_output=True)
         return out
 
+    first = mined(task.split, "first")
     for rate in RATES[run["model"]]:
-        model = trained(task.split, rate, f"lr{rate}")
+        model = trained(first, rate, f"lr{rate}")
         dev = opera.evaluate(task.split, split="dev", model=model, max_query_length=tokens, max_passage_length=tokens)
         tried.append((dev.measures["nDCG@10"], rate))
     score, rate = max(tried)
-    trained(task.data, rate, "model")
+    trained(mined(task.data, "whole"), rate, "model")
     return {"lr": rate, "best step": task.steps, "dev nDCG@10": 100 * score}
 
 
@@ -322,22 +325,11 @@ def by_data_set(results: Results) -> str:
 
 def main() -> None:
     """Train what is missing, then print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", action="store_true", help="train nothing")
-    parser.add_argument("--model", choices=list(MODELS), default="static")
-    for option, values in {"--settings": SETTINGS, "--seeds": "0", "--rivals": RIVALS}.items():
-        parser.add_argument(option, type=words, default=list(values))
-    options = parser.parse_args()
+    options = read_options(__doc__, MODELS, settings=SETTINGS, seeds="0", rivals=RIVALS)
     results = Results(STORED / "rivals.csv", KEY)
     if not options.tables:
-        need("../shared/data", "../shared/models")
-        logging.disable(logging.INFO)
-        for seed, rival, setting in itertools.product(map(int, options.seeds), options.rivals, options.settings):
-            run = dict(zip(KEY, (options.model, setting, rival, seed), strict=True))
-            if not results.has(run):
-                results.add(run, **measure(run))
-                row = results.of(run)
-                print(*run.values(), row["lr"], row["nDCG@10"], row["seconds"], flush=True)
+        rivals = [rival for rival in options.rivals if rival != "flag" or options.model not in STATIC]
+        train_missing(results, options, rivals, measure, lambda row: (row["lr"], row["nDCG@10"], row["seconds"]))
     print(table(results, options.model))
     print(by_data_set(results))
 

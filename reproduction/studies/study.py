@@ -9,9 +9,12 @@ from train so that no training pair names its documents), ``toollens+new1`` (ano
 
 from __future__ import annotations
 
+import argparse
 import csv
+import itertools
+import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -162,6 +165,36 @@ class OverSettings:
         student = ttest_1samp(differences, 0)
         low, high = student.confidence_interval(0.95)
         return cls(mean, float(low), float(high), float(student.pvalue))
+
+
+def read_options(description: str | None, models: Mapping[str, Any], **lists: Iterable[str]) -> argparse.Namespace:
+    """Read a study's command line: ``--tables``, ``--model``, and an option per list; the default is all of it."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", action="store_true", help="train nothing")
+    parser.add_argument("--model", choices=list(models), default="static")
+    for name, values in lists.items():
+        parser.add_argument(f"--{name}", type=words, default=list(values))
+    return parser.parse_args()
+
+
+def train_missing(
+    results: Results,
+    options: argparse.Namespace,
+    variants: Iterable[str],
+    measure: Callable[[Row], Row],
+    shown: Callable[[Row], Iterable[Any]],
+) -> None:
+    """Train each variant in each setting with each seed, unless it is done; print the run and what is ``shown`` of it.
+
+    The key of the results is the model, the setting, the variant and the seed.
+    """
+    need("../shared/data", "../shared/models")
+    logging.disable(logging.INFO)
+    for seed, variant, setting in itertools.product(map(int, options.seeds), variants, options.settings):
+        run = dict(zip(results.key, (options.model, setting, variant, seed), strict=True))
+        if not results.has(run):
+            results.add(run, **measure(run))
+            print(*run.values(), *shown(results.of(run)), flush=True)
 
 
 def words(text: str) -> list[str]:

@@ -135,15 +135,35 @@ def cross_fitted(
 
 def expected_gains(per_query: PerQuery, kind: QueryKind, static: bool) -> NDArray[np.float64]:
     """Return the expected gain over the base model of each λ, in ascending order of λ."""
-    best, steps = anchor(kind.seen, static), []
-    for low, high in pairwise(sorted(per_query)):
-        difference = (per_query[high] - per_query[low])[kind.rows]
-        variance = mean_variance(difference) + (novelty(kind.seen) * (high - low)) ** 2
-        mean = difference.mean() if len(difference) else 0.0
-        steps.append(
-            posterior_mean(mean, variance, prior_mean(low, high, best), SPREAD * (high - low))
-        )
-    return np.cumsum([0.0, *steps])
+    weights = sorted(per_query)
+    differences = [(per_query[high] - per_query[low])[kind.rows] for low, high in pairwise(weights)]
+    means = [difference.mean() if len(difference) else 0.0 for difference in differences]
+    variances = [mean_variance(difference) for difference in differences]
+    return expected_gains_of_steps(weights, means, variances, kind.seen, static)
+
+
+def expected_gains_of_steps(
+    weights: Sequence[float],
+    means: Sequence[float],
+    variances: Sequence[float],
+    seen: float,
+    static: bool,
+) -> NDArray[np.float64]:
+    """Return the expected gain over the base model of each λ.
+
+    Args:
+        weights: the λ, ascending.
+        means: the mean difference between each λ and the next on dev.
+        variances: of these means.
+        seen: s, as in :class:`QueryKind`.
+        static: whether the model is static or an adapter.
+    """
+    best, gains = anchor(seen, static), [0.0]
+    for (low, high), mean, variance in zip(pairwise(weights), means, variances, strict=True):
+        total = variance + (novelty(seen) * (high - low)) ** 2
+        prior = prior_mean(low, high, best)
+        gains.append(posterior_mean(mean, total, prior, SPREAD * (high - low)))
+    return np.cumsum(gains)
 
 
 def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
