@@ -76,7 +76,7 @@ KINDS = (
 MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "adapter": STATIC_MODEL, "minilm": "minilm", "lora": "minilm"}
 STATIC = ("static", "adapter")
 """The models whose mixing weights follow the rule for static models."""
-SHORT = {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64}
+SHORT = {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64, "refit": False}
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "static": {},
     "adapter": {"adapter": "query"},
@@ -249,8 +249,9 @@ class AllMixtures:
     def measure(self, session: Session, base: Evaluation, guard: Guard) -> None:
         """Measure the mixtures."""
         prepared, fine_tuned = session.prepared, Weights.of(session.prepared.model.trained)
-        weights = sorted(guard._values)
-        dev = [guard._values[weight] for weight in weights]
+        weights = sorted(guard.results)
+        measure = prepared.settings.metric_for_best_model
+        dev = [guard.results[weight].per_query[measure] for weight in weights]
         for low, high, first, second in zip(weights, weights[1:], dev, dev[1:], strict=False):
             self.figures[f"variance {low}-{high}"] = mean_variance(second - first)
         for weight in weights:
@@ -259,7 +260,7 @@ class AllMixtures:
                 mixed_weights(guard.base, fine_tuned, weight).put_into(prepared.model.trained)
                 encoder = encoder_of(prepared.model.trained, prepared.settings, embeddings=session.embeddings)
                 test = steps._on_test(encoder, prepared)
-            self.figures[f"dev {weight}"] = 100 * guard._values[weight].mean()
+            self.figures[f"dev {weight}"] = 100 * guard.results[weight].measures[measure]
             self.figures |= {f"test {weight} {name}": 100 * test.measures[name] for name in ("nDCG@10", "R@20")}
         fine_tuned.put_into(prepared.model.trained)
 
@@ -302,7 +303,8 @@ def replayed(row: Mapping[str, Any]) -> float:
     weights = mixing_weights(row)
     dev = [row[f"dev {weight}"] / 100 for weight in weights]
     variances = [row[f"variance {low}-{high}"] for low, high in pairwise(weights)]
-    gains = rule.expected_gains_of_steps(weights, np.diff(dev).tolist(), variances, row["seen"], row["model"] in STATIC)
+    anchors = rule.anchors_of(row["model"] in STATIC)
+    gains = rule.expected_gains_of_steps(weights, np.diff(dev).tolist(), variances, row["seen"], anchors)
     helpful = [weight == 0 or mean - dev[0] > EQUAL for weight, mean in zip(weights, dev, strict=True)]
     return weights[int(np.argmax(np.where(helpful, gains, -np.inf)))]
 

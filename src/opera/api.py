@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from opera.engine.pair_pruning import PairPruning as PairPruning
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
-    from opera.retrieval.evaluation import evaluate as evaluate
     from opera.retrieval.search import search as search
     from opera.run.adapt import adapt as adapt
+    from opera.run.evaluate import evaluate as evaluate
     from opera.run_folder.folder import Run as Run
     from opera.run_folder.review import review as review
     from opera.training_pairs.corpus_pairs import pairs as pairs
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "adapt": "opera.run.adapt",
-    "evaluate": "opera.retrieval.evaluation",
+    "evaluate": "opera.run.evaluate",
     "score": "opera.training_pairs.export",
     "mine": "opera.training_pairs.export",
     "pairs": "opera.training_pairs.corpus_pairs",

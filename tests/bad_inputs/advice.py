@@ -93,6 +93,7 @@ NOT_ADVICE = {
     ("config/negatives.py", "--help"),
     ("cli/train.py", "--config"),  # in the list of settings
     ("core/arguments.py", "--help"),
+    ("retrieval/hybrid.py", "--bm25"),  # a note for a corpus of more than 200,000 documents
     ("data/hub_source.py", "--repo-type"),  # an option of the program hf
     ("data/hub_source.py", "--local-dir"),
 }

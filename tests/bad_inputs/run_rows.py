@@ -73,8 +73,8 @@ FILES = [
     Bad(REPORT, matching(r"run/trace.parquet: is damaged: .{5,200}"), with_run,
         write("run/trace.parquet", b"PAR1")),
     Bad(REPORT, "run/run.json: cannot be read: it is a named pipe", with_run, pipe("run/run.json")),
-    Bad(REPORT, "run/run.json: has format 7, and this version of OPERA reads only format 8; use OPERA '0.0.9', "
-        "which wrote it, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=7)),
+    Bad(REPORT, "run/run.json: has format 8, and this version of OPERA reads only format 9; use OPERA '0.0.9', "
+        "which wrote it, or train again with --overwrite", with_run, changed("run/run.json", put("format", value=8)),
         changed("run/run.json", put("versions", "opera-retrieval", value="0.0.9"))),
     *(
         Bad(RESUME, f"--resume run: run/{name} is a link, and OPERA writes only to the run folder; remove the link, "

@@ -64,7 +64,8 @@ def test_at_share_1_the_second_training_is_that_without_the_guard(
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
     assert_same_run(run, unguarded, but=("first_rank", "first_step"))  # they are the first training's
     assert (run.path / "draws.parquet").read_bytes() == (unguarded.path / "draws.parquet").read_bytes()
-    assert run.measures == unguarded.measures
+    assert {model: run.measures[model] for model in unguarded.measures} == unguarded.measures
+    assert run.measures.keys() - unguarded.measures.keys() == {"hybrid"}  # only the guard chooses its weight
     guard = run.record.guard
     assert guard is not None
     assert (guard.mixing_weight, guard.refit, guard.expected_documents, guard.dev_queries) == (

@@ -69,8 +69,27 @@ def test_the_fine_tuned_models_best_documents_are_ranked_too(
 
     monkeypatch.setattr(choice, "dev_corpus", corpus)
     settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
-    opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
+    opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", bm25=False, **settings)
     [(best, dev)] = calls
     assert np.isin(base, best).all()
     assert np.setdiff1d(best, base).size, "training moved other documents to the top"
     assert np.isin(best, rows_of(dev)).all()
+
+
+def test_the_best_documents_of_keyword_search_are_ranked_too(
+    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[np.ndarray]()
+
+    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> RetrievalData:
+        calls.append(best[0])
+        return dev_corpus(data, best, settings)
+
+    monkeypatch.setattr(choice, "dev_corpus", corpus)
+    for user in (module, choice):
+        monkeypatch.setattr(user, "DEPTH", 3)
+    settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
+    [best] = calls
+    assert len(best) == 3 * run.record.guard.dev_queries  # type: ignore[union-attr]
+    assert run.record.keywords is not None

@@ -11,6 +11,7 @@ from opera.guard.rule import (
     STATIC_ANCHOR,
     QueryKind,
     anchor,
+    anchors_of,
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
@@ -32,7 +33,7 @@ def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]
 
 
 def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
-    return choose_mixing_weight(per_query, one_kind(per_query, seen), static)
+    return choose_mixing_weight(per_query, one_kind(per_query, seen), anchors_of(static))
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -50,7 +51,7 @@ def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
     assert chosen == sorted(chosen)
     assert chosen[-1] == 1.0
     for weight, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
-        assert abs(weight - anchor(seen, static)) <= 1 / 16
+        assert abs(weight - anchor(seen, anchors_of(static))) <= 1 / 16
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -96,7 +97,7 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
         per_query = {weight: 0.5 + (weight > 0) * values for weight, values in zip(FINE, noise, strict=True)}
         weight = choose(per_query, 1.0)
         gains.append((per_query[weight] - per_query[0.0]).mean())
-        honest.append((cross_fitted(per_query, one_kind(per_query, 1.0), True, seed) - per_query[0.0]).mean())
+        honest.append((cross_fitted(per_query, one_kind(per_query, 1.0), STATIC_ANCHOR, seed) - per_query[0.0]).mean())
     # a mean of 30 values has a standard error of .037, and the mean over 300 runs of .002
     assert np.mean(gains) > 0.008
     assert abs(np.mean(honest)) < 0.008
@@ -118,4 +119,4 @@ def test_a_handful_of_queries_is_never_better(count: int, expected: str) -> None
     zeros = np.zeros(count)
     assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3), count) == expected
     per_query = {weight: zeros + 0.1 * weight for weight in FINE}
-    assert len(cross_fitted(per_query, one_kind(per_query, 0.0), True, 0)) == count
+    assert len(cross_fitted(per_query, one_kind(per_query, 0.0), STATIC_ANCHOR, 0)) == count

@@ -11,6 +11,7 @@ import typer
 
 from opera.cli.options import (
     AlsoOption,
+    Bm25Option,
     ColumnsOption,
     ConfigOption,
     DocumentsOption,
@@ -100,6 +101,7 @@ def compare(
     range: Annotated[str | None, setting_option("range")] = None,
     mix: Annotated[str | None, setting_option("mix")] = None,
     expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
+    bm25: Bm25Option = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -152,6 +154,7 @@ def compare(
             range=range,
             mix=mix,
             expected_documents=expected_documents,
+            bm25=bm25,
         ),
         None if methods is None else listed(methods),
         numbers("seeds", seeds),

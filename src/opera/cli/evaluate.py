@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opera.cli.options import (
+    Bm25Option,
     ColumnsOption,
     DocumentPromptOption,
     DocumentsOption,
@@ -60,6 +61,14 @@ def evaluate(
     full: Annotated[
         bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")
     ] = False,
+    bm25: Bm25Option = None,
+    hybrid: Annotated[
+        bool,
+        typer.Option(
+            "--hybrid",
+            help="fuse the model with keyword search too, by the run's weight, or one from dev",
+        ),
+    ] = False,
     relevant_grade: RelevantOption = None,
     precision: PrecisionOption = None,
     max_query_length: QueryLengthOption = None,
@@ -105,7 +114,7 @@ def evaluate(
     if run_file:
         check_trec_ids(run_file, loaded, split)
 
-    from opera.retrieval.evaluation import evaluate as evaluate_model
+    from opera.run.evaluate import evaluate as evaluate_model
 
     result = evaluate_model(
         loaded if run == name else tables,  # the run gives splits and grades too
@@ -118,19 +127,30 @@ def evaluate(
         max_passage_length=max_passage_length,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        bm25=bm25,
+        hybrid=hybrid,
     )
     if run_file and is_main_process():
-        write_trec_run(run_file, result, loaded)
+        write_trec_run(run_file, result.hybrid or result, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
+    parts = {"BM25": result.bm25, "model + BM25": result.hybrid}
+    others = {heading: part.measures for heading, part in parts.items() if part is not None}
 
     def text(screen: Screen) -> None:
         title = f"{name} on {loaded.title}, {split}: {counted(count, 'query')}"
         screen.heading(title)
         rows = [
-            (measure, in_points(value), " to ".join(map(in_points, intervals.get(measure, ()))))
+            (
+                measure,
+                in_points(value),
+                " to ".join(map(in_points, intervals.get(measure, ()))),
+                *(in_points(means[measure]) for means in others.values()),
+            )
             for measure, value in result.measures.items()
         ]
-        screen.table(("measure", "value", "95% interval"), rows)
+        screen.table(("measure", "value", "95% interval", *others), rows)
+        for name_of_set, weight in result.keyword_weights.items():
+            screen.lines(f"weight of keyword search in {name_of_set}: {weight:g}")
         screen.lines(few_queries(count, split))
 
     record = {
@@ -140,6 +160,9 @@ def evaluate(
         "queries": count,
         "measures": result.measures,
         "intervals": intervals,
+        "bm25": others.get("BM25"),
+        "hybrid": others.get("model + BM25"),
+        "keyword_weights": result.keyword_weights,
     }
     show(as_json, lambda: record, text)
 
@@ -168,6 +191,13 @@ def search(
         typer.Option(
             "--min-precision",
             help="use the run's cut-off for this precision of the answers, such as 0.8",
+        ),
+    ] = None,
+    hybrid: Annotated[
+        bool | None,
+        typer.Option(
+            "--hybrid/--no-hybrid",
+            help="fuse the model with keyword search; default: by the run's weight, if it has one",
         ),
     ] = None,
     precision: PrecisionOption = None,
@@ -211,10 +241,12 @@ def search(
     loaded = load_data(source)
     if loaded is not source:  # the training of a run has shown the notes on its data
         log_notes(loaded)
-    corpus = CorpusSearch(loaded, name, cutoff, min_precision, settings)
+    corpus = CorpusSearch(loaded, name, cutoff, min_precision, hybrid, settings)
+    weight = corpus.keyword_weight
+    words = f", with keyword search (w = {weight:g})" if weight else ""
     for text in _queries_from_input() if interactive else argument:
         results = corpus.find(text, top)
-        title = f"“{text}” in {corpus.data.title}"
+        title = f"“{text}” in {corpus.data.title}{words}"
         show(
             as_json,
             partial(list, map(asdict, results)),

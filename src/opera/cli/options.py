@@ -80,6 +80,12 @@ AlsoOption = Annotated[
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModel = Annotated[str | None, source_option("--model", f"{MODELS}; auto: the run's model")]
+Bm25Option = Annotated[
+    bool | None,
+    typer.Option(
+        "--bm25/--no-bm25", help="measure keyword search too; default: up to 200,000 documents"
+    ),
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace an existing output")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[

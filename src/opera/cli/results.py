@@ -31,9 +31,9 @@ def print_before_after(screen: Screen, run: Run) -> None:
     from opera.experiments.report.tables import measures_table
     from opera.run_folder.verdict import headlines, warnings_of
 
-    verdict, final_model = headlines(run)
+    verdict, *details = headlines(run)
     screen.heading(verdict)
-    screen.lines(final_model)
+    screen.lines(*details)
     if (guard := run.record.guard) is not None:
         screen.lines(*warnings_of(guard))
     print_labels(screen, run)

@@ -15,6 +15,7 @@ import typer
 from opera.cli.options import (
     MODELS,
     AlsoOption,
+    Bm25Option,
     ColumnsOption,
     ConfigOption,
     DataArgument,
@@ -115,6 +116,7 @@ def train(
     range: Annotated[str | None, setting_option("range")] = None,
     mix: Annotated[str | None, setting_option("mix")] = None,
     expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
+    bm25: Bm25Option = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -179,6 +181,7 @@ def train(
         range=range,
         mix=mix,
         expected_documents=expected_documents,
+        bm25=bm25,
     )
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     lists = reads_lists(values)

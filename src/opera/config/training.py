@@ -217,6 +217,12 @@ class GuardSettings(Settings):
         "static models, adapters and at most 200 steps, and eval_steps is not set",
         "docs/did-it-help.md",
     )
+    bm25: bool | None = setting(
+        None,
+        "measure keyword search, and choose its weight in hybrid search on dev; auto: up to "
+        "200,000 documents",
+        "docs/keyword-search.md",
+    )
 
 
 class TrainSettings(

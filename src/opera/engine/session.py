@@ -27,6 +27,7 @@ from opera.data.combined import data_sets
 from opera.data.loading import with_paths
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
+from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.locate import model_title, trained_queries
 from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
@@ -61,6 +62,7 @@ class Session:
         record: the content of ``run.json``.
         embeddings: document embeddings of the models that the guard measured, for the final
             measurements; ``None`` if encoding is cheap, or if dev ranks only a part of the corpus.
+        keywords: keyword search in the data; ``None`` without.
     """
 
     prepared: Prepared
@@ -70,6 +72,7 @@ class Session:
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
     embeddings: EmbeddingParts | None = None
+    keywords: KeywordSearch | None = None
 
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""

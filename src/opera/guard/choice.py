@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -17,14 +19,16 @@ from opera.data.combined import data_sets
 from opera.data.splits import asks_about_known, known_fraction
 from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
+    DEPTH,
     GUARD_DOCUMENTS,
-    QueryValues,
     best_documents,
     dev_corpus,
-    dev_values,
+    evaluate_dev,
 )
+from opera.guard.keywords import choose_keyword_weights, rows_of_sets
 from opera.guard.rule import (
     QueryKind,
+    anchors_of,
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
@@ -32,7 +36,11 @@ from opera.guard.rule import (
     mixing_weights_to_try,
     verdict_of,
 )
-from opera.run_folder.record import CurvePoint, GuardRecord, SecondTraining
+from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.fusion import POOL
+from opera.retrieval.hybrid import KeywordSearch
+from opera.retrieval.measures import parse_measures
+from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training_pairs.prepare import Prepared, encoder_of
 
 log = logging.getLogger("opera")
@@ -93,6 +101,7 @@ class Guard:
 
     Attributes:
         base: the base weights.
+        results: the results on dev of the mixtures of the first training, by λ.
     """
 
     def __init__(self, session: Session) -> None:
@@ -100,11 +109,11 @@ class Guard:
         self.base = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
-            values = dev_values(encoder, data, prepared.settings)
+            result = evaluate_dev(encoder, data, prepared.settings)
             all_ranked = prepared.is_static or len(data.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
-        log_mean("dev", prepared.settings.metric_for_best_model, values)
-        self._values: dict[float, QueryValues] = {0.0: values}
+        log_mean("dev", prepared.settings.metric_for_best_model, self._values(result))
+        self.results: dict[float, Evaluation] = {0.0: result}
         session.embeddings = {} if all_ranked and not prepared.is_static else None
         self._dev = data if all_ranked else None
 
@@ -119,7 +128,29 @@ class Guard:
             for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
-            return from_main(decide(self._values, prepared, documents))
+            per_query = {weight: self._values(result) for weight, result in self.results.items()}
+            return from_main(decide(per_query, prepared, documents))
+
+    def choose_keyword_weights(self, mixing_weight: float) -> KeywordsRecord | None:
+        """Choose w for the mixture with weight λ on dev; ``None`` without keyword search."""
+        prepared, keywords, dev = self.session.prepared, self.session.keywords, self._dev
+        settings, kinds = prepared.settings, list(_query_kinds(prepared).values())
+        (measure,) = parse_measures(settings.metric_for_best_model)
+        if keywords is None or dev is None or measure.depth > POOL:
+            return None
+        with self.session.phase("keywords", "measuring keyword search on dev"):
+            if self._best:
+                keywords = KeywordSearch.of(dev, settings.corpus_text, bm25=True)
+                assert keywords is not None, "the reduced corpus has words, as the whole corpus has"
+            words = keywords.evaluate(dev, "dev", [settings.metric_for_best_model])
+            model = self.results[mixing_weight]
+            return from_main(
+                choose_keyword_weights(dev, model, words, kinds, measure.name, settings.seed)
+            )
+
+    def _values(self, result: Evaluation) -> NDArray[np.float64]:
+        """The guard's measure of each dev query."""
+        return result.per_query[self.session.prepared.settings.metric_for_best_model]
 
     def compare(self, first: Weights, second: Weights, mixing_weight: float) -> SecondTraining:
         """Compare two trainings on dev at λ; afterwards the model holds the second's weights.
@@ -130,8 +161,8 @@ class Guard:
         """
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             self._dev_corpus(first)
-            trial = self.measured(first, mixing_weight)
-            values = self._measure(second, mixing_weight)
+            trial = self._values(self.measured(first, mixing_weight))
+            values = self._values(self._measure(second, mixing_weight))
             second.put_into(self.session.prepared.model.trained)
         difference = values - trial
         error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
@@ -155,29 +186,33 @@ class Guard:
             settings, data = prepared.settings, prepared.data.with_splits
             fine_tuned.put_into(model)
             best_of_tuned = best_documents(encoder_of(model, settings), data, settings)
-            best = [np.concatenate(rows) for rows in zip(self._best, best_of_tuned, strict=True)]
+            rankings = [self._best, best_of_tuned]
+            if self.session.keywords is not None:
+                rank = partial(self.session.keywords.rank, split="dev", depth=DEPTH)
+                rankings.append([rank(part).doc_rows.astype(np.int64) for part in data_sets(data)])
+            best = [np.concatenate(rows) for rows in zip(*rankings, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
-            self._values[0.0] = dev_values(prepared.model.base_as_saved, self._dev, settings)
+            self.results[0.0] = evaluate_dev(prepared.model.base_as_saved, self._dev, settings)
         return self._dev
 
-    def measured(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:
-        """Return the guard's measure of each dev query for the first training at λ."""
-        if mixing_weight not in self._values:
-            self._values[mixing_weight] = self._measure(fine_tuned, mixing_weight)
-        return self._values[mixing_weight]
+    def measured(self, fine_tuned: Weights, mixing_weight: float) -> Evaluation:
+        """Return the results of the first training at λ on dev."""
+        if mixing_weight not in self.results:
+            self.results[mixing_weight] = self._measure(fine_tuned, mixing_weight)
+        return self.results[mixing_weight]
 
-    def _measure(self, fine_tuned: Weights, mixing_weight: float) -> QueryValues:
+    def _measure(self, fine_tuned: Weights, mixing_weight: float) -> Evaluation:
         """Put a mixture into the model, and measure it on dev."""
         assert self._dev is not None
         prepared, model = self.session.prepared, self.session.prepared.model.trained
         mixed_weights(self.base, fine_tuned, mixing_weight).put_into(model)
         encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
-        return dev_values(encoder, self._dev, prepared.settings)
+        return evaluate_dev(encoder, self._dev, prepared.settings)
 
 
 def decide(
-    per_query: Mapping[float, QueryValues], prepared: Prepared, documents: int | None
+    per_query: Mapping[float, NDArray[np.float64]], prepared: Prepared, documents: int | None
 ) -> GuardRecord:
     """Choose λ, and record why.
 
@@ -187,15 +222,15 @@ def decide(
         documents: how many documents the dev queries rank; ``None`` for all.
     """
     settings, kinds_by_name = prepared.settings, _query_kinds(prepared)
-    kinds, static = list(kinds_by_name.values()), prepared.is_static
-    mixing_weight = choose_mixing_weight(per_query, kinds, static)
-    unbiased = cross_fitted(per_query, kinds, static, settings.seed)
+    kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.is_static)
+    mixing_weight = choose_mixing_weight(per_query, kinds, anchors)
+    unbiased = cross_fitted(per_query, kinds, anchors, settings.seed)
     dev = guarded_measure(
         per_query[0.0], per_query[1.0], unbiased if mixing_weight > 0 else per_query[0.0]
     )
     parts = {name: kind.rows for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
-        parts = _rows_of_sets(prepared.data.with_splits)
+        parts = rows_of_sets(prepared.data.with_splits)
     columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
@@ -242,11 +277,3 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": QueryKind(known, 1.0), "new documents": QueryKind(~known, 0.0)}
     return {"like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev, "test"))}
-
-
-def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
-    """Mark the dev queries of each data set, by its name; empty for a single data set."""
-    sets = data_sets(data, "dev") if data.sets else []
-    counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
-    set_of_query = np.repeat(np.arange(len(sets)), counts)
-    return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}

@@ -15,16 +15,13 @@ from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.combined import combine, data_sets
 from opera.retrieval.encoder import Encoder, rows_digest
-from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.search import search_corpus
 
 GUARD_DOCUMENTS = 10_000
 """Most documents that dev queries rank with a transformer."""
 DEPTH = 20
 """Best documents of each model and query in the reduced corpus, if the limit allows."""
-
-QueryValues = NDArray[np.float64]
-"""A measure of each dev query: float64 ``[n]``."""
 
 
 def best_documents(
@@ -49,7 +46,8 @@ def dev_corpus(
 
     Args:
         data: the data set.
-        best: for each data set, an array ``[rankings, k]`` of document rows to include, best first.
+        best: for each data set, an array ``[rankings, k]`` of document rows to include, best first;
+            -1 for none.
         settings: the run's.
     """
     parts = []
@@ -72,7 +70,7 @@ def reduced_corpus(
     chosen: IntArray = np.unique(qrels.relevant().doc_rows)
     empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen)
     for documents in best.T:
-        extended = np.setdiff1d(np.union1d(chosen, documents), empty)
+        extended = np.setdiff1d(np.union1d(chosen, documents[documents >= 0]), empty)
         if len(extended) > limit:
             break
         chosen = extended
@@ -96,8 +94,7 @@ def reduced_corpus(
     )
 
 
-def dev_values(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> QueryValues:
+def evaluate_dev(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> Evaluation:
     """Measure a model on dev."""
     measure = settings.metric_for_best_model
-    evaluation = evaluate_encoder(encoder, data, "dev", [measure], settings.corpus_text)
-    return evaluation.per_query[measure]
+    return evaluate_encoder(encoder, data, "dev", [measure], settings.corpus_text)

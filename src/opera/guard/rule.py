@@ -23,6 +23,9 @@ the base model.
 With ``expected_documents=both`` there are two kinds of queries. The rule adds their sums, and
 accepts a λ only if it harms neither kind.
 
+The weight w of keyword search follows the same rule, with w for λ, the final model for the base
+model, and its own anchor.
+
 The constants were chosen on four open data sets with a static model, the anchor for transformers
 in a separate study. docs/did-it-help.md has the figures, and results for each data set with
 constants from the other three.
@@ -45,14 +48,17 @@ from opera.run_folder.record import GuardedMeasure
 COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))
 
-SEEN = (0.0, 0.25, 0.5)
+SEEN = (0.0, 0.25, 0.5, 1.0)
 """Values of s with an anchor; linear in between."""
-STATIC_ANCHOR = (0.375, 0.6, 1.0)
+STATIC_ANCHOR = (0.375, 0.6, 1.0, 1.0)
 """a(s) of a static model. Tokens that do not occur in training keep their embeddings, so new
 documents fall behind. Adapters use it too (study: docs/did-it-help.md)."""
-TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0)
+TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0, 1.0)
 """a(s) of a transformer, which generalises better to new documents. For s = 0 it
 is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
+KEYWORD_ANCHOR = (0.75, 0.625, 0.5, 0.25)
+"""a(s) of w, the weight of keyword search in hybrid search. The model is
+far ahead only on documents that it knows (study: docs/did-it-help.md)."""
 GAIN = 0.1
 """G: expected gain of the measure per unit of λ below the anchor, and loss above it."""
 SPREAD = 0.1
@@ -64,6 +70,8 @@ linear in between."""
 Verdict = Literal["better", "same", "kept"]
 PerQuery = Mapping[float, NDArray[np.float64]]
 """The measure of each dev query, float64 ``[n]``, by λ."""
+Anchors = tuple[float, float, float, float]
+"""a(s) for each s of :data:`SEEN`."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +92,23 @@ def mixing_weights_to_try(static: bool) -> tuple[float, ...]:
     return FINE if static else COARSE
 
 
+def anchors_of(static: bool) -> Anchors:
+    """Return the anchors of λ for a static model or an adapter, or for a transformer."""
+    return STATIC_ANCHOR if static else TRANSFORMER_ANCHOR
+
+
 def choose_mixing_weight(
-    per_query: PerQuery, kinds: Sequence[QueryKind], static: bool = True
+    per_query: PerQuery, kinds: Sequence[QueryKind], anchors: Anchors = STATIC_ANCHOR
 ) -> float:
     """Choose λ, one of the keys of ``per_query``.
 
     Args:
         per_query: see :data:`PerQuery`.
         kinds: the kinds of queries that dev represents.
-        static: whether the model is static or an adapter.
+        anchors: a(s).
     """
     mixing_weights = sorted(per_query)
-    expected = np.array([expected_gains(per_query, kind, static) for kind in kinds])
+    expected = np.array([expected_gains(per_query, kind, anchors) for kind in kinds])
     helpful = [
         mixing_weight == 0 or helps_on_dev(per_query[mixing_weight] - per_query[0.0], kinds)
         for mixing_weight in mixing_weights
@@ -108,7 +121,7 @@ def choose_mixing_weight(
 
 
 def cross_fitted(
-    per_query: PerQuery, kinds: Sequence[QueryKind], static: bool, seed: int
+    per_query: PerQuery, kinds: Sequence[QueryKind], anchors: Anchors, seed: int
 ) -> NDArray[np.float64]:
     """Measure each half of the dev queries at the λ that the other half chooses.
 
@@ -117,7 +130,7 @@ def cross_fitted(
     Args:
         per_query: see :data:`PerQuery`.
         kinds: the kinds of queries that dev represents.
-        static: whether the model is static or an adapter.
+        anchors: a(s).
         seed: of the halves.
 
     Returns:
@@ -127,19 +140,19 @@ def cross_fitted(
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
     for part in (half, ~half):
         mixing_weight = choose_mixing_weight(
-            per_query, [replace(kind, rows=kind.rows & ~part) for kind in kinds], static
+            per_query, [replace(kind, rows=kind.rows & ~part) for kind in kinds], anchors
         )
         values[part] = per_query[mixing_weight][part]
     return values
 
 
-def expected_gains(per_query: PerQuery, kind: QueryKind, static: bool) -> NDArray[np.float64]:
+def expected_gains(per_query: PerQuery, kind: QueryKind, anchors: Anchors) -> NDArray[np.float64]:
     """Return the expected gain over the base model of each λ, in ascending order of λ."""
     weights = sorted(per_query)
     differences = [(per_query[high] - per_query[low])[kind.rows] for low, high in pairwise(weights)]
     means = [difference.mean() if len(difference) else 0.0 for difference in differences]
     variances = [mean_variance(difference) for difference in differences]
-    return expected_gains_of_steps(weights, means, variances, kind.seen, static)
+    return expected_gains_of_steps(weights, means, variances, kind.seen, anchors)
 
 
 def expected_gains_of_steps(
@@ -147,7 +160,7 @@ def expected_gains_of_steps(
     means: Sequence[float],
     variances: Sequence[float],
     seen: float,
-    static: bool,
+    anchors: Anchors,
 ) -> NDArray[np.float64]:
     """Return the expected gain over the base model of each λ.
 
@@ -156,9 +169,9 @@ def expected_gains_of_steps(
         means: the mean difference between each λ and the next on dev.
         variances: of these means.
         seen: s, as in :class:`QueryKind`.
-        static: whether the model is static or an adapter.
+        anchors: a(s).
     """
-    best, gains = anchor(seen, static), [0.0]
+    best, gains = anchor(seen, anchors), [0.0]
     for (low, high), mean, variance in zip(pairwise(weights), means, variances, strict=True):
         total = variance + (novelty(seen) * (high - low)) ** 2
         prior = prior_mean(low, high, best)
@@ -177,14 +190,14 @@ def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
     return bool(means and max(means) > EQUAL and min(means) >= -EQUAL)
 
 
-def anchor(seen: float, static: bool) -> float:
+def anchor(seen: float, anchors: Anchors) -> float:
     """a(s): the λ that is expected to be best, without dev."""
-    return float(np.interp(seen, SEEN, STATIC_ANCHOR if static else TRANSFORMER_ANCHOR))
+    return float(np.interp(seen, SEEN, anchors))
 
 
 def novelty(seen: float) -> float:
     """N(s): two sets of documents differ more if more of the documents are new."""
-    return float(np.interp(seen, (SEEN[0], SEEN[-1]), NOVELTY))
+    return float(np.interp(seen, (0.0, 0.5), NOVELTY))
 
 
 def prior_mean(low: float, high: float, best: float) -> float:

@@ -103,6 +103,7 @@ class Origin(RecordPart):
         relevant_grade: the lowest relevant grade.
         corpus_text: which text of a document the model reads.
         cutoffs: the scores below which the model should not answer.
+        keyword_weights: the weight of keyword search by the name of the data set; empty without.
         queries: hashes of the queries that the model and its base model were trained on.
     """
 
@@ -114,6 +115,7 @@ class Origin(RecordPart):
     relevant_grade: int
     corpus_text: CorpusText
     cutoffs: CutoffRecord | None
+    keyword_weights: dict[str, float]
     queries: Annotated[
         NDArray[np.uint64],
         PlainValidator(lambda hashes: np.asarray(hashes, dtype=np.uint64).reshape(-1)),
@@ -131,6 +133,7 @@ class Origin(RecordPart):
             run=hashlib.sha256(identity).hexdigest(),
             data=tuple(data_set.fingerprint for data_set in data_sets),
             cutoffs=record.cutoffs,
+            keyword_weights={} if record.keywords is None else record.keywords.weights,
             queries=queries,
             **facts,
         )

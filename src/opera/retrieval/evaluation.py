@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.training import EncodingSettings
-from opera.core.arguments import text
-from opera.core.errors import DataError
 from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES
-from opera.core.terminal import counted
-from opera.data import RetrievalData, load_data
+from opera.data import RetrievalData
 from opera.data.combined import data_sets, first_rows
-from opera.data.identity import documents_that_are_queries, log_copies
-from opera.data.loading import ColumnNames, named_source
-from opera.data.splits import copy_splits
+from opera.data.identity import documents_that_are_queries
 from opera.data.texts import CorpusText
-from opera.retrieval.device import Precision
-from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
-from opera.retrieval.locate import (
-    Model,
-    data_and_model,
-    model_title,
-    run_corpus_text,
-    trained_queries,
-    with_run_splits,
-)
+from opera.retrieval.encoder import Encoder, pair_similarities
 from opera.retrieval.measures import (
     Measure,
     Ranking,
@@ -41,10 +25,7 @@ from opera.retrieval.measures import (
     per_query,
     ranking_depth,
 )
-from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.search import rank_by_size, search_corpus, without_query_documents
-
-log = logging.getLogger("opera")
 
 TOP_DOCUMENTS = 10
 
@@ -62,6 +43,9 @@ class Evaluation:
         by_size: mean of each measure, by the number of first dimensions used for the ranking.
         sets: the results of each data set by its name, if there are several; a query ranks only
             the documents of its data set.
+        bm25: the results of keyword search, if it was measured too.
+        hybrid: the results of the model fused with keyword search, if they were measured too.
+        keyword_weights: the weight of keyword search in ``hybrid``, by the name of the data set.
     """
 
     split: str
@@ -71,6 +55,9 @@ class Evaluation:
     top_documents: list[list[str]]
     by_size: dict[int, dict[str, float]] = field(default_factory=dict)
     sets: dict[str, Evaluation] = field(default_factory=dict)
+    bm25: Evaluation | None = None
+    hybrid: Evaluation | None = None
+    keyword_weights: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {in_points(value)}" for name, value in self.measures.items())
@@ -80,79 +67,6 @@ class Evaluation:
     def measures(self) -> dict[str, float]:
         """Mean of each measure over the queries."""
         return means(self.per_query)
-
-
-def evaluate(
-    data: Any,
-    *,
-    model: Model | None = None,
-    split: str = "test",
-    measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    relevant_grade: int | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
-) -> Evaluation:
-    """Measure a model on a split of a data set.
-
-    Args:
-        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, for its
-            data and splits.
-        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
-            or ``minilm``. If ``data`` is a run, the default is its model.
-        split: the split to evaluate on.
-        measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
-            ir_measures and of OPERA.
-        precision: arithmetic of the model.
-        max_query_length: tokens per query; the default is the model's limit.
-        max_passage_length: tokens per document; the default is the model's limit.
-        query_prompt: text before each query, empty for none; the default is the data's prompt,
-            else the model's.
-        document_prompt: text before each document, empty for none; the default is the model's.
-        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
-            is a run on these data, else 1.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
-
-    Returns:
-        Per-query values and their means (``.measures``).
-
-    Raises:
-        InputError: for invalid input.
-    """
-    parsed = parse_measures(measures)
-    split = text(split, "split")
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
-    named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    source, model, run = data_and_model(named, model)
-    original = load_data(source)
-    prepared = with_run_splits(original, run)
-    if relevant_grade is not None:  # keep the run's splits, but use the original grades
-        prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
-    if split not in prepared.splits and prepared.splits:
-        options = " or ".join(f"--split {name}" for name in prepared.splits)
-        raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
-    prepared.judged_qrels(split)
-    log_copies(prepared)
-    encoder = open_encoder(model, **with_data_prompt(settings, prepared, model))
-    result = evaluate_encoder(encoder, prepared, split, parsed, run_corpus_text(run))
-    if known := trained_queries(original, model, result.query_ids):
-        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
-        name = model_title(model)
-        log.warning("warning: %s was trained on %s, so its scores are too high", name, queries)
-    return result
 
 
 def evaluate_encoder(
@@ -171,14 +85,53 @@ def evaluate_encoder(
         DataError: if the split is missing or has no relevant document.
         SettingError: for an unknown measure.
     """
-    parsed, qrels = parse_measures(measures), data.judged_qrels(split)
-    depth, rows = ranking_depth(parsed), qrels.query_rows
-    if data.sets:
-        sets = {
-            data_set.name: evaluate_encoder(encoder, data_set, split, parsed, corpus_text, sizes)
-            for data_set in data_sets(data, split)
-        }
-        return _joined(data, split, sets)
+    parsed = parse_measures(measures)
+
+    def evaluate_set(data_set: RetrievalData) -> Evaluation:
+        return _evaluate_set(encoder, data_set, split, parsed, corpus_text, sizes)
+
+    return evaluate_sets(data, split, evaluate_set)
+
+
+def evaluate_sets(
+    data: RetrievalData, split: str, evaluate_set: Callable[[RetrievalData], Evaluation]
+) -> Evaluation:
+    """Evaluate each data set, and join the results.
+
+    Raises:
+        DataError: if the split is missing or has no relevant document.
+    """
+    data.judged_qrels(split)
+    if not data.sets:
+        return evaluate_set(data)
+    results = {data_set.name: evaluate_set(data_set) for data_set in data_sets(data, split)}
+    return _joined(data, split, results)
+
+
+def evaluate_ranking(
+    data: RetrievalData, split: str, ranking: Ranking, measures: Sequence[Measure]
+) -> Evaluation:
+    """Measure a ranking for the judged queries of a split of one data set."""
+    qrels = data.judged_qrels(split)
+    return Evaluation(
+        split=split,
+        query_ids=data.queries.ids(qrels.query_rows),
+        per_query=per_query(ranking, qrels, measures),
+        ranking=ranking,
+        top_documents=_ids_of(data, ranking.doc_rows[:, :TOP_DOCUMENTS]),
+    )
+
+
+def _evaluate_set(
+    encoder: Encoder,
+    data: RetrievalData,
+    split: str,
+    parsed: Sequence[Measure],
+    corpus_text: CorpusText,
+    sizes: Sequence[int],
+) -> Evaluation:
+    qrels, depth = data.judged_qrels(split), ranking_depth(parsed)
+    rows = qrels.query_rows
     query_documents = documents_that_are_queries(data, qrels)
     one_more = int((query_documents >= 0).any())
     if sizes:
@@ -190,15 +143,11 @@ def evaluate_encoder(
     if one_more:
         for size, ranking in by_size.items():
             by_size[size] = without_query_documents(ranking, query_documents, depth)
-    ranking = by_size.pop(encoder.dimension)
-    return Evaluation(
-        split=split,
-        query_ids=data.queries.ids(rows),
-        per_query=per_query(ranking, qrels, parsed),
-        ranking=ranking,
-        top_documents=_ids_of(data, ranking.doc_rows[:, :TOP_DOCUMENTS]),
-        by_size={size: means(per_query(ranked, qrels, parsed)) for size, ranked in by_size.items()},
-    )
+    result = evaluate_ranking(data, split, by_size.pop(encoder.dimension), parsed)
+    measured_sizes = {
+        size: means(per_query(ranking, qrels, parsed)) for size, ranking in by_size.items()
+    }
+    return replace(result, by_size=measured_sizes)
 
 
 def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]:

@@ -22,6 +22,7 @@ from opera.data.texts import CorpusText
 from opera.identity.run import Origin
 from opera.run_folder.folder import (
     ADAPTER_FILE,
+    KEYWORDS_FOLDER,
     MODEL_FOLDER,
     ORIGIN_FILE,
     Run,
@@ -303,3 +304,19 @@ def run_cutoff(model: Model, precision: float) -> float:
             f"{model_title(model)}; see the curve in its run.json"
         )
     return cutoff.score
+
+
+def run_keyword_weight(model: Model, data: RetrievalData) -> float | None:
+    """Return the weight of keyword search that a run chose for a data set; ``None`` for none."""
+    origin = origin_of(model)
+    weights = {} if origin is None else origin.keyword_weights
+    return next(iter(weights.values())) if len(weights) == 1 else weights.get(data.name)
+
+
+def run_keyword_index(model: Model, data: RetrievalData) -> Path | None:
+    """Return the folder of a run's keyword index of these data; ``None`` if they have changed."""
+    run, origin = run_of(model), origin_of(model)
+    if run is None or origin is None or data.fingerprint not in origin.data:
+        return None
+    folder = run.path / KEYWORDS_FOLDER / data.name
+    return folder if folder.is_dir() else None

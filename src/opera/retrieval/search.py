@@ -23,7 +23,17 @@ from opera.data.rules import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
-from opera.retrieval.locate import Model, data_and_model, run_corpus_text, run_cutoff
+from opera.retrieval.fusion import POOL, Fusion
+from opera.retrieval.keywords import KeywordIndex
+from opera.retrieval.locate import (
+    Model,
+    data_and_model,
+    model_title,
+    run_corpus_text,
+    run_cutoff,
+    run_keyword_index,
+    run_keyword_weight,
+)
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import with_data_prompt
@@ -177,6 +187,7 @@ class CorpusSearch:
     Attributes:
         data: the corpus.
         cutoff: the lowest score that is good enough; ``None`` for any score.
+        keyword_weight: the weight of keyword search in hybrid search; ``None`` for the model alone.
     """
 
     def __init__(
@@ -185,8 +196,13 @@ class CorpusSearch:
         model: Model | None = None,
         cutoff: float | None = None,
         min_precision: float | None = None,
+        hybrid: bool | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        if hybrid and (cutoff is not None or min_precision is not None):
+            raise SettingError(
+                "--hybrid: a cut-off applies to the model alone; pass only one of the two"
+            )
         if cutoff is not None and min_precision is not None:
             raise SettingError("--cutoff --min-precision: pass only one of the two options")
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
@@ -196,15 +212,35 @@ class CorpusSearch:
         self.data = one_set(load_data(source), "search")
         self._encoder = open_encoder(model, **with_data_prompt(settings or {}, self.data, model))
         self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(model))
+        self.keyword_weight = None
+        if hybrid is not False and self.cutoff is None:
+            self.keyword_weight = run_keyword_weight(model, self.data)
+        if hybrid and self.keyword_weight is None:
+            raise SettingError(
+                f"--hybrid: {model_title(model)} has no weight of keyword search for these data; "
+                "pass a finished run on these data"
+            )
+        if self.keyword_weight:
+            self._keywords = self._open_keywords(model)
+
+    def _open_keywords(self, model: Model) -> KeywordIndex:
+        if (folder := run_keyword_index(model, self.data)) is not None:
+            return KeywordIndex.open(folder, self.data.corpus)
+        return KeywordIndex.build(self.data.corpus, run_corpus_text(model))
 
     def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""
         encoder, corpus = self._encoder, self.data.corpus
         vectors = encoder.encode([query], "query")
+        depth = POOL if self.keyword_weight else top
         ranking = exact_search(
-            vectors, self._documents, corpus, top, encoder.device, encoder.similarity
+            vectors, self._documents, corpus, depth, encoder.device, encoder.similarity
         )
-        rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
+        if self.keyword_weight:
+            words = self._keywords.search([query], POOL)
+            ranking = Fusion(ranking, words, corpus).ranking(self.keyword_weight, top)
+        exists = ranking.doc_rows[0] >= 0
+        rows, scores = ranking.doc_rows[0][exists], ranking.scores[0][exists].tolist()
         good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
         columns = zip(corpus.ids(rows), scores, corpus.texts(rows), good_enough, strict=True)
         return [RankedDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
@@ -218,6 +254,7 @@ def search(
     top: int = 5,
     cutoff: float | None = None,
     min_precision: float | None = None,
+    hybrid: bool | None = None,
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
@@ -239,6 +276,8 @@ def search(
         cutoff: the lowest score of a document that is good enough to be an answer.
         min_precision: choose the cut-off at which this fraction of the answers, 0 to 1, is relevant
             on the test queries of a run.
+        hybrid: fuse the model with keyword search, at most 100 documents; the default is to do so
+            with the weight that a run chose, if there is no cut-off.
         precision: arithmetic of the model.
         max_query_length: tokens of the query; the default is the model's limit.
         max_passage_length: tokens per document; the default is the model's limit.
@@ -266,4 +305,5 @@ def search(
         document_prompt=document_prompt,
     )
     source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    return CorpusSearch(source, model, cutoff, min_precision, settings).find(query, top)
+    corpus = CorpusSearch(source, model, cutoff, min_precision, hybrid, settings)
+    return corpus.find(query, top)

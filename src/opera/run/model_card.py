@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from huggingface_hub import EvalResult, ModelCardData
 from ruamel.yaml import YAML
 
@@ -26,7 +27,7 @@ from opera.data.names import MEMORY, source_title
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
-from opera.run_folder.verdict import Change, verdict_sentence, weight_sentence
+from opera.run_folder.verdict import changes_on_test, headlines_of
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -102,7 +103,7 @@ Measured = Mapping[str, Mapping[str, float]]
 
 
 def write_model_card(
-    folder: Path, record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
+    folder: Path, record: RunRecord, measures: Measured, per_query: pa.Table
 ) -> None:
     """Write the README.md of a run's model, and its recipe.
 
@@ -110,8 +111,7 @@ def write_model_card(
         folder: the model's folder.
         record: the run's record, including the training.
         measures: the contents of ``measures.json``.
-        changes: the change of each measure, with its interval.
-        queries: the number of test queries.
+        per_query: a row per test query.
     """
     assert record.training is not None
     settings = record.settings
@@ -123,7 +123,7 @@ def write_model_card(
         method=settings["method"],
         steps=record.training.steps,
         seed=record.seed,
-        measures=_measures(record, measures, changes, queries),
+        measures=_measures(record, measures, per_query),
         counts=", ".join(
             f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()
         ),
@@ -235,11 +235,10 @@ def _base_name(source: str) -> str:
     return HUB_NAMES.get(source, _short(source))
 
 
-def _measures(
-    record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
-) -> str:
+def _measures(record: RunRecord, measures: Measured, per_query: pa.Table) -> str:
     """Return the measures on test with the intervals of their changes, and the verdict."""
-    guard, change = record.guard, "change in points (95% interval)"
+    changes, queries = changes_on_test(per_query, DEFAULT_MEASURES), per_query.num_rows
+    change = "change in points (95% interval)"
     lines = [
         f"| {counted(queries, 'test query')} | base | fine-tuned | final | {change} |",
         "|---|---|---|---|---|",
@@ -253,9 +252,7 @@ def _measures(
         "The intervals (Student's t over the test queries) apply to this model, not to other "
         f"seeds. {warning}",
         "",
-        f"Verdict: {verdict_sentence(guard)}. {weight_sentence(guard)}."
-        if guard
-        else "The final model has the fine-tuned weights.",
+        f"Verdict: {' '.join(headlines_of(record, measures, per_query))}",
     ]
     if record.cutoffs is not None:
         lines += ["", "When not to answer. " + " ".join(record.cutoffs.sentences)]

@@ -37,6 +37,7 @@ from opera.retrieval.evaluation import (
     query_difficulty,
     relevant_columns,
 )
+from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.adapt import Checked
@@ -45,6 +46,7 @@ from opera.run.model_card import write_model_card
 from opera.run.review_items import Candidate, missing_candidates, review_items
 from opera.run_folder.cutoffs import fit_cutoffs
 from opera.run_folder.folder import (
+    KEYWORDS_FOLDER,
     LOG_FILE,
     MEASURES_FILE,
     MODEL_FOLDER,
@@ -64,10 +66,13 @@ from opera.run_folder.housekeeping import (
 )
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.run_folder.verdict import changes_on_test, dev_sentence, headlines
+from opera.run_folder.verdict import dev_sentence, headlines
 from opera.training_pairs.prepare import Prepared, encoder_of, load_and_check
 
 log = logging.getLogger("opera")
+
+MODELS = ("base", "fine_tuned", "final")
+"""The keys of the models in ``measures.json``."""
 
 
 def open_session(
@@ -89,7 +94,8 @@ def open_session(
         refuse_other_run(option, earlier.record.identity, prepared.identity, advice)
         prepared = prepared.resolved_as(earlier.settings)
         continued = {
-            field: getattr(earlier.record, field) for field in ("started", "guard", "seconds")
+            field: getattr(earlier.record, field)
+            for field in ("started", "guard", "keywords", "seconds")
         }
         record = new_record(prepared, checked.folder).model_copy(update=continued)
         if earlier.finished:
@@ -171,7 +177,8 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     fine_tuned, record = Weights.of(model), session.record.guard
     if record is None:
         record = guard.choose(fine_tuned)
-        session.update(guard=record)
+        keywords = guard.choose_keyword_weights(record.mixing_weight)
+        session.update(guard=record, keywords=keywords)
     if record.refit:
         guard.base.put_into(model)
         title = "training again, with the dev split in train"
@@ -205,7 +212,11 @@ def train_and_write(session: Session) -> None:
     if prepared.model.base is not None:
         with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
-    guard = Guard(session) if prepared.settings.guard else None
+    with session.phase("keywords", "indexing the words of the documents"):
+        settings = prepared.settings
+        data, text = prepared.data.with_splits, settings.corpus_text
+        session.keywords = KeywordSearch.of(data, text, settings.bm25)
+    guard = Guard(session) if settings.guard else None
     base, columns = _measure_base(session)
     training, choice = first_training(session), None
     if guard is not None:
@@ -217,6 +228,7 @@ def train_and_write(session: Session) -> None:
         missing = missing_candidates(encoder, training.training_set, prepared.settings)
     if session.run.writes:
         results = {"base": base, "fine_tuned": fine_tuned, "final": final}
+        results |= _measure_keywords(session, final)
         _write(session, training, choice, results, columns, missing)
     PartialState().wait_for_everyone()
 
@@ -235,6 +247,22 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
         }
     log_mean("test", PRIMARY, base.per_query[PRIMARY])
     return base, columns
+
+
+def _measure_keywords(session: Session, final: Evaluation) -> dict[str, Evaluation]:
+    """Measure keyword search on test, alone and with the final model, and save its indexes."""
+    data, keywords, record = session.prepared.data.with_splits, session.keywords, session.record
+    if keywords is None:
+        return {}
+    with session.phase("keywords", "measuring keyword search on test"):
+        names = list(final.per_query)
+        results = {"bm25": keywords.evaluate(data, "test", names)}
+        if record.keywords is not None:
+            weights = record.keywords.weights
+            hybrid = evaluate_hybrid(data, "test", final, results["bm25"], weights, names)
+            results["hybrid"] = hybrid
+        session.run.write_model(keywords.save, KEYWORDS_FOLDER)
+    return results
 
 
 def _write(
@@ -264,11 +292,11 @@ def _write(
     run.write_json(MEASURES_FILE, measures)
     run.write_table(PER_QUERY_FILE, columns)
     if guard is not None:
-        values = [result.per_query[guard.measure] for result in results.values()]
+        values = [results[model].per_query[guard.measure] for model in MODELS]
         guard = guard.model_copy(update={"test": guarded_measure(*values)})
         log.debug("%s", dev_sentence(guard))
     sizes = [
-        SizeRecord(size=size, **{model: result.by_size[size] for model, result in results.items()})
+        SizeRecord(size=size, **{model: results[model].by_size[size] for model in MODELS})
         for size in base.by_size
     ]
     finished = {
@@ -280,9 +308,8 @@ def _write(
         "sets": _by_set(session, fit, results),
         "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
     }
-    changes = changes_on_test(Run(run.path).per_query(), measures["final"])
     record = session.record.model_copy(update=finished)
-    write_model_card(run.model_path, record, measures, changes, len(base.query_ids))
+    write_model_card(run.model_path, record, measures, Run(run.path).per_query())
     queries = session.prepared.model.trained_before
     if guard is None or guard.mixing_weight > 0:
         texts = fit.training_set.data.queries

@@ -3,7 +3,8 @@
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       run.log             the run's messages, with more details than the screen shows
-      measures.json       {"base": {...}, "fine_tuned": {...}, "final": {...}} on the test split
+      measures.json       {"base": {...}, "fine_tuned": {...}, "final": {...}} on the test split,
+                          and "bm25" and "hybrid" with keyword search
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was sampled
       suspicious_pairs.csv  the training pairs that look wrong, the worst first
@@ -13,6 +14,7 @@
       draws.parquet       the pairs that each step sampled
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
       model/              loads with SentenceTransformer(path)
+      bm25/DATA_SET/      the words of each data set, an index of bm25s
       checkpoints/        for --resume
       trial/              if a run trained twice: the first training, which chose λ
 
@@ -45,7 +47,7 @@ from opera.core.paths import RUN_FILE, user_path
 from opera.core.terminal import counted
 from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
-from opera.run_folder.record import Measures, RunRecord, TrainingRecord
+from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
 from opera.run_folder.verdict import verdict_words
 
 log = logging.getLogger("opera")
@@ -61,6 +63,7 @@ TRACE_FILE = "trace.parquet"
 DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
 MODEL_FOLDER = "model"
+KEYWORDS_FOLDER = "bm25"
 CARD_FILE, RECIPE_FILE = "README.md", "recipe.yaml"
 ADAPTER_FILE = "adapter.npz"
 ORIGIN_FILE = "opera_run.npz"
@@ -84,6 +87,7 @@ RUN_NAMES = (
     DRAWS_FILE,
     SKIPPED_FILE,
     MODEL_FOLDER,
+    KEYWORDS_FOLDER,
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
 )
@@ -157,10 +161,12 @@ class Run:
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"base": {measure: mean}, "fine_tuned": {...}, "final": {...}}`` on the test split.
 
+        With keyword search, ``bm25`` and ``hybrid`` too.
+
         Raises:
             RunFolderError: if ``measures.json`` is missing or damaged.
         """
-        return read_model(self.path / MEASURES_FILE, Measures).model_dump()
+        return read_model(self.path / MEASURES_FILE, RunMeasures).model_dump(exclude_none=True)
 
     @property
     def training(self) -> TrainingRecord:
@@ -189,8 +195,8 @@ class Run:
 
         The columns are ``query_id``, the ids of the ``relevant`` documents and their ``grades``,
         and the base model's mean ``similarity`` to them. Each measure has a column for ``base``,
-        ``fine_tuned`` and ``final``. ``base documents`` and ``final documents`` are the best
-        documents of both models.
+        ``fine_tuned`` and ``final``, and maybe for ``bm25`` and ``hybrid``. ``base documents`` and
+        ``final documents`` are the best documents of both models.
 
         Raises:
             RunFolderError: if the file is missing or damaged, as in all readers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -16,7 +16,7 @@ from opera.core.terminal import counted, shown
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
-FORMAT: Literal[8] = 8
+FORMAT: Literal[9] = 9
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
 
 
@@ -228,6 +228,31 @@ class GuardRecord(RecordPart):
     dev_parts: dict[str, dict[str, FiniteFloat]] | None = None
 
 
+class KeywordsRecord(RecordPart):
+    """Keyword search with the final model, measured on dev after the first training.
+
+    Attributes:
+        weights: w, the weight of keyword search in hybrid search, by the name of the data set.
+        measure: the measure that decides.
+        queries: the number of dev queries.
+        bm25: mean of keyword search alone.
+        final: mean of the model alone, with the λ that all dev queries choose.
+        hybrid: mean of both together. Each half of the queries has the w that the other half
+            chooses.
+        low: lower end of the 95% interval of ``hybrid`` minus ``final``.
+        high: upper end of the interval.
+    """
+
+    weights: dict[str, Annotated[FiniteFloat, Field(ge=0, le=1)]]
+    measure: str
+    queries: int
+    bm25: float
+    final: float
+    hybrid: float
+    low: float
+    high: float
+
+
 class SetRecord(RecordPart):
     """One of several data sets of a run.
 
@@ -274,6 +299,18 @@ class Measures(RecordPart):
     final: dict[str, FiniteFloat]
 
 
+class RunMeasures(Measures):
+    """``measures.json`` with keyword search.
+
+    Attributes:
+        bm25: measures of keyword search; ``None`` without it.
+        hybrid: measures of keyword search with the final model; ``None`` without a weight.
+    """
+
+    bm25: dict[str, FiniteFloat] | None = None
+    hybrid: dict[str, FiniteFloat] | None = None
+
+
 class SizeRecord(Measures):
     """Measures on test with only the first dimensions of the embeddings.
 
@@ -310,6 +347,7 @@ class RunRecord(RecordPart):
             few pairs were sampled.
         training: the record of the training; ``None`` until it is done.
         guard: the λ that the guard chose, and why; ``None`` before, and with ``guard=false``.
+        keywords: the weight of keyword search, and why; ``None`` without keyword search or guard.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
             without the setting.
         sets: the record of each data set if there are several, else ``None``.
@@ -317,7 +355,7 @@ class RunRecord(RecordPart):
             measured.
     """
 
-    format: Literal[8] = FORMAT
+    format: Literal[9] = FORMAT
     folder: str
     status: Literal["running", "failed", "finished"]
     started: str
@@ -336,6 +374,7 @@ class RunRecord(RecordPart):
     noisy_labels: NoisyLabelsRecord | None = None
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
+    keywords: KeywordsRecord | None = None
     matryoshka: list[SizeRecord] | None = None
     sets: list[SetRecord] | None = None
     cutoffs: CutoffRecord | None = None

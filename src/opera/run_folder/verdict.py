@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from opera.core.intervals import (
 )
 from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
-from opera.run_folder.record import GuardRecord
+from opera.run_folder.record import GuardRecord, KeywordsRecord, RunRecord
 
 if TYPE_CHECKING:
     from opera.run_folder.folder import Run
@@ -30,15 +30,64 @@ NEWER = 0.1
 
 
 def headlines(run: Run) -> list[str]:
-    """Say in two sentences whether a run was worth it, and what its final model is."""
-    if (guard := run.record.guard) is not None:
-        return [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
-    base, final = (run.measures[model][PRIMARY] for model in ("base", "final"))
-    queries = counted(run.per_query().num_rows, "test query")
-    return [
-        f"{_change(PRIMARY, base, final, final - base)} on {queries}.",
-        "The final model: the fine-tuned weights; the guard is off.",
-    ]
+    """Return the sentences of :func:`headlines_of` for a finished run."""
+    return headlines_of(run.record, run.measures, run.per_query())
+
+
+def headlines_of(
+    record: RunRecord, measures: Mapping[str, Mapping[str, float]], per_query: pa.Table
+) -> list[str]:
+    """Say whether a run was worth it, what its final model is, and what keyword search adds.
+
+    If keyword search is better than the final model, that comes first.
+
+    Args:
+        record: the run's record.
+        measures: the contents of ``measures.json``.
+        per_query: a row per test query.
+    """
+    queries = counted(per_query.num_rows, "test query")
+    means = {model: values[PRIMARY] for model, values in measures.items()}
+    if record.guard is not None:
+        lines = [f"{verdict_sentence(record.guard)}.", f"{weight_sentence(record.guard)}."]
+    else:
+        base, final = means["base"], means["final"]
+        lines = [
+            f"{_change(PRIMARY, base, final, final - base)} on {queries}.",
+            "The final model: the fine-tuned weights; the guard is off.",
+        ]
+    if "bm25" not in means:
+        return lines
+    lead = change(per_query, PRIMARY, "final", "bm25")
+    is_better = lead.low > 0 and per_query.num_rows >= LEAST_QUERIES
+    if is_better:
+        lines.insert(
+            0,
+            f"Keyword search (BM25) alone is better than the final model: {PRIMARY} "
+            f"{in_points(means['bm25'])} against {in_points(means['final'])} on {queries}.",
+        )
+    return [*lines, _keyword_sentence(record.keywords, means, per_query, is_better)]
+
+
+def _keyword_sentence(
+    keywords: KeywordsRecord | None,
+    means: Mapping[str, float],
+    per_query: pa.Table,
+    bm25_is_better: bool,
+) -> str:
+    """Say what keyword search adds to the final model on test."""
+    alone = f"BM25 alone: {in_points(means['bm25'])}"
+    if keywords is None:
+        return f"{alone}."
+    if not any(keywords.weights.values()):
+        return f"With keyword search: no gain on dev, so its weight is 0; {alone}."
+    gain = change(per_query, PRIMARY, "final", "hybrid").in_points()
+    weights = ", ".join(f"{weight:g}" for weight in keywords.weights.values())
+    advice = "; search with both, or try a larger base model" if bm25_is_better else ""
+    return (
+        f"With keyword search (w = {weights}): {PRIMARY} {in_points(means['hybrid'])}, {gain} "
+        f"against the final model; {alone}{advice}."
+    )
 
 
 def verdict_sentence(guard: GuardRecord) -> str:
@@ -170,6 +219,13 @@ class Change:
         return points(self.difference) + (f" ({interval})" if interval else "")
 
 
+def change(per_query: pa.Table, measure: str, before: str, after: str) -> Change:
+    """Compare two columns of a measure, such as those of ``base`` and ``final``, on each query."""
+    first, second = (per_query[column(name, measure)].to_numpy() for name in (before, after))
+    low, high = mean_interval(second - first, bounds=DIFFERENCE)
+    return Change(float((second - first).mean()), low, high)
+
+
 def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:
     """Compare the base and the final model on each query, by the measures that the table has.
 
@@ -177,11 +233,9 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
         per_query: a row per test query, from :meth:`opera.run_folder.folder.Run.per_query`.
         measures: names of measures.
     """
-    changes = {}
-    for name in measures:
-        base, final = column("base", name), column("final", name)
-        if {base, final} <= set(per_query.column_names) and per_query.num_rows:
-            differences = per_query[final].to_numpy() - per_query[base].to_numpy()
-            low, high = mean_interval(differences, bounds=DIFFERENCE)
-            changes[name] = Change(float(differences.mean()), low, high)
-    return changes
+    return {
+        name: change(per_query, name, "base", "final")
+        for name in measures
+        if {column("base", name), column("final", name)} <= set(per_query.column_names)
+        and per_query.num_rows
+    }

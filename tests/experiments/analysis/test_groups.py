@@ -82,8 +82,8 @@ def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: 
 
 def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder) -> None:
     old, unfinished = folder.add(method="sp"), folder.add(method="infobatch", status="running")
-    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 8', '"format": 1'))
-    with pytest.raises(RunFolderError, match=r"(?s)holds no finished run.*reads only format 8.*is not finished"):
+    (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 9', '"format": 1'))
+    with pytest.raises(RunFolderError, match=r"(?s)holds no finished run.*reads only format 9.*is not finished"):
         analyse_runs(folder.home)
     (folder.home / "junk").mkdir()
     (folder.home / "junk" / "run.json").write_text("{")

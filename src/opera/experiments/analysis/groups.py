@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import RunFolderError
+from opera.core.measure_names import DEFAULT_MEASURES
 from opera.core.paths import RUN_FILE
 from opera.data.names import source_name
 from opera.methods import METHODS
@@ -58,9 +59,17 @@ class Group:
         """The seeds."""
         return tuple(run.record.seed for run in self.runs)
 
+    def has(self, when: str) -> bool:
+        """Whether all runs have measures of ``bm25`` or ``hybrid``."""
+        return all(when in run.measures for run in self.runs)
+
+    def means(self, when: str) -> dict[str, float]:
+        """The means of the main measures over the seeds."""
+        return {measure: self.mean_std(measure, when).mean for measure in DEFAULT_MEASURES}
+
     def mean_std(self, measure: str, when: str = "final") -> MeanStd:
         """The mean and standard deviation of a measure of the ``base``, ``fine_tuned`` or ``final``
-        models; the seeds may have different test splits.
+        models, of ``bm25`` or of ``hybrid``; the seeds may have different test splits.
         """
         values = np.array([run.measures[when][measure] for run in self.runs])
         std = float(np.std(values, ddof=1)) if len(values) > 1 else None

@@ -68,6 +68,7 @@ class MethodResult:
             possible.
         gain: nDCG@10 of the final models against the base model, Holm-corrected over the
             methods; ``None`` with fewer than two queries.
+        hybrid: nDCG@10 of the final models with keyword search; ``None`` if it was not measured.
         guard: the guard's choices; ``None`` for runs without a guard.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
@@ -80,6 +81,7 @@ class MethodResult:
     measures: dict[str, MeanStd]
     tests: dict[str, PairedTest]
     gain: PairedTest | None
+    hybrid: MeanStd | None
     guard: GuardResult | None
     seconds_per_step: float
     step_ratio: float | None
@@ -98,6 +100,7 @@ class ResultsTable:
         queries: number of test queries, over all seeds.
         different_splits: whether the seeds have different test queries.
         base: the measures of the first method's base model.
+        bm25: the measures of keyword search; ``None`` if it was not measured.
         other_bases: the methods whose base model has another name or another nDCG@10.
         rows: one result per method.
     """
@@ -109,6 +112,7 @@ class ResultsTable:
     queries: int
     different_splits: bool
     base: dict[str, float]
+    bm25: dict[str, float] | None
     other_bases: tuple[str, ...]
     rows: tuple[MethodResult, ...]
 
@@ -284,6 +288,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
                 if group.method in by_method
             },
             gain=gains.get(group.method),
+            hybrid=group.mean_std(PRIMARY, "hybrid") if group.has("hybrid") else None,
             guard=guards.get(group.method),
             seconds_per_step=group.seconds_per_step,
             step_ratio=group.seconds_per_step / reference.seconds_per_step if reference else None,
@@ -300,7 +305,8 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         requested_steps=first.requested_steps,
         queries=len(all_queries),
         different_splits=any(queries != all_queries for queries in queries_by_seed),
-        base={measure: first.mean_std(measure, "base").mean for measure in DEFAULT_MEASURES},
+        base=first.means("base"),
+        bm25=first.means("bm25") if first.has("bm25") else None,
         other_bases=tuple(group.method for group in groups if _has_other_base(group, first)),
         rows=tuple(rows),
     )

@@ -24,6 +24,7 @@ Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]
 Columns = dict[str, Callable[[Any], str]]
 INTERVAL = "95% interval"
+WITH_BM25 = f"{PRIMARY} with BM25"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,11 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
 
 def measures_table(run: Run) -> ReportTable:
     """Return the measures of a single run's models, and their change."""
-    models = {"base": "base model", "fine_tuned": "fine-tuned", "final": "final model"}
+    headings = {
+        **{"bm25": "BM25", "base": "base model", "fine_tuned": "fine-tuned"},
+        **{"final": "final model", "hybrid": "final + BM25"},
+    }
+    models = {model: heading for model, heading in headings.items() if model in run.measures}
     if run.measures["fine_tuned"] == run.measures["final"]:
         del models["fine_tuned"]
     per_query, guard = run.per_query(), run.record.guard
@@ -123,8 +128,11 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
         columns |= {"points": signed, INTERVAL: str, "p": _p_value}
     columns |= {"points vs base": signed, "p vs base": _p_value}
     rows: list[Row] = [{"method": BASE, **table.base}]
+    if table.bm25 is not None:
+        rows.insert(0, {"method": "BM25", **table.bm25})
+        columns[WITH_BM25] = _in_points
     for row in table.rows:
-        values: dict[str, Value] = {"method": row.method, **row.measures}
+        values: dict[str, Value] = {"method": row.method, **row.measures, WITH_BM25: row.hybrid}
         if (test := row.tests.get(PRIMARY)) is not None:
             values |= {**_points(test), "p": test.t_test_holm}
         if (gain := row.gain) is not None:

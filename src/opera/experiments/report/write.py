@@ -41,7 +41,7 @@ from opera.experiments.report.tables import (
     tables_of,
 )
 from opera.run_folder.folder import REPORT_FILE, Run, is_report
-from opera.run_folder.verdict import dev_sentence, verdict_sentence, weight_sentence
+from opera.run_folder.verdict import dev_sentence, headlines
 
 EXAMPLES = 3
 """Number of example queries with the largest gains, and with the largest losses."""
@@ -144,7 +144,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     best = next((group for group in final_groups if group.method == method), final_groups[0])
     section = {
         "name": final.name,
-        "conclusion": conclusion(final, comparison.baseline),
+        "conclusion": f"{conclusion(final, comparison.baseline)}.",
         "title": table_title(final),
         "bullets": [],
         "tables": tables_of(comparison, final),
@@ -170,8 +170,10 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
 
 def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
     """The values that differ if the page is about a single run."""
-    changed = run.review()["changed"]
-    values = {
+    changed, (verdict, *details) = run.review()["changed"], headlines(run)
+    return {
+        "conclusion": verdict,
+        "bullets": details,
         "pictures": [queries_chart(run), *learning_charts(run), *section["labels"]],
         "tables": [measures_table(run), *section["tables"][1:2]],
         "examples": {
@@ -181,6 +183,3 @@ def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
         "labels": [],
         "shown_run": "",
     }
-    if (guard := run.record.guard) is not None:
-        values |= {"conclusion": verdict_sentence(guard), "bullets": [weight_sentence(guard)]}
-    return values

@@ -1,0 +1,111 @@
+"""Keyword search: BM25 over the words of a corpus, by bm25s.
+
+Words are in lower case, without English stop words, and reduced to their English stems.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import Stemmer
+
+from opera.data import TextTable
+from opera.data.texts import CorpusText
+from opera.retrieval.measures import Ranking
+
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs each index at the level debug
+
+SAMPLE = 1000
+"""Documents that decide whether a corpus has spaces between words."""
+LETTERS = re.compile(r"[^\W\d_]")
+WITHOUT_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+FEW = 0.25
+"""With a larger fraction of such letters, a corpus has no keyword search."""
+
+
+class KeywordIndex:
+    """BM25 scores of the words of a corpus.
+
+    Args:
+        scores: the index of bm25s.
+        corpus: for the ids, which break ties.
+    """
+
+    def __init__(self, scores: bm25s.BM25, corpus: TextTable) -> None:
+        self._scores, self._corpus = scores, corpus
+
+    @classmethod
+    def build(cls, corpus: TextTable, corpus_text: CorpusText) -> KeywordIndex:
+        """Count the words of a corpus that has words, see :func:`reason_against`."""
+        word_ids, words = bm25s.tokenize(
+            corpus.texts(None, corpus_text), stopwords="en", show_progress=False
+        )
+        # bm25s numbers stems in the order of a set, which differs between processes
+        stems = dict[str, int]()
+        stem_of_word = [stems.setdefault(stem, len(stems)) for stem in _stem(list(words))]
+        stem_ids = [[stem_of_word[word] for word in document] for document in word_ids]
+        scores = bm25s.BM25()
+        scores.index((stem_ids, stems), show_progress=False)
+        return cls(scores, corpus)
+
+    @classmethod
+    def open(cls, folder: Path, corpus: TextTable) -> KeywordIndex:
+        """Open an index that :meth:`save` wrote."""
+        return cls(bm25s.BM25.load(folder, mmap=True), corpus)
+
+    def save(self, folder: Path) -> None:
+        """Write the files of bm25s: NumPy arrays and JSON, without pickle."""
+        self._scores.save(folder, show_progress=False)
+
+    def search(self, queries: Sequence[str], depth: int) -> Ranking:
+        """Rank the documents that share a word with each query, best first.
+
+        For equal scores, the greater document id wins. Rows that are too short end with -1.
+        """
+        tokens = _words(queries)
+        depth = min(depth, len(self._corpus))
+        doc_rows = np.full((len(tokens), depth), -1, dtype=np.int32)
+        scores = np.full(doc_rows.shape, -np.inf, dtype=np.float32)
+        for query, words in enumerate(tokens):
+            stems = self._scores.get_tokens_ids(_stem(words))
+            query_scores = self._scores.get_scores_from_ids(stems)
+            best = self._best(query_scores, depth)
+            doc_rows[query, : len(best)], scores[query, : len(best)] = best, query_scores[best]
+        return Ranking(doc_rows, scores)
+
+    def _best(self, scores: np.ndarray, depth: int) -> np.ndarray:
+        """Return the rows of the best documents with a score above 0."""
+        least = np.partition(scores, -depth)[-depth]
+        rows = np.flatnonzero((scores >= least) & (scores > 0))
+        return rows[np.lexsort((self._corpus.id_rank[rows], scores[rows]))][::-1][:depth]
+
+
+def _words(texts: Sequence[str]) -> list[list[str]]:
+    """Return the words of each text, without English stop words."""
+    words: list[list[str]] = bm25s.tokenize(
+        list(texts), stopwords="en", return_ids=False, show_progress=False
+    )
+    return words
+
+
+def _stem(words: list[str]) -> list[str]:
+    """Reduce English words to their stems."""
+    stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
+    return stems
+
+
+def reason_against(corpus: TextTable, corpus_text: CorpusText) -> str | None:
+    """Say why the words of a corpus cannot be searched; ``None`` if they can."""
+    rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
+    text = " ".join(corpus.texts(rows, corpus_text))
+    if len(WITHOUT_SPACES.findall(text)) > FEW * len(LETTERS.findall(text)):
+        return "its documents have no spaces between words"
+    if not any(_words([text])):
+        return "its documents have no words"
+    return None

@@ -1,0 +1,159 @@
+"""``opera.evaluate``: measure a model, keyword search, and both together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from opera.config.training import EncodingSettings
+from opera.core.arguments import text
+from opera.core.errors import DataError, SettingError
+from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
+from opera.core.terminal import counted
+from opera.data import RetrievalData, load_data
+from opera.data.combined import data_sets
+from opera.data.identity import log_copies
+from opera.data.loading import ColumnNames, named_source
+from opera.data.splits import copy_splits, draw_missing_splits
+from opera.data.texts import CorpusText
+from opera.guard.keywords import choose_keyword_weights
+from opera.guard.rule import QueryKind
+from opera.retrieval.device import Precision
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder
+from opera.retrieval.fusion import POOL
+from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
+from opera.retrieval.locate import (
+    Model,
+    data_and_model,
+    model_title,
+    run_corpus_text,
+    run_keyword_weight,
+    trained_queries,
+    with_run_splits,
+)
+from opera.retrieval.measures import Measure, parse_measures
+from opera.retrieval.prompts import with_data_prompt
+
+log = logging.getLogger("opera")
+
+
+def evaluate(
+    data: Any,
+    *,
+    model: Model | None = None,
+    split: str = "test",
+    measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    relevant_grade: int | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
+    bm25: bool | None = None,
+    hybrid: bool = False,
+) -> Evaluation:
+    """Measure a model on a split of a data set.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data; or a run's folder, for its
+            data and splits.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``. If ``data`` is a run, the default is its model.
+        split: the split to evaluate on.
+        measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
+            ir_measures and of OPERA.
+        precision: arithmetic of the model.
+        max_query_length: tokens per query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
+        query_prompt: text before each query, empty for none; the default is the data's prompt,
+            else the model's.
+        document_prompt: text before each document, empty for none; the default is the model's.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+        bm25: also measure keyword search; the default is up to 200,000 documents.
+        hybrid: also measure the model fused with keyword search. The weight is that of the run that
+            made the model, else it is chosen on dev.
+
+    Returns:
+        Per-query values and their means (``.measures``), and the same for ``.bm25`` and
+        ``.hybrid``.
+
+    Raises:
+        InputError: for invalid input.
+    """
+    parsed = parse_measures(measures)
+    if hybrid and (deep := [measure.name for measure in parsed if measure.depth > POOL]):
+        raise SettingError(f"--hybrid: ranks {POOL} documents, too few for {', '.join(deep)}")
+    split = text(split, "split")
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    source, model, run = data_and_model(named, model)
+    original = load_data(source)
+    prepared = with_run_splits(original, run)
+    if relevant_grade is not None:  # keep the run's splits, but use the original grades
+        prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
+    if split not in prepared.splits and prepared.splits:
+        options = " or ".join(f"--split {name}" for name in prepared.splits)
+        raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
+    prepared.judged_qrels(split)
+    log_copies(prepared)
+    encoder = open_encoder(model, **with_data_prompt(settings, prepared, model))
+    corpus_text = run_corpus_text(run)
+    result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
+    keywords = KeywordSearch.of(prepared, corpus_text, hybrid or bm25)
+    if keywords is not None:
+        result = replace(result, bm25=keywords.evaluate(prepared, split, parsed))
+    if hybrid:
+        if keywords is None or result.bm25 is None:
+            raise DataError(f"--hybrid: {prepared.title} has no words to search")
+        weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
+        fused = evaluate_hybrid(prepared, split, result, result.bm25, weights, parsed)
+        result = replace(result, hybrid=fused, keyword_weights=weights)
+    if known := trained_queries(original, model, result.query_ids):
+        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
+        name = model_title(model)
+        log.warning("warning: %s was trained on %s, so its scores are too high", name, queries)
+    return result
+
+
+def keyword_weights(
+    data: RetrievalData,
+    model: Model,
+    encoder: Encoder,
+    keywords: KeywordSearch,
+    corpus_text: CorpusText,
+) -> dict[str, float]:
+    """Return the weight of keyword search for each data set: a run's, else chosen on dev.
+
+    The model has not been trained on the data, so all their documents are new. Without a dev split,
+    one is drawn from train.
+
+    Raises:
+        DataError: if there is no dev split, and no train split to draw one from.
+    """
+    weights = {part.name: run_keyword_weight(model, part) for part in data_sets(data)}
+    chosen = {name: weight for name, weight in weights.items() if weight is not None}
+    if len(chosen) == len(weights):
+        return chosen
+    with_dev = draw_missing_splits(data, seed=0, needs_dev=True)
+    model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
+    words = keywords.evaluate(with_dev, "dev", [PRIMARY])
+    kinds = [QueryKind(np.ones(len(model_on_dev.query_ids), dtype=bool), seen=0.0)]
+    return choose_keyword_weights(with_dev, model_on_dev, words, kinds, PRIMARY).weights

@@ -1,0 +1,177 @@
+"""Keyword search in a run: measures, weights, index and verdict; and in evaluate and search."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import opera
+from commands import opera_here
+from grids import guard_record, write_unfinished_run
+from opera.core.errors import SettingError
+from opera.guard.keywords import choose_keyword_weights
+from opera.guard.rule import QueryKind
+from opera.retrieval.hybrid import KeywordSearch
+from opera.retrieval.locate import run_keyword_index
+from opera.run_folder.folder import Run
+from opera.run_folder.record import KeywordsRecord
+from opera.run_folder.verdict import headlines_of
+from small_runs import FAST
+from tiny_world import write_beir
+
+MEASURE = "nDCG@10"
+
+
+def write_words(folder: Path, n_docs: int = 120, n_train: int = 60, n_test: int = 24) -> Path:
+    """Each query repeats two rare words of its document, which keyword search finds and a random model does not."""
+    rng = np.random.default_rng(1)
+    (folder / "qrels").mkdir(parents=True)
+    docs = [f"t{row % 12}w{row % 8} rare{row} odd{row} common{row % 20}" for row in range(n_docs)]
+    lines = [json.dumps({"_id": f"d{row}", "title": "", "text": text}) for row, text in enumerate(docs)]
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    queries = []
+    for split, size in {"train": n_train, "test": n_test}.items():
+        rows = rng.permutation(n_docs)[:size].tolist()
+        judged = "".join(f"{split}{number}\td{row}\t1\n" for number, row in enumerate(rows))
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+        queries += [{"_id": f"{split}{n}", "text": f"rare{row} common{n % 20}"} for n, row in enumerate(rows)]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_words(tmp_path_factory.mktemp("words") / "words")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, words: Path, static_model: Path) -> Run:
+    return opera.adapt(words, model=static_model, out=tmp_path_factory.mktemp("hybrid") / "run", **FAST)
+
+
+def test_a_run_measures_keyword_search_alone_and_with_the_final_model(run: Run) -> None:
+    means = {model: values[MEASURE] for model, values in run.measures.items()}
+    assert means["bm25"] > 0.9 > means["base"]
+    assert means["hybrid"] > means["final"] + 0.3  # few dev queries keep w near its prior
+    table = run.per_query()
+    for model in ("bm25", "hybrid"):
+        assert table[f"{model} {MEASURE}"].to_numpy().mean() == pytest.approx(means[model])
+    record = run.record.keywords
+    assert record is not None
+    assert record.weights["words"] > 0
+    assert record.hybrid > record.final
+    assert record.bm25 > 0.9
+    card = (run.model_path / "README.md").read_text()
+    assert "Keyword search (BM25) alone is better than the final model" in card
+
+
+def test_evaluate_and_search_use_the_weight_of_the_run(run: Run, words: Path) -> None:
+    result = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
+    assert result.hybrid is not None
+    assert result.bm25 is not None
+    assert result.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
+    assert result.bm25.measures[MEASURE] == pytest.approx(run.measures["bm25"][MEASURE])
+    assert run_keyword_index(str(run.path), opera.load_data(words)) == run.path / "bm25" / "words"
+    best = result.hybrid.top_documents[0]
+    data = opera.load_data(words)
+    (query,) = data.queries.texts(data.queries.find_rows(result.query_ids[:1]), "text")
+    fused = opera.search(run.path, query, top=10)
+    assert [document.id for document in fused] == best
+    alone = opera.search(run.path, query, hybrid=False)
+    assert [document.score for document in alone] != [document.score for document in fused]
+    assert opera.search(run.path, query, cutoff=-1)[0].score == alone[0].score
+    with pytest.raises(SettingError, match="--hybrid"):
+        opera.search(run.path, query, hybrid=True, cutoff=0.3)
+
+
+def test_another_model_gets_a_weight_from_dev(words: Path, static_model: Path) -> None:
+    result = opera.evaluate(words, model=static_model, measures=[MEASURE], hybrid=True)
+    assert result.keyword_weights["words"] > 0.5
+    assert result.hybrid is not None
+    assert result.hybrid.measures[MEASURE] > result.measures[MEASURE] + 0.3
+    with pytest.raises(SettingError, match="no weight of keyword search"):
+        opera.search(words, "rare1", model=static_model, hybrid=True)
+    with pytest.raises(SettingError, match=r"--hybrid: ranks 100 documents, too few for R@200"):
+        opera.evaluate(words, model=static_model, measures="R@200", hybrid=True)
+
+
+def test_without_bm25_nothing_is_measured(tmp_path: Path, words: Path, static_model: Path) -> None:
+    run = opera.adapt(words, model=static_model, out=tmp_path / "run", bm25=False, **FAST)
+    assert run.measures.keys() == {"base", "fine_tuned", "final"}
+    assert run.record.keywords is None
+    assert not (run.path / "bm25").exists()
+    assert opera.evaluate(run.path, bm25=False).bm25 is None
+
+
+def test_each_of_several_data_sets_has_its_weight(tmp_path: Path, words: Path, static_model: Path) -> None:
+    topics = write_beir(tmp_path / "topics")
+    run = opera.adapt(words, also=[topics], model=static_model, out=tmp_path / "run", **FAST)
+    record = run.record.keywords
+    assert record is not None
+    assert record.weights["words"] > record.weights["topics"]
+    assert {folder.name for folder in (run.path / "bm25").iterdir()} == {"words", "topics"}
+    alone = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
+    assert alone.hybrid is not None
+    assert alone.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
+
+
+def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) -> None:
+    data = opera.load_data(words)
+    keywords = KeywordSearch.of(data, "title_text", None)
+    assert keywords is not None
+    found = keywords.evaluate(data, "test", [MEASURE])
+    data = replace(data, splits={"dev": data.split("test")})
+    kinds = [QueryKind(np.ones(len(found.query_ids), dtype=bool), 1.0)]
+    record = choose_keyword_weights(data, found, found, kinds, MEASURE)  # nothing to gain with itself
+    assert record.weights == {"words": 0.0}
+    assert record.hybrid == record.final == record.bm25
+
+
+def per_query(bm25: float, final: float, hybrid: float) -> pa.Table:
+    noise = np.random.default_rng(0).normal(0, 0.02, (3, 120))
+    means = {"base": 0.3, "final": final, "bm25": bm25, "hybrid": hybrid}
+    values = {f"{model} {MEASURE}": mean + noise[number % 3] for number, (model, mean) in enumerate(means.items())}
+    return pa.table(values)
+
+
+@pytest.mark.parametrize(
+    ("bm25", "weight", "first", "last"),
+    [
+        (0.5, 0.6, "Keyword search (BM25) alone is better", "search with both, or try a larger base model."),
+        (0.2, 0.3, "Better: ", "against the final model; BM25 alone: 20.0."),
+        (0.2, 0.0, "Better: ", "no gain on dev, so its weight is 0; BM25 alone: 20.0."),
+    ],
+)
+def test_the_verdict_says_first_that_keyword_search_is_better(
+    tmp_path: Path, bm25: float, weight: float, first: str, last: str
+) -> None:
+    keywords = KeywordsRecord(
+        weights={"x": weight}, measure=MEASURE, queries=120, bm25=bm25, final=0.3, hybrid=0.4, low=0.05, high=0.15
+    )
+    values: dict[str, Any] = {"bm25": bm25, "base": 0.3, "final": 0.33, "hybrid": 0.4}
+    writer, _ = write_unfinished_run(tmp_path / "run", {}, data="data", chosen=guard_record())
+    record = Run(writer.path).record.model_copy(update={"keywords": keywords})
+    measures = {model: {MEASURE: mean} for model, mean in values.items()}
+    lines = headlines_of(record, measures, per_query(bm25, 0.33, 0.4))
+    assert lines[0].startswith(first)
+    assert lines[-1].endswith(last)
+
+
+def test_commands_print_keyword_search(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*arguments: str) -> str:
+        return opera_here(run.path, arguments, monkeypatch, capsys).stdout
+
+    evaluated = json.loads(printed("evaluate", str(run.path), "--hybrid", "--json"))
+    assert evaluated["bm25"][MEASURE] == pytest.approx(run.measures["bm25"][MEASURE])
+    assert evaluated["keyword_weights"].keys() == {"words"}
+    assert "model + BM25" in printed("evaluate", str(run.path), "--hybrid")
+    assert "with keyword search" in printed("search", str(run.path), "rare1")
+    assert "with keyword search" not in printed("search", str(run.path), "rare1", "--no-hybrid")
