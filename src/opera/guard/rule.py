@@ -58,7 +58,7 @@ TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0, 1.0)
 is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
 KEYWORD_ANCHOR = (0.75, 0.625, 0.5, 0.25)
 """a(s) of w, the weight of keyword search in hybrid search. The model is
-far ahead only on documents that it knows (study: docs/did-it-help.md)."""
+far ahead only on documents that it knows (docs/keyword-search.md)."""
 GAIN = 0.1
 """G: expected gain of the measure per unit of λ below the anchor, and loss above it."""
 SPREAD = 0.1

@@ -276,8 +276,8 @@ def search(
         cutoff: the lowest score of a document that is good enough to be an answer.
         min_precision: choose the cut-off at which this fraction of the answers, 0 to 1, is relevant
             on the test queries of a run.
-        hybrid: fuse the model with keyword search, at most 100 documents; the default is to do so
-            with the weight that a run chose, if there is no cut-off.
+        hybrid: fuse the 100 best documents of the model with those of keyword search. By default,
+            OPERA does so with the weight that a run chose, unless a cut-off is set.
         precision: arithmetic of the model.
         max_query_length: tokens of the query; the default is the model's limit.
         max_passage_length: tokens per document; the default is the model's limit.

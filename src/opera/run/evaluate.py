@@ -146,7 +146,7 @@ def keyword_weights(
     one is drawn from train.
 
     Raises:
-        DataError: if there is no dev split, and no train split to draw one from.
+        DataError: if the data have neither a dev split nor a train split.
     """
     weights = {part.name: run_keyword_weight(model, part) for part in data_sets(data)}
     chosen = {name: weight for name, weight in weights.items() if weight is not None}
