@@ -307,8 +307,11 @@ def run_cutoff(model: Model, precision: float) -> float:
 
 
 def run_keyword_weight(model: Model, data: RetrievalData) -> float | None:
-    """Return the weight of keyword search that a run chose for a data set; ``None`` for none."""
-    origin = origin_of(model)
+    """Return the weight of keyword search that a run chose for a data set; ``None`` for none.
+
+    A run chose no weight for data that it did not read.
+    """
+    origin = _origin_on(data, model)
     weights = {} if origin is None else origin.keyword_weights
     return next(iter(weights.values())) if len(weights) == 1 else weights.get(data.name)
 
