@@ -70,16 +70,6 @@ def settings_table(runs: pd.DataFrame) -> str:
     return table_lines(heads, lines)
 
 
-def readme_table(runs: pd.DataFrame) -> str:
-    """Two lines per data set: nDCG@10 of the three models on known and on new documents."""
-    means = runs.groupby("setting")[list(COMPARED)].mean()
-    lines = [
-        [name, documents, *(f"{value:.1f}" for value in means.loc[f"{name}{ending}"])]
-        for name, (documents, ending) in itertools.product(SETS, {"known": "", "new": "+new"}.items())
-    ]
-    return table_lines(["data", "documents", "base", "fine-tuned", "OPERA"], lines)
-
-
 def summary(runs: pd.DataFrame) -> str:
     """The final model against base and fine-tuned; data sets are the sample, since settings of one set are alike."""
     lines = []
@@ -149,7 +139,6 @@ def main() -> None:
         return
     runs = load_runs()
     fill(PAGE, {"settings": settings_table(runs)})
-    fill(ROOT / "README.md", {"readme": readme_table(runs)})
     print(summary(runs))
     draw(runs)
 

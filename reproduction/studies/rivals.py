@@ -4,14 +4,15 @@
     OMP_NUM_THREADS=1 python reproduction/studies/rivals.py --tables    # prints the table of the stored results
 
 - ``st`` is the recipe of an experienced user of sentence-transformers: ``MultipleNegativesRankingLoss``, batches
-  without duplicates, warm-up, three learning rates, and the best checkpoint by nDCG@10 on dev, measured at every fifth
-  of the training. ``st-mined`` adds a negative per pair by ``mine_hard_negatives`` with a relative margin of 0.05.
+  without duplicates, warm-up, three learning rates, and the best checkpoint by nDCG@10 on dev, measured up to five
+  times in the training. ``st-mined`` adds a negative per pair by ``mine_hard_negatives`` with a relative
+  margin of 0.05.
 - ``flag`` is FlagEmbedding's training (transformers only) with its temperature, and negatives from ``opera mine``. It
   measures nothing during a training, so that dev chooses the rate only.
 
-A rival gets the dev queries that OPERA draws, and trains on as many queries. As OPERA does, it then trains again with
-the dev queries included, up to the best step. OPERA runs with all defaults. Writes results/rivals.csv and .parquet.
-Reads ``../shared``. Finished runs are not repeated.
+A rival gets the dev queries that OPERA draws, and trains on as many queries. If OPERA trains again with the dev queries
+included, so does the rival, up to its best step. OPERA's runs are those of hybrid.py. Writes results/rivals.csv and
+.parquet, and fills the table of README.md. Reads ``../shared``. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,33 +38,27 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 import opera
-from negatives import MODEL_SETTINGS, MODELS, SETS, STATIC
+from hybrid import KEY as HYBRID_KEY
+from hybrid import METHOD, MODELS, NEW, SETS, STEPS, TEST_SPLITS, TOKENS
 from opera.config.automatic import DEFAULTS
 from opera.core.intervals import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import ROOT, STORED, OverSettings, Results, load_setting, read_options, table_lines, train_missing
+from study import ROOT, STORED, Results, Row, fill, load_setting, read_options, table_lines, train_missing
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
 from environment import flagembedding
 
 KEY = ("model", "setting", "rival", "seed")
-TEST_SPLITS = {"toollens": ("", "1", "2")}
-"""Test splits about new documents. Those of ToolLens have some 30 documents each, so the table has a mean of three."""
-SETTINGS = [
-    *(f"{name}+new{split}" for name in SETS for split in TEST_SPLITS.get(name, ("",))),
-    *SETS,
-]
-OPERA = "opera"
-RIVALS = (OPERA, "st", "st-mined", "flag")
+SETTINGS = [*NEW, *SETS]
+RIVALS = ("st", "st-mined", "flag")
 RATES = {"static": (3e-3, 1e-2, 3e-2), "minilm": (2e-5, 1e-4, 3e-4)}
-STEPS = {"minilm": 200}
-"""Steps of a training, if not OPERA's automatic number."""
-TOKENS = {"static": None, "minilm": 64}
-CHECKS = 5
+CHECKS = {"static": 5, "minilm": 2}
 """How often dev is measured in a training."""
+REFIT = {"static": True, "minilm": False}
+"""Whether the final model trains with the dev queries too."""
 SMALLEST_POOL = 4
 """The corpus has at least as many documents as a batch, times this; else the batch is halved."""
 
@@ -108,8 +104,11 @@ def load(run: dict[str, Any]) -> SentenceTransformer:
 def train(
     run: dict[str, Any], pairs: Dataset, rate: float, steps: int, batch: int, stop: int, evaluator: Any = None
 ) -> tuple[SentenceTransformer, list[tuple[float, int]]]:
-    """Train until step ``stop`` of a schedule of ``steps``; return the model, and nDCG@10 on dev with its step."""
-    model, seen = load(run), []
+    """Train until step ``stop`` of a schedule of ``steps``; return the model, and nDCG@10 on dev with its step.
+
+    With an evaluator, the model is that of the best step.
+    """
+    model, seen, checked = load(run), [], "no" if evaluator is None else "steps"
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             output_dir=folder,
@@ -118,9 +117,13 @@ def train(
             learning_rate=rate,
             warmup_steps=0.1,
             batch_sampler=BatchSamplers.NO_DUPLICATES,
-            eval_strategy="no" if evaluator is None else "steps",
-            eval_steps=max(1, steps // CHECKS),
-            save_strategy="no",
+            eval_strategy=checked,
+            eval_steps=(every := max(1, steps // CHECKS[run["model"]])),
+            save_strategy=checked,
+            save_steps=every,
+            save_total_limit=1,
+            load_best_model_at_end=evaluator is not None,
+            metric_for_best_model="eval_dev_cosine_ndcg@10",
             report_to="none",
             disable_tqdm=True,
             logging_strategy="no",
@@ -172,8 +175,6 @@ class Task:
 
 def measure(run: dict[str, Any]) -> dict[str, Any]:
     """Choose rate and step on dev, train again with dev included, and measure on test."""
-    if run["rival"] == OPERA:
-        return measure_opera(run)
     started, task = time.monotonic(), Task.of(run)
     with tempfile.TemporaryDirectory() as folder:
         facts = {"flag": flagembedding_recipe}.get(run["rival"], library_recipe)(run, task, Path(folder))
@@ -190,36 +191,19 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure_opera(run: dict[str, Any]) -> dict[str, Any]:
-    """Train with all defaults."""
-    started, model = time.monotonic(), run["model"]
-    data = load_setting(run["setting"], run["seed"])
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "run")
-        trained = opera.adapt(data, model=MODELS[model], out=out, seed=run["seed"], **MODEL_SETTINGS[model])
-        measures, used = trained.measures, trained.settings
-        return {
-            "lr": used["learning_rate"],
-            "steps": used["max_steps"],
-            "batch": used["per_device_train_batch_size"],
-            "base": 100 * measures["base"]["nDCG@10"],
-            **{name: 100 * measures["final"][name] for name in ("nDCG@10", "R@20")},
-            "seconds": time.monotonic() - started,
-            "final": trained.per_query()["final nDCG@10"].to_numpy(),
-        }
-
-
 def library_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[str, Any]:
     """The recipe for sentence-transformers; saves the model."""
     first, whole = (pairs_of(of, of.split("train"), run["seed"]) for of in (task.split, task.data))
     if run["rival"] == "st-mined":
         first, whole = (with_negatives(run, of, task.data) for of in (first, whole))
-    evaluator, tried = dev_evaluator(task.split), []
+    evaluator, tried, models = dev_evaluator(task.split), [], {}
     for rate in RATES[run["model"]]:
-        _, seen = train(run, first, rate, task.steps, task.batch, task.steps, evaluator)
+        models[rate], seen = train(run, first, rate, task.steps, task.batch, task.steps, evaluator)
         tried += [(score, rate, step) for score, step in seen]
     dev, rate, step = max(tried)
-    model, _ = train(run, whole, rate, task.steps, task.batch, step)
+    model = models[rate]
+    if REFIT[run["model"]]:
+        model, _ = train(run, whole, rate, task.steps, task.batch, step)
     model.save(str(folder / "model"))
     return {"lr": rate, "best step": step, "rows": len(whole), "dev nDCG@10": 100 * dev}
 
@@ -251,7 +235,10 @@ def flagembedding_recipe(run: dict[str, Any], task: Task, folder: Path) -> dict[
         dev = opera.evaluate(task.split, split="dev", model=model, max_query_length=tokens, max_passage_length=tokens)
         tried.append((dev.measures["nDCG@10"], rate))
     score, rate = max(tried)
-    trained(mined(task.data, "whole"), rate, "model")
+    if REFIT[run["model"]]:
+        trained(mined(task.data, "whole"), rate, "model")
+    else:
+        (folder / f"lr{rate}").rename(folder / "model")
     return {"lr": rate, "best step": task.steps, "dev nDCG@10": 100 * score}
 
 
@@ -282,45 +269,68 @@ def with_negatives(run: dict[str, Any], pairs: Dataset, data: RetrievalData) -> 
     )
 
 
-def table(results: Results, model: str) -> str:
-    """A line per setting: nDCG@10 and seconds of the base model and each trainer; then the mean gains of OPERA."""
-    trainers = [rival for rival in RIVALS if results.select(model=model, rival=rival)]
-    lines, gains = [], {rival: dict[str, float]() for rival in trainers[1:]}
-    for setting in SETTINGS:
-        runs = {rival: results.select(model=model, setting=setting, rival=rival, seed=0) for rival in trainers}
-        if not runs[OPERA]:
-            continue
-        (ours,) = runs[OPERA]
-        cells = [" ".join(f"{row['nDCG@10']:.1f} ({row['seconds']:.0f} s)" for row in rows) for rows in runs.values()]
-        lines.append([setting, f"{ours['base']:.1f}", *cells])
-        for rival, points in gains.items():
-            if runs[rival]:
-                points[setting] = ours["nDCG@10"] - runs[rival][0]["nDCG@10"]
-    for name, matches in {"new documents": True, "known documents": False}.items():
-        tests = [
-            OverSettings.of([points for setting, points in of.items() if ("+new" in setting) == matches] or [np.nan])
-            for of in gains.values()
+@dataclass(frozen=True)
+class Figures:
+    """The stored runs of OPERA and of its rivals with one seed."""
+
+    opera: Results
+    rivals: Results
+
+    def runs(self, model: str, settings: Sequence[str], rival: str) -> list[tuple[Row, Row]]:
+        """OPERA's run and the rival's in each of the settings that both have."""
+        pairs = [
+            (
+                self.opera.rows.get((model, setting, METHOD, 0)),
+                self.rivals.rows.get((model, setting, rival, 0)),
+            )
+            for setting in settings
         ]
-        lines.append([f"OPERA's gain, {name}", "", "", *(signed(test.difference) for test in tests)])
-    return table_lines(["setting", "base", *trainers], lines)
+        return [(ours, theirs) for ours, theirs in pairs if ours and theirs]
 
+    def by_setting(self, model: str) -> str:
+        """A line per setting: nDCG@10 and seconds of each trainer; then the mean gains of OPERA."""
+        rivals = [rival for rival in RIVALS if self.rivals.select(model=model, rival=rival)]
+        lines = []
+        for setting in SETTINGS:
+            if not (ours := self.opera.rows.get((model, setting, METHOD, 0))):
+                continue
+            points = f"{ours['final']:.1f} ({ours['seconds']:.0f} s)"
+            cells = [
+                " ".join(
+                    f"{row['nDCG@10']:.1f} ({row['seconds']:.0f} s)" for _, row in self.runs(model, [setting], rival)
+                )
+                for rival in rivals
+            ]
+            lines.append([setting, f"{ours['base']:.1f}", points, *cells])
+        for name, settings in {"new documents": NEW, "known documents": SETS}.items():
+            gains = [
+                [ours["final"] - theirs["nDCG@10"] for ours, theirs in self.runs(model, settings, rival)] or [np.nan]
+                for rival in rivals
+            ]
+            lines.append([f"OPERA's gain, {name}", "", "", *(signed(float(np.mean(points))) for points in gains)])
+        return table_lines(["setting", "base", "OPERA", *rivals], lines)
 
-def by_data_set(results: Results) -> str:
-    """A line per data set for known and new documents, with the interval of the difference over the test queries."""
-    lines = []
-    for name, documents in itertools.product(SETS, ("known", "new")):
-        settings = [name] if documents == "known" else [f"{name}+new{split}" for split in TEST_SPLITS.get(name, ("",))]
-        runs = [[results.rows.get(("static", setting, rival, 0)) for rival in (OPERA, "st")] for setting in settings]
-        pairs = [(ours, theirs) for ours, theirs in runs if ours and theirs]
-        if not pairs:
-            continue
-        low, high = mean_interval(
-            np.concatenate([ours["final"] - theirs["final"] for ours, theirs in pairs]), bounds=DIFFERENCE
-        )
-        points = np.mean([[ours["base"], theirs["nDCG@10"], ours["nDCG@10"]] for ours, theirs in pairs], axis=0)
-        gain = f"{signed(points[2] - points[1])} ({signed(100 * low)} to {signed(100 * high)})"
-        lines.append([name, documents, *(f"{value:.1f}" for value in points), gain])
-    return table_lines(["data", "documents", "base", "sentence-transformers", "OPERA", "difference"], lines)
+    def by_data_set(self, model: str) -> str:
+        """A line per data set for known and new documents; the interval of the difference is over the test queries."""
+        lines = []
+        for name, documents in itertools.product(SETS, ("known", "new")):
+            new = [f"{name}+new{split}" for split in TEST_SPLITS.get(name, ("",))]
+            runs = self.runs(model, [name] if documents == "known" else new, "st")
+            if not runs:
+                continue
+            differences = np.concatenate([ours["per query final"] - theirs["final"] for ours, theirs in runs])
+            low, high = mean_interval(differences, bounds=DIFFERENCE)
+            columns = [
+                *([ours[part] for ours, _ in runs] for part in ("bm25", "base")),
+                [theirs["nDCG@10"] for _, theirs in runs],
+                *([ours[part] for ours, _ in runs] for part in ("final", "hybrid")),
+            ]
+            bm25, base, theirs, final, hybrid = (float(np.mean(points)) for points in columns)
+            cells = (f"{value:.1f}" for value in (bm25, base, theirs, final, hybrid))
+            interval = f"{signed(final - theirs)} ({signed(100 * low)} to {signed(100 * high)})"
+            lines.append([name, documents, *cells, interval])
+        heads = ["BM25", "base", "sentence-transformers", "OPERA", "OPERA + BM25"]
+        return table_lines(["data", "documents", *heads, "OPERA − sentence-transformers"], lines)
 
 
 def main() -> None:
@@ -328,10 +338,11 @@ def main() -> None:
     options = read_options(__doc__, MODELS, settings=SETTINGS, seeds="0", rivals=RIVALS)
     results = Results(STORED / "rivals.csv", KEY)
     if not options.tables:
-        rivals = [rival for rival in options.rivals if rival != "flag" or options.model not in STATIC]
+        rivals = [rival for rival in options.rivals if rival != "flag" or options.model != "static"]
         train_missing(results, options, rivals, measure, lambda row: (row["lr"], row["nDCG@10"], row["seconds"]))
-    print(table(results, options.model))
-    print(by_data_set(results))
+    figures = Figures(Results(STORED / "hybrid.csv", HYBRID_KEY), results)
+    print(figures.by_setting(options.model))
+    fill(ROOT / "README.md", {"readme": figures.by_data_set("static")})
 
 
 if __name__ == "__main__":
