@@ -16,7 +16,7 @@ from commands import opera_here
 from grids import guard_record, write_unfinished_run
 from opera.core.errors import SettingError
 from opera.guard.keywords import choose_keyword_weights
-from opera.guard.rule import QueryKind
+from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind
 from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.locate import run_keyword_index
 from opera.run_folder.folder import Run
@@ -128,7 +128,9 @@ def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) 
     found = keywords.evaluate(data, "test", [MEASURE])
     data = replace(data, splits={"dev": data.split("test")})
     kinds = [QueryKind(np.ones(len(found.query_ids), dtype=bool), 1.0)]
-    record = choose_keyword_weights(data, found, found, kinds, MEASURE)  # nothing to gain with itself
+    record = choose_keyword_weights(
+        data, found, found, kinds, STATIC_KEYWORD_ANCHOR, MEASURE
+    )  # nothing to gain with itself
     assert record.weights == {"words": 0.0}
     assert record.hybrid == record.final == record.bm25
 

@@ -32,6 +32,7 @@ from opera.guard.rule import (
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
+    keyword_anchors_of,
     mean_variance,
     mixing_weights_to_try,
     verdict_of,
@@ -144,8 +145,11 @@ class Guard:
                 assert keywords is not None, "the reduced corpus has words, as the whole corpus has"
             words = keywords.evaluate(dev, "dev", [settings.metric_for_best_model])
             model = self.results[mixing_weight]
+            anchors = keyword_anchors_of(prepared.situation.model == "static")
             return from_main(
-                choose_keyword_weights(dev, model, words, kinds, measure.name, settings.seed)
+                choose_keyword_weights(
+                    dev, model, words, kinds, anchors, measure.name, settings.seed
+                )
             )
 
     def _values(self, result: Evaluation) -> NDArray[np.float64]:

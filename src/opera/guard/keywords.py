@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.data import RetrievalData
 from opera.data.combined import data_sets
-from opera.guard.rule import KEYWORD_ANCHOR, QueryKind, choose_mixing_weight, cross_fitted
+from opera.guard.rule import Anchors, QueryKind, choose_mixing_weight, cross_fitted
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.hybrid import fusion_of
 from opera.retrieval.measures import parse_measures, per_query
@@ -26,6 +26,7 @@ def choose_keyword_weights(
     model: Evaluation,
     words: Evaluation,
     kinds: Sequence[QueryKind],
+    anchors: Anchors,
     measure: str,
     seed: int = 0,
 ) -> KeywordsRecord:
@@ -36,6 +37,7 @@ def choose_keyword_weights(
         model: the model's results on dev.
         words: the results of keyword search on dev.
         kinds: the kinds of queries that dev represents.
+        anchors: a(s) of w.
         measure: the measure that decides.
         seed: of the halves of dev that choose w for each other.
     """
@@ -50,9 +52,9 @@ def choose_keyword_weights(
             for weight in KEYWORD_WEIGHTS
         }
         kinds_of_set = [replace(kind, rows=kind.rows[rows]) for kind in kinds]
-        weight = choose_mixing_weight(values, kinds_of_set, KEYWORD_ANCHOR)
+        weight = choose_mixing_weight(values, kinds_of_set, anchors)
         if weight > 0:
-            hybrid[rows] = cross_fitted(values, kinds_of_set, KEYWORD_ANCHOR, seed)
+            hybrid[rows] = cross_fitted(values, kinds_of_set, anchors, seed)
         weights[data_set.name] = weight
     low, high = mean_interval(hybrid - alone, bounds=DIFFERENCE)
     return KeywordsRecord(

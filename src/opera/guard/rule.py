@@ -24,7 +24,7 @@ With ``expected_documents=both`` there are two kinds of queries. The rule adds t
 accepts a λ only if it harms neither kind.
 
 The weight w of keyword search follows the same rule, with w for λ, the final model for the base
-model, and its own anchor.
+model, and its own anchors.
 
 The constants were chosen on four open data sets with a static model, the anchor for transformers
 in a separate study. docs/did-it-help.md has the figures, and results for each data set with
@@ -56,9 +56,11 @@ documents fall behind. Adapters use it too (study: docs/did-it-help.md)."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0, 1.0)
 """a(s) of a transformer, which generalises better to new documents. For s = 0 it
 is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
-KEYWORD_ANCHOR = (0.75, 0.625, 0.5, 0.25)
-"""a(s) of w, the weight of keyword search in hybrid search. The model is
+STATIC_KEYWORD_ANCHOR = (0.75, 0.625, 0.5, 0.25)
+"""a(s) of w, the weight of keyword search in hybrid search with a static model. The model is
 far ahead only on documents that it knows (docs/keyword-search.md)."""
+KEYWORD_ANCHOR = (0.5, 0.4375, 0.375, 0.25)
+"""a(s) of w for all other models, which are stronger."""
 GAIN = 0.1
 """G: expected gain of the measure per unit of λ below the anchor, and loss above it."""
 SPREAD = 0.1
@@ -95,6 +97,11 @@ def mixing_weights_to_try(static: bool) -> tuple[float, ...]:
 def anchors_of(static: bool) -> Anchors:
     """Return the anchors of λ for a static model or an adapter, or for a transformer."""
     return STATIC_ANCHOR if static else TRANSFORMER_ANCHOR
+
+
+def keyword_anchors_of(static: bool) -> Anchors:
+    """Return the anchors of w for a static model, or for any other model."""
+    return STATIC_KEYWORD_ANCHOR if static else KEYWORD_ANCHOR
 
 
 def choose_mixing_weight(

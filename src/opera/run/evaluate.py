@@ -21,7 +21,7 @@ from opera.data.loading import ColumnNames, named_source
 from opera.data.splits import copy_splits, draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.guard.keywords import choose_keyword_weights
-from opera.guard.rule import QueryKind
+from opera.guard.rule import QueryKind, keyword_anchors_of
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
@@ -37,6 +37,7 @@ from opera.retrieval.locate import (
     with_run_splits,
 )
 from opera.retrieval.measures import Measure, parse_measures
+from opera.retrieval.models import is_static
 from opera.retrieval.prompts import with_data_prompt
 
 log = logging.getLogger("opera")
@@ -156,4 +157,5 @@ def keyword_weights(
     model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
     kinds = [QueryKind(np.ones(len(model_on_dev.query_ids), dtype=bool), seen=0.0)]
-    return choose_keyword_weights(with_dev, model_on_dev, words, kinds, PRIMARY).weights
+    anchors = keyword_anchors_of(is_static(encoder.model))
+    return choose_keyword_weights(with_dev, model_on_dev, words, kinds, anchors, PRIMARY).weights
