@@ -19,7 +19,7 @@ from opera.core.errors import RunFolderError
 from opera.core.files import foreign_files
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
-from opera.deployment.record import Export
+from opera.deployment.record import Export, write_card
 from opera.retrieval.models import load_model
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from small_runs import SMALL
@@ -60,6 +60,12 @@ def test_the_figures_are_those_of_the_model_before_and_after(exported: Export, b
     values = json.loads((exported.folder / "export.json").read_text())
     assert values["forms"][0]["figures"]["difference"] == pytest.approx(0, abs=1e-6)
     assert values["queries"] == 16
+
+
+def test_the_export_names_the_weight_of_keyword_search(exported: Export, bert_model: Path, tmp_path: Path) -> None:
+    assert exported.keyword_weights == {}  # no run made this model
+    write_card(bert_model, "model", tmp_path, replace(exported, keyword_weights={"faq": 0.3}))
+    assert "hybrid search in faq: weight 0.3 for BM25" in (tmp_path / "README.md").read_text()
 
 
 def test_export_measures_with_the_prompt_of_the_data(beir: Path, bert_model: Path) -> None:

@@ -106,9 +106,12 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     """Print the commands that come next after a run, or for the best run of a grid."""
+    keywords = run.record.keywords
+    fused = keywords is not None and any(keywords.weights.values())
+    searched = "search with the final model" + " and BM25" * fused
     steps = [
         ("opera review {run}", "decide which labels are wrong or missing, and train again"),
-        ('opera search {run} "your question"', "try the final model"),
+        ('opera search {run} "your question"', searched),
         ("opera report {report}", "write a page: verdict, measures, queries that changed"),
     ]
     if run.settings["query_vectors"] is not None:

@@ -60,6 +60,7 @@ from opera.retrieval.locate import (
     is_loaded,
     locate_model,
     model_title,
+    origin_of,
     run_corpus_text,
     run_data,
     run_of,
@@ -142,7 +143,7 @@ def export(
     with merged(trained) if has_lora(trained) else nullcontext():
         exported = replace_folder(
             folder,
-            lambda new: _write(trained, model_folder, reference, name, requested, keep_run, new),
+            lambda new: _write(trained, model, reference, name, requested, keep_run, new),
         )
     return replace(exported, folder=folder)
 
@@ -223,7 +224,7 @@ def _check_forms(
 
 def _write(
     model: SentenceTransformer,
-    model_folder: Path,
+    source: Model,
     reference: Reference | None,
     name: str,
     forms: Sequence[Form],
@@ -231,6 +232,7 @@ def _write(
     folder: Path,
 ) -> Export:
     """Write the forms into an empty folder, load them from there, and measure them."""
+    model_folder, origin = Path(locate_model(source)), origin_of(source)
     kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
     if forms != ("static",):
         log.info("exporting to ONNX")
@@ -263,6 +265,7 @@ def _write(
         or round(4e-6 * parameter_count(model), 2),
         processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(exported_forms),
+        keyword_weights={} if origin is None else origin.keyword_weights,
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
     exported.write(folder)

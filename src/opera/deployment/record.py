@@ -70,6 +70,8 @@ class Export:
         megabytes: size of the weights of the trained model.
         processor: kind of the processor, and the number of threads.
         forms: the exported forms.
+        keyword_weights: the weight of keyword search in hybrid search that the run chose, by the
+            name of the data set; empty without one.
         versions: versions of the libraries that affect the result.
     """
 
@@ -80,6 +82,7 @@ class Export:
     megabytes: float
     processor: str
     forms: tuple[ExportedForm, ...]
+    keyword_weights: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -165,6 +168,10 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         measured if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
+        *(
+            f"- hybrid search in {name}: weight {weight:g} for BM25"
+            for name, weight in exported.keyword_weights.items()
+        ),
     ]
     (folder / CARD_FILE).write_text(
         f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
