@@ -7,7 +7,8 @@ The run chooses the weight of keyword search on dev. ``hindsight`` is the best w
 choosing costs. rivals.py compares the same runs with other trainers. MiniLM trains 50 steps on 64 tokens, and is not
 trained again with the dev queries, since that takes hours on a CPU.
 
-Writes results/hybrid.csv and .parquet. Reads ``../shared``. Finished runs are not repeated.
+Writes results/hybrid.csv and .parquet, and fills the tables of docs/keyword-search.md. Reads ``../shared``. Finished
+runs are not repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,18 @@ from opera.guard.keywords import KEYWORD_WEIGHTS
 from opera.retrieval.evaluation import Evaluation, evaluate_ranking
 from opera.retrieval.hybrid import fusion_of
 from opera.retrieval.measures import parse_measures
-from study import STATIC_MODEL, STORED, OverSettings, Results, load_setting, read_options, table_lines, train_missing
+from study import (
+    ROOT,
+    STATIC_MODEL,
+    STORED,
+    OverSettings,
+    Results,
+    fill,
+    load_setting,
+    read_options,
+    table_lines,
+    train_missing,
+)
 
 KEY = ("model", "setting", "method", "seed")
 METHOD = "dp"
@@ -129,8 +141,10 @@ def main() -> None:
     results = Results(STORED / "hybrid.csv", KEY)
     if not options.tables:
         train_missing(results, options, [METHOD], measure, lambda row: [row[part] for part in (*PARTS, "w")])
-    for model in MODELS:
-        print(setting_table(results, model))
+    fill(
+        ROOT / "docs" / "keyword-search.md",
+        {f"hybrid {model}": setting_table(results, model) for model in MODELS},
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@
 
 A rival gets the dev queries that OPERA draws, and trains on as many queries. If OPERA trains again with the dev queries
 included, so does the rival, up to its best step. OPERA's runs are those of hybrid.py. Writes results/rivals.csv and
-.parquet, and fills the table of README.md. Reads ``../shared``. Finished runs are not repeated.
+.parquet, and fills the tables of README.md and docs/other-tools.md. Reads ``../shared``. Finished runs are not
+repeated.
 """
 
 from __future__ import annotations
@@ -341,7 +342,8 @@ def main() -> None:
         rivals = [rival for rival in options.rivals if rival != "flag" or options.model != "static"]
         train_missing(results, options, rivals, measure, lambda row: (row["lr"], row["nDCG@10"], row["seconds"]))
     figures = Figures(Results(STORED / "hybrid.csv", HYBRID_KEY), results)
-    print(figures.by_setting(options.model))
+    tables = {f"trainers {model}": figures.by_setting(model) for model in MODELS}
+    fill(ROOT / "docs" / "other-tools.md", tables)
     fill(ROOT / "README.md", {"readme": figures.by_data_set("static")})
 
 
