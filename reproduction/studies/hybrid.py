@@ -76,7 +76,8 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         out, started = Path(folder, "run"), time.monotonic()
         trained = opera.adapt(data, model=MODELS[model], out=out, seed=run["seed"], **MODEL_SETTINGS[model])
         seconds = time.monotonic() - started
-        keywords = trained.record.keywords
+        guard, keywords = trained.record.guard, trained.record.keywords
+        assert guard is not None
         assert keywords is not None
         used, measures, per_query = trained.settings, trained.measures, trained.per_query()
         facts = {
@@ -84,7 +85,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
             **{part: 100 * measures[part][MEASURE] for part in PARTS},
             "R@20": 100 * measures["final"]["R@20"],
             "w": keywords.weights[data.name],
-            "lambda": trained.record.guard.mixing_weight,
+            "lambda": guard.mixing_weight,
             "seconds": seconds,
             **{f"per query {part}": per_query[f"{part} {MEASURE}"].to_numpy() for part in PARTS},
         }
