@@ -15,8 +15,9 @@ import opera
 from backbones import write_reranker
 from opera.config.negatives import MiningSettings
 from opera.data import load_data
+from opera.data.qrels import DocumentLists
 from opera.retrieval.encoder import open_encoder
-from opera.training_pairs.documents import DocumentLists, KnownPositives
+from opera.training_pairs.documents import KnownPositives
 from opera.training_pairs.mining import Miner, lowest_positive
 
 

@@ -13,8 +13,8 @@ import opera
 from distinct import pool_of
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, load_data
+from opera.data.qrels import DocumentLists
 from opera.training_pairs.build import TrainingSet, build_training_set
-from opera.training_pairs.documents import DocumentLists
 from opera.training_pairs.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
 from opera.training_pairs.prepare import load_and_check
 from tiny_world import write_beir

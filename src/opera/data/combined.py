@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.texts import TextTable
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
     contents = "".join(f"\0{data.name}\0{data.fingerprint}" for data in sets)
     firsts = list(zip(*(first.tolist() for first in _first_rows(sets)), strict=True))[:-1]
     splits = dict.fromkeys(split for data in sets for split in data.splits)
-    negatives = [data.given_negatives for data in sets]
     return replace(
         sets[0],
         name="+".join(data.name for data in sets),
@@ -146,7 +145,11 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
         confirmed=None,
         rejected=None,
         removed_excess=0,
-        given_negatives=_joined_negatives(sets, firsts) if any(negatives) else None,
+        given_negatives=DocumentLists.joined(
+            [data.given_negatives for data in sets],
+            [len(data.queries) for data in sets],
+            [document for _, document in firsts],
+        ),
         teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,
         notes=tuple(notes),
@@ -177,15 +180,6 @@ def _joined_qrels(qrels: Sequence[Qrels | None], firsts: Firsts) -> Qrels | None
         with_shifted_rows(part, *first) for part, first in zip(qrels, firsts, strict=True) if part
     ]
     return reduce(Qrels.union, parts) if parts else None
-
-
-def _joined_negatives(sets: Sequence[RetrievalData], firsts: Firsts) -> GivenNegatives:
-    counts, rows = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
-    for data, (_, document) in zip(sets, firsts, strict=True):
-        negatives, none = data.given_negatives, np.zeros(len(data.queries), dtype=np.int64)
-        counts.append(none if negatives is None else np.diff(negatives.offsets))
-        rows += [] if negatives is None else [negatives.doc_rows + np.int32(document)]
-    return GivenNegatives(np.cumsum(np.concatenate(counts)), np.concatenate(rows))
 
 
 def _joined_teacher(

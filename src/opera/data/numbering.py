@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
-from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.relation import NUMBERS, PLACE, Relation, text_key_sql
 from opera.data.retrieval_data import RetrievalData
 from opera.data.rules import Rule, blank_sql, id_rules, literal_sql, number_sql, rules
@@ -345,6 +345,4 @@ class TextNumbering:
             self.relation.note(f"dropped {dropped} that the same query has as positives")
         if valid.any():
             counts = np.bincount(query[valid], minlength=len(self.builder.tables["queries"]))
-            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-            doc_rows = document[valid].astype(np.int32)
-            self.builder.given_negatives = GivenNegatives(offsets, doc_rows)
+            self.builder.given_negatives = DocumentLists.from_counts(counts, document[valid])

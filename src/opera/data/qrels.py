@@ -1,8 +1,9 @@
-"""Relevance judgements (qrels), given negatives and a teacher's scores, as arrays by row."""
+"""Relevance judgements (qrels), lists of documents and a teacher's scores, as arrays by row."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,17 +137,81 @@ class Qrels:
 
 
 @dataclass(frozen=True)
-class GivenNegatives:
-    """Negatives that came with the data, for the train queries.
+class DocumentLists:
+    """Documents listed per query, such as mined ones.
+
+    The negatives that came with the data have a list for each row of the query table. Other lists
+    have one for each training query.
 
     Attributes:
-        offsets: int64 ``[q + 1]``; the negatives of query row r are ``offsets[r]`` to ``offsets[r +
-            1]``.
-        doc_rows: int32, rows in the corpus.
+        offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
+        doc_rows: int32 ``[K]``, corpus rows.
     """
 
     offsets: NDArray[np.int64]
     doc_rows: NDArray[np.int32]
+
+    @classmethod
+    def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> DocumentLists:
+        """Build from the lengths of the lists, int ``[n]``, and their corpus rows ``[K]``."""
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(offsets, np.asarray(doc_rows).astype(np.int32))
+
+    @classmethod
+    def of(cls, lists: Sequence[IntArray]) -> DocumentLists:
+        """Build from one array of corpus rows per query."""
+        counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
+        return cls.from_counts(counts, np.concatenate([np.empty(0, dtype=np.int32), *lists]))
+
+    @classmethod
+    def joined(
+        cls,
+        lists: Sequence[DocumentLists | None],
+        n_queries: Sequence[int],
+        first_documents: Sequence[int],
+    ) -> DocumentLists | None:
+        """Join the lists of several data sets; ``None`` if no set has lists.
+
+        Args:
+            lists: the lists of each set. The queries of a set without lists get empty ones.
+            n_queries: the number of queries of each set.
+            first_documents: the row of each set's first document in the joined corpus.
+        """
+        if not any(lists):
+            return None
+        counts = [
+            np.zeros(number, dtype=np.int64) if listed is None else listed.counts
+            for listed, number in zip(lists, n_queries, strict=True)
+        ]
+        rows = [
+            listed.doc_rows + np.int32(first)
+            for listed, first in zip(lists, first_documents, strict=True)
+            if listed is not None
+        ]
+        return cls.from_counts(np.concatenate(counts), np.concatenate(rows))
+
+    def of_query(self, query: int) -> NDArray[np.int32]:
+        """Return the documents of one query."""
+        return self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The length of each query's list: int64 ``[n]``."""
+        return np.diff(self.offsets)
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """The query of each document: int64 ``[K]``."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def queries_without(self) -> int:
+        """The number of queries with an empty list."""
+        return int((self.counts == 0).sum())
+
+
+GivenNegatives = DocumentLists
+"""The name in :mod:`opera.data` for negatives that came with the data."""
 
 
 @dataclass(frozen=True)

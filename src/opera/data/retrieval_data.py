@@ -20,7 +20,7 @@ from opera.core.paths import user_path
 from opera.core.terminal import counted
 from opera.data.combined import for_each
 from opera.data.names import source_title
-from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.text_files import checked_encoding
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
@@ -90,7 +90,7 @@ class RetrievalData:
     corpus: TextTable
     queries: TextTable
     splits: dict[str, Qrels]
-    given_negatives: GivenNegatives | None = None
+    given_negatives: DocumentLists | None = None
     held_out: Qrels | None = None
     confirmed: NDArray[np.int64] | None = None
     rejected: NDArray[np.int64] | None = None

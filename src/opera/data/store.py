@@ -17,7 +17,7 @@ from opera.core.cache import cached
 from opera.core.errors import DataError, OperaError
 from opera.core.files import ADVICE, open_file, storage_error
 from opera.core.terminal import in_one_line
-from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
+from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
     TEXT_SCHEMA,
@@ -36,7 +36,7 @@ SKIPPED_SCHEMA = pa.schema(
 )
 """Rows that were left out. In a file without lines, ``line`` is the number of the row."""
 
-Arrays = TypeVar("Arrays", Qrels, GivenNegatives, TeacherScores)
+Arrays = TypeVar("Arrays", Qrels, DocumentLists, TeacherScores)
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
@@ -91,7 +91,7 @@ class DataBuilder:
 
     folder: Path
     splits: dict[str, Qrels] = field(default_factory=dict)
-    given_negatives: GivenNegatives | None = None
+    given_negatives: DocumentLists | None = None
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -182,7 +182,7 @@ def _stored_fields(home: Path) -> dict[str, Any]:
 
         return {
             "splits": {split: read(Qrels, split) for split in about["splits"]},
-            "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
+            "given_negatives": read(DocumentLists, "negatives") if about["negatives"] else None,
             "teacher": read(TeacherScores, "teacher") if "teacher/scores" in arrays else None,
             "corpus": TextTable.open(home / "corpus.arrow"),
             "queries": TextTable.open(home / "queries.arrow"),

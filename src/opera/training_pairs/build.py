@@ -17,9 +17,9 @@ from opera.data import RetrievalData
 from opera.data.combined import data_sets, first_rows
 from opera.data.identity import text_keys
 from opera.data.pairs import TrainingPairs
-from opera.data.qrels import Qrels
+from opera.data.qrels import DocumentLists, Qrels
 from opera.methods import Method, PairScores
-from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
+from opera.training_pairs.documents import DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner
 from opera.training_pairs.negatives import (
     ListedNegatives,
@@ -240,18 +240,11 @@ def _negatives(
         inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
     lists = [of_set.lists if isinstance(of_set, ListedNegatives) else None for of_set in sources]
-    joined = None
-    if any(lists):
-        counts = [
-            np.zeros(one_set.pairs.n_queries, dtype=np.int64) if listed is None else listed.counts
-            for one_set, listed in zip(sets, lists, strict=True)
-        ]
-        rows = [
-            listed.doc_rows + np.int32(one_set.first_document)
-            for one_set, listed in zip(sets, lists, strict=True)
-            if listed is not None
-        ]
-        joined = DocumentLists.from_counts(np.concatenate(counts), np.concatenate(rows))
+    joined = DocumentLists.joined(
+        lists,
+        [one_set.pairs.n_queries for one_set in sets],
+        [one_set.first_document for one_set in sets],
+    )
     return NegativeSources(chosen, tuple(sources), known, joined)
 
 

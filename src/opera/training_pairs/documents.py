@@ -1,11 +1,10 @@
-"""The documents that may be negatives of a training query, and lists of them.
+"""The documents that may be negatives of a training query.
 
 They have a text, and they are not known to be relevant to the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -54,50 +53,6 @@ class DocumentPool:
         # left_out[i] - i.
         shift = np.searchsorted(self.left_out - np.arange(len(self.left_out)), places, side="right")
         return np.asarray(places + shift, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class DocumentLists:
-    """Documents listed per training query, such as mined ones.
-
-    Attributes:
-        offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
-        doc_rows: int32 ``[K]``, corpus rows.
-    """
-
-    offsets: NDArray[np.int64]
-    doc_rows: NDArray[np.int32]
-
-    @classmethod
-    def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> DocumentLists:
-        """Build from the lengths of the lists, int ``[n]``, and their corpus rows ``[K]``."""
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(offsets, np.asarray(doc_rows).astype(np.int32))
-
-    @classmethod
-    def of(cls, lists: Sequence[IntArray]) -> DocumentLists:
-        """Build from one array of corpus rows per query."""
-        counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
-        return cls.from_counts(counts, np.concatenate([np.empty(0, dtype=np.int32), *lists]))
-
-    def of_query(self, query: int) -> NDArray[np.int32]:
-        """Return the documents of one query."""
-        return self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """The length of each query's list: int64 ``[n]``."""
-        return np.diff(self.offsets)
-
-    @property
-    def queries(self) -> NDArray[np.int64]:
-        """The training query of each document: int64 ``[K]``."""
-        return np.repeat(np.arange(len(self.counts)), self.counts)
-
-    @property
-    def queries_without(self) -> int:
-        """The number of queries with an empty list."""
-        return int((self.counts == 0).sum())
 
 
 @dataclass(frozen=True)

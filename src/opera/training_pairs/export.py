@@ -24,6 +24,7 @@ from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.loading import ColumnNames, log_notes, named_source
+from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
 from opera.retrieval.locate import (
     Model,
@@ -33,7 +34,7 @@ from opera.retrieval.locate import (
     with_grade,
 )
 from opera.retrieval.prompts import with_data_prompt
-from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
+from opera.training_pairs.documents import DocumentPool, KnownPositives
 from opera.training_pairs.export_inputs import (
     NEGATIVES_FORMATS,
     SCORE_FORMATS,

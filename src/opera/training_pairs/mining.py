@@ -20,9 +20,10 @@ from opera.core.rng import generator
 from opera.core.terminal import counted
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
+from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
 from opera.retrieval.measures import Ranking
-from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
+from opera.training_pairs.documents import DocumentPool, KnownPositives
 
 if TYPE_CHECKING:
     from opera.retrieval.encoder import Encoder

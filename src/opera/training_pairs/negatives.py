@@ -22,12 +22,13 @@ from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.terminal import counted
-from opera.data import GivenNegatives, RetrievalData
+from opera.data import RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
+from opera.data.qrels import DocumentLists
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import Ranking
-from opera.training_pairs.documents import DocumentLists, DocumentPool, KnownPositives
+from opera.training_pairs.documents import DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner, check_range, first_of_copies
 
 log = logging.getLogger("opera")
@@ -160,12 +161,11 @@ def given_negatives(
     query, rows = equal_places(data.query_group[query_rows], data.query_group)
     lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
     for number, row in zip(query.tolist(), rows.tolist(), strict=True):
-        more = negatives.doc_rows[negatives.offsets[row] : negatives.offsets[row + 1]]
-        lists[number] = np.concatenate([lists[number], more])
+        lists[number] = np.concatenate([lists[number], negatives.of_query(row)])
     return _allowed(lists, known, pool, "given negative")
 
 
-def _given_of(data: RetrievalData) -> GivenNegatives:
+def _given_of(data: RetrievalData) -> DocumentLists:
     if data.given_negatives is None:
         raise SettingError(
             f"negatives=given: {data.title} has no negatives; use negatives=random or "

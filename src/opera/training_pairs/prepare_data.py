@@ -118,59 +118,63 @@ def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
 
 def _conflicts(
     data: RetrievalData, settings: TrainSettings, negatives: str
-) -> Iterator[tuple[bool, str]]:
-    """Yield each possible conflict of settings and data: whether it exists, and the message."""
+) -> list[tuple[bool, str]]:
+    """List each possible conflict of settings and data: whether it exists, and the message."""
     use, weights = settings.pair_weights, data.training_split().weights
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
     names, mix = [data_set.name for data_set in data.sets], settings.mix
-    yield (
-        use != "none" and weights is None,
-        f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
-    )
-    for name, field in MixingSettings.model_fields.items():
-        value = getattr(settings, name)
-        yield (
-            not names and value != field.default,
-            f"{name}={value}: needs several data sets; add one with --also",
-        )
-    yield (
-        bool(names) and settings.adapter_kind is not None,
-        f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the setting "
-        "to train the model on several",
-    )
-    yield (
-        mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
-        f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
-    )
-    yield (
-        path is not None and negatives != "teacher" and settings.loss == "infonce",
-        f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
-    )
     default = TrainSettings.model_fields["distill_weight"].default
-    yield (
-        settings.loss == "infonce" and settings.distill_weight != default,
-        f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
-    )
-    yield (
-        negatives != "none" and settings.n_negatives == 0,
-        f"negatives={negatives}: train_group_size=1 leaves no room for negatives; pass "
-        "train_group_size=2 or more",
-    )
-    yield (
-        settings.negatives == "none" and settings.train_group_size > 2,
-        f"train_group_size={settings.train_group_size}: has no effect with negatives=none; remove "
-        "one of the two settings",
-    )
-    yield (
-        distills and data.teacher is None,
-        f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, and "
-        "pass them with --teacher",
-    )
-    yield (
-        distills and settings.n_negatives == 0,
-        "loss=distill: needs negatives to compare the positive with; remove negatives=none, and "
-        "pass train_group_size=2 or more",
-    )
+    mixing = [
+        (
+            not names and getattr(settings, name) != field.default,
+            f"{name}={getattr(settings, name)}: needs several data sets; add one with --also",
+        )
+        for name, field in MixingSettings.model_fields.items()
+    ]
+    return [
+        (
+            use != "none" and weights is None,
+            f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
+        ),
+        *mixing,
+        (
+            bool(names) and settings.adapter_kind is not None,
+            f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the "
+            "setting to train the model on several",
+        ),
+        (
+            mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
+            f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
+        ),
+        (
+            path is not None and negatives != "teacher" and settings.loss == "infonce",
+            f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
+        ),
+        (
+            settings.loss == "infonce" and settings.distill_weight != default,
+            f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
+        ),
+        (
+            negatives != "none" and settings.n_negatives == 0,
+            f"negatives={negatives}: train_group_size=1 leaves no room for negatives; pass "
+            "train_group_size=2 or more",
+        ),
+        (
+            settings.negatives == "none" and settings.train_group_size > 2,
+            f"train_group_size={settings.train_group_size}: has no effect with negatives=none; "
+            "remove one of the two settings",
+        ),
+        (
+            distills and data.teacher is None,
+            f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, "
+            "and pass them with --teacher",
+        ),
+        (
+            distills and settings.n_negatives == 0,
+            "loss=distill: needs negatives to compare the positive with; remove negatives=none, "
+            "and pass train_group_size=2 or more",
+        ),
+    ]
 
 
 def _with_splits(
