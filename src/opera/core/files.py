@@ -275,25 +275,23 @@ def check_output(
         SettingError: with the rule and advice.
     """
     subject = f"{name} {place(path)}"
-    if path.suffix not in suffixes:
-        raise SettingError(
-            f"{subject}: must end in {' or '.join(suffixes)}; the suffix decides the format"
-        )
-    folder = path.parent
-    if not folder.is_dir():
-        raise SettingError(f"{subject}: its folder does not exist; create it first")
-    if not os.access(folder, os.W_OK):
-        raise SettingError(f"{subject}: its folder cannot be written to")
-    kind = kind_of_place(path)
-    if kind not in ("a file", None):
-        raise SettingError(f"{subject}: is {kind}; pass a file")
-    if not os.path.lexists(path) or ours(path):
-        return
+    folder, kind = path.parent, kind_of_place(path)
+    is_foreign = os.path.lexists(path) and kind in ("a file", None) and not ours(path)
     target = folder.resolve() / path.name  # a link there is replaced, and its target stays
-    if any(target.is_relative_to(read.resolve()) for read in reads):
-        raise SettingError(f"{subject}: is read by this command; pass another file")
-    if not overwrite:
-        raise SettingError(f"{subject}: exists; pass --overwrite to replace it, or another file")
+    is_read = any(target.is_relative_to(read.resolve()) for read in reads)
+    for wrong, problem in (
+        (
+            path.suffix not in suffixes,
+            f"must end in {' or '.join(suffixes)}; the suffix decides the format",
+        ),
+        (not folder.is_dir(), "its folder does not exist; create it first"),
+        (not os.access(folder, os.W_OK), "its folder cannot be written to"),
+        (kind not in ("a file", None), f"is {kind}; pass a file"),
+        (is_foreign and is_read, "is read by this command; pass another file"),
+        (is_foreign and not overwrite, "exists; pass --overwrite to replace it, or another file"),
+    ):
+        if wrong:
+            raise SettingError(f"{subject}: {problem}")
 
 
 def is_page(path: Path, generator: str) -> bool:

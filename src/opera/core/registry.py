@@ -44,10 +44,6 @@ class Registry(dict[str, T]):
         """All names, starting with the shipped names."""
         return list(dict.fromkeys([*self._shipped, *self]))
 
-    def ship(self, **things: T) -> None:
-        """Add the things that OPERA ships."""
-        self.update(things)
-
     def register(self, name: str, thing: T) -> T:
         """Register a user's thing and return it. The same thing may be registered again, for
         example when its module is reloaded.

@@ -94,11 +94,6 @@ class TextTable:
     table: pa.Table
 
     @classmethod
-    def open(cls, path: Path) -> TextTable:
-        """Memory-map an Arrow IPC file that OPERA wrote."""
-        return cls(open_arrow(path))
-
-    @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> TextTable:
         """Build a table in memory from texts by id, without titles."""
         rows = ((identifier, "", text) for identifier, text in texts.items())

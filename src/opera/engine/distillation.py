@@ -124,4 +124,4 @@ class DistillationLoss(InfoNCELoss):
         return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
 
 
-LOSSES.ship(distill=DistillationLoss)
+LOSSES.update(distill=DistillationLoss)

@@ -254,7 +254,7 @@ def at_least_float32(embeddings: Tensor) -> Tensor:
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
-LOSSES.ship(infonce=InfoNCELoss)
+LOSSES.update(infonce=InfoNCELoss)
 
 Loss = TypeVar("Loss", bound=type[InBatchLoss])
 

@@ -244,21 +244,26 @@ class PairPruning(SamplerLink):
                 training.
         """
         check_arguments(args)
-        if self._prompts != (args.prompts or None) and any(rows.vectors for rows in self.batches):
-            raise SettingError(
+        other_prompts = self._prompts != (args.prompts or None)
+        for wrong, message in (
+            (
+                other_prompts and any(rows.vectors for rows in self.batches),
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
-                f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)"
-            )
-        if not self._losses:
-            raise SettingError(
-                "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer"
-            )
-        if not all(rows.length for rows in self.batches):
-            raise SettingError(
+                f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)",
+            ),
+            (
+                not self._losses,
+                "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer",
+            ),
+            (
+                not all(rows.length for rows in self.batches),
                 "PairPruning: the trainer does not train on pruning.dataset; pass "
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
-                "args.batch_sampler = pruning.sampler"
-            )
+                "args.batch_sampler = pruning.sampler",
+            ),
+        ):
+            if wrong:
+                raise SettingError(message)
         loader = kwargs["train_dataloader"]
         for rows in self.batches:
             loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, rows.lists)

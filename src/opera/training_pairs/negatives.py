@@ -145,7 +145,7 @@ def _labelled(inputs: NegativeInputs) -> Negatives:
     return RandomNegatives(inputs.pool.only(inputs.pairs.pair_doc))
 
 
-NEGATIVES.ship(
+NEGATIVES.update(
     none=_random, random=_random, labelled=_labelled, hard=_hard, given=_given, teacher=_scored
 )
 
