@@ -15,7 +15,7 @@ from torch import Tensor
 from distinct import known_of, pool_of
 from opera.data import load_data
 from opera.engine import loss as module
-from opera.engine.dataset import text_dataset
+from opera.engine.dataset import PairDataset
 from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import PairSampler, SetSampler
 from opera.engine.sampler_link import SamplerLink
@@ -43,7 +43,7 @@ class Step:
         self.pruning = SamplerLink()
         self.pruning.samplers = [self.sampler]
         self.pruning.observe = self.observe  # type: ignore[method-assign]
-        dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
+        dataset = PairDataset(training.query_rows, n_negatives, data.queries.texts, data.corpus.texts)
         items = dataset.__getitems__(next(iter(self.sampler)))
         columns = [name for name in items[0] if name != "label"]
         self.features = [self.model.preprocess([item[name] for item in items]) for name in columns]

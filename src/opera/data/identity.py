@@ -36,11 +36,6 @@ def by_text(data: RetrievalData, qrels: Qrels) -> Qrels:
     return Qrels.from_arrays(queries, documents, np.ones(len(documents), dtype=np.int32))
 
 
-def judges_texts_of(data: RetrievalData, qrels: Qrels, other: Qrels) -> NDArray[np.bool_]:
-    """Whether ``qrels`` judge the texts of each judgement of ``other``: bool ``[M of other]``."""
-    return np.asarray(np.isin(text_keys(data, other), text_keys(data, qrels)))
-
-
 def query_documents(
     data: RetrievalData, query_rows: IntArray
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

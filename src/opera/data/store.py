@@ -105,15 +105,14 @@ class DataBuilder:
         )
         self._write(SKIPPED, SKIPPED_SCHEMA, batches)
 
-    def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> TextTable:
-        """Write ``corpus`` or ``queries`` to disk, and return the memory-mapped table.
+    def write_texts(self, kind: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write ``corpus`` or ``queries`` to disk, and memory-map the table.
 
         The batches have the columns id, title and text.
         """
         self.tables[kind] = TextTable(
             open_arrow(self._write(f"{kind}.arrow", TEXT_SCHEMA, batches))
         )
-        return self.tables[kind]
 
     def _write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
         path = self.folder / name

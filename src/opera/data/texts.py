@@ -31,11 +31,6 @@ LONGEST_TEXT = 2**28
 """Characters of the longest text, title or id. A character has up to four bytes."""
 
 
-def join_title(title: str, text: str) -> str:
-    """Join title and text with a space: the BEIR convention (erratum 11)."""
-    return f"{title} {text}".strip() if title else text
-
-
 def without_extra_space(text: str) -> str:
     """Return a text with one space between its words, to compare texts."""
     return " ".join(text.split())
@@ -105,12 +100,15 @@ class TextTable:
     def texts(
         self, rows: IntArray | slice | None = None, corpus_text: CorpusText = "title_text"
     ) -> list[str]:
-        """Return the texts of some rows (default all), with their titles by default."""
+        """Return the texts of some rows (default all), with their titles by default.
+
+        A space joins title and text: the BEIR convention (erratum 11).
+        """
         texts = self._column("text", rows)
         if corpus_text == "text":
             return texts
         return [
-            join_title(title, text)
+            f"{title} {text}".strip() if title else text
             for title, text in zip(self._column("title", rows), texts, strict=True)
         ]
 

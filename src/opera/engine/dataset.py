@@ -16,8 +16,6 @@ from torch.utils.data import Dataset
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
-from opera.data import RetrievalData
-from opera.data.texts import CorpusText
 from opera.encoder.token_ids import TokenSource, has_token_path, prompt_length, training_tokens
 from opera.engine.sampler import Batch
 from opera.retrieval.models import reads_vectors
@@ -95,19 +93,6 @@ def column_roles(settings: TrainSettings) -> dict[str, Role]:
     return {column: "query" if column == "anchor" else "document" for column in columns}
 
 
-def text_dataset(
-    data: RetrievalData,
-    query_rows: NDArray[np.int32],
-    n_negatives: int,
-    corpus_text: CorpusText,
-) -> PairDataset:
-    """Return a data set of texts; ``corpus_text`` selects the fields of a document that the model
-    reads."""
-    documents = partial(data.corpus.texts, corpus_text=corpus_text)
-    queries = partial(data.queries.texts, corpus_text="text")
-    return PairDataset(query_rows, n_negatives, queries, documents)
-
-
 def make_dataset(
     model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
 ) -> tuple[PairDataset, Callable[..., dict[str, Any]] | None]:
@@ -122,7 +107,9 @@ def make_dataset(
         return PairDataset(rows, n_negatives, _numbers, _numbers), None
     prompts = {role: prompt_for(model, role) for role in ROLES}
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
-        return text_dataset(data, rows, n_negatives, corpus_text), None
+        look_up_queries = partial(data.queries.texts, corpus_text="text")
+        look_up_documents = partial(data.corpus.texts, corpus_text=corpus_text)
+        return PairDataset(rows, n_negatives, look_up_queries, look_up_documents), None
     sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     queries = TokenSource.of(model, data, "query", prompts["query"])
     documents = TokenSource.of(model, data, "document", prompts["document"], corpus_text)

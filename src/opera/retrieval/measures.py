@@ -150,7 +150,10 @@ def per_query(
         limit = ranked.shape[1] if "cutoff" in measure.params else NO_CUTOFF_DEPTH
         by_depth.setdefault(min(limit, ranked.shape[1]), []).append(measure)
     for depth, of_depth in by_depth.items():
-        run = _ranks_by_id(ranked[:, :depth])
+        run = {  # scores are ranks, so that there are no ties
+            str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
+            for query, docs in enumerate(ranked[:, :depth].tolist())
+        }
         for value in ir_measures.iter_calc(of_depth, grades_by_id, run):
             computed[value.measure][int(value.query_id)] = value.value
     grades = _grades_of(ranking, qrels)
@@ -229,14 +232,16 @@ def _parse(name: str) -> ir_measures.Measure:
         measure.validate_params()
     except AssertionError as error:  # ir_measures asserts that it supports the parameters
         raise SettingError(f"{unknown}: {error}") from None
-    if measure.params.get("cutoff", 1) < 1:
-        raise SettingError(f"{unknown}: the cutoff must be 1 or more")
-    if family in COUNTS:
-        raise SettingError(f"measure '{name}': counts; choose a measure between 0 and 1")
-    if not ir_measures.DefaultPipeline.supports(measure):
-        raise SettingError(
-            f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}"
-        )
+    for wrong, problem in (
+        (measure.params.get("cutoff", 1) < 1, f"{unknown}: the cutoff must be 1 or more"),
+        (family in COUNTS, f"measure '{name}': counts; choose a measure between 0 and 1"),
+        (
+            not ir_measures.DefaultPipeline.supports(measure),
+            f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}",
+        ),
+    ):
+        if wrong:
+            raise SettingError(problem)
     return measure
 
 
@@ -255,15 +260,6 @@ def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
     docs, grades = [str(row) for row in qrels.doc_rows.tolist()], qrels.grades.tolist()
     ranges = enumerate(pairwise(qrels.offsets.tolist()))
     return {str(query): dict(zip(docs[i:j], grades[i:j], strict=True)) for query, (i, j) in ranges}
-
-
-def _ranks_by_id(doc_rows: NDArray[np.int32]) -> dict[str, dict[str, float]]:
-    """Return a run as ir_measures reads it; scores are ranks, so that there are no ties."""
-    depth = doc_rows.shape[1]
-    return {
-        str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
-        for query, docs in enumerate(doc_rows.tolist())
-    }
 
 
 def _grades_of(ranking: Ranking, qrels: Qrels) -> NDArray[np.int32]:
