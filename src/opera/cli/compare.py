@@ -36,7 +36,7 @@ from opera.cli.options import (
 )
 from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
-from opera.core.intervals import few_queries, in_points
+from opera.core.intervals import few_queries
 from opera.core.paths import user_path
 from opera.core.progress import duration
 from opera.core.terminal import counted, json_text, place, say
@@ -260,6 +260,7 @@ def print_plan(screen: Screen, status: Status, seconds: float) -> None:
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     """Print tables by data set and number of steps, convergence, ranks and the verdict."""
     from opera.experiments.analysis import BASE, format_settings
+    from opera.experiments.analysis.convergence import convergence_lines
     from opera.experiments.analysis.verdict import conclusion, recommended, title
     from opera.experiments.report.tables import ranks_table, tables_of
 
@@ -270,7 +271,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         for table in tables_of(comparison, results):
             screen.report_table(table)
         screen.lines(few_queries(results.queries))
-    screen.lines(*_convergence(comparison))
+    screen.lines(*convergence_lines(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         screen.report_table(ranks)
     for results in comparison.final_tables():
@@ -282,23 +283,3 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         print_labels(screen, run)
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))
     print_next(screen, run, out)
-
-
-def _convergence(comparison: Comparison) -> list[str]:
-    """Say when each method first reaches the baseline's best measure."""
-    from opera.core.measure_names import PRIMARY
-    from opera.experiments.analysis.convergence import compute_convergence
-
-    lines, baseline = [], comparison.baseline
-    for row in compute_convergence(comparison.groups, baseline) if baseline else ():
-        if row.method == baseline:
-            name = comparison.final(row.data).name
-            lines.append(
-                f"\n{name}: {row.method} has its best {PRIMARY}, {in_points(row.target)}, at "
-                f"{row.baseline_steps:,} steps; matched by"
-            )
-        elif row.steps is None:
-            lines.append(f"  {row.method}: never")
-        else:
-            lines.append(f"  {row.method}: {row.steps:,} steps, {row.seconds_ratio:.2f} × the time")
-    return lines

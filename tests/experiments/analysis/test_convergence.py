@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from grids import N_QUERIES, RunsFolder
-from opera.experiments.analysis.convergence import compute_convergence
+from opera.experiments.analysis import analyse_runs
+from opera.experiments.analysis.convergence import convergence_lines
 
 
 def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
@@ -14,10 +15,9 @@ def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
             folder.add(method=method, max_steps=steps, final=[mean] * N_QUERIES, step_seconds=seconds)
     folder.add(data="data/short", method="ft")
     folder.add(data="data/short", method="dp")
-    found = {row.method: row for row in compute_convergence(folder.groups(), "ft")}
-    assert list(found) == ["ft", "sp", "dp"]
-    assert {row.data for row in found.values()} == {"data/one"}, "one number of steps shows no convergence"
-    assert (found["ft"].target, found["ft"].baseline_steps, found["ft"].steps) == (0.5, 8, 8)
-    assert (found["sp"].steps, found["sp"].seconds_ratio) == (None, None)
-    assert (found["dp"].steps, found["dp"].seconds_ratio) == (4, 0.75)
-    assert compute_convergence(folder.groups(), "infobatch") == []
+    lines = list(convergence_lines(analyse_runs(folder.home, "ft")))
+    heading, *methods = lines
+    assert heading == "\none: ft has its best nDCG@10, 50.0, at 8 steps; matched by"
+    assert methods == ["  sp: never", "  dp: 4 steps, 0.75 × the time"], "data/short has one number of steps"
+    (of_sp, *_) = convergence_lines(analyse_runs(folder.home, "sp"))
+    assert of_sp.startswith("\none: sp has its best nDCG@10, 40.0, at 16 steps")
