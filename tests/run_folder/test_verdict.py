@@ -64,14 +64,14 @@ def test_of_few_queries_no_interval_is_printed() -> None:
 
 
 def test_reasons_for_doubt() -> None:
-    assert warnings_of(record()) == []
-    assert len(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01)))) == 3
-    assert len(warnings_of(record(expected_documents="new", test_seen=None))) == 1
+    assert list(warnings_of(record())) == []
+    assert len(list(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01))))) == 3
+    assert len(list(warnings_of(record(expected_documents="new", test_seen=None)))) == 1
     part = {"queries": 60, "base": 0.3, "fine_tuned": 0.4, "final": 0.35}
     both = {
         "expected_documents": "both",
         "test_seen": None,
         "dev_parts": {"same documents": part, "new documents": part},
     }
-    assert warnings_of(record(**both)) == []
-    assert len(warnings_of(record(**both | {"dev_parts": {"new documents": part}}))) == 1
+    assert list(warnings_of(record(**both))) == []
+    assert len(list(warnings_of(record(**both | {"dev_parts": {"new documents": part}})))) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -131,17 +131,14 @@ def gained(guard: GuardRecord | None) -> bool:
     return guard is not None and verdict_words(guard) == "better"
 
 
-def mixture(mixing_weight: float) -> str:
-    """Describe the weights of the model with a mixing weight λ."""
-    if mixing_weight in (0, 1):
-        return "the fine-tuned weights" if mixing_weight else "the base weights"
-    return f"{100 * mixing_weight:g}% fine-tuned, {100 * (1 - mixing_weight):g}% base weights"
-
-
 def weight_sentence(guard: GuardRecord) -> str:
     """Say what the weights of the final model are, and on how many queries they were chosen."""
-    weights, queries = mixture(guard.mixing_weight), counted(guard.dev_queries, "dev query")
-    return f"The final model: {weights} (λ = {guard.mixing_weight:g}), chosen on {queries}"
+    weight = guard.mixing_weight
+    weights = f"{100 * weight:g}% fine-tuned, {100 * (1 - weight):g}% base weights"
+    if weight in (0, 1):
+        weights = "the fine-tuned weights" if weight else "the base weights"
+    chosen = f"chosen on {counted(guard.dev_queries, 'dev query')}"
+    return f"The final model: {weights} (λ = {weight:g}), {chosen}"
 
 
 def dev_sentence(guard: GuardRecord) -> str:
@@ -165,32 +162,28 @@ def dev_sentence(guard: GuardRecord) -> str:
     return text
 
 
-def warnings_of(guard: GuardRecord) -> list[str]:
+def warnings_of(guard: GuardRecord) -> Iterator[str]:
     """List the reasons to trust the choice less."""
-    warnings = []
     expected_seen = 0.0 if guard.expected_documents == "new" else guard.test_seen
     if expected_seen is not None and guard.dev_seen - expected_seen > NEWER:
         documents = "test" if guard.test_seen is not None else "future"
-        warnings.append(
+        yield (
             f"warning: {documents} documents are newer than dev's (train has "
             f"{expected_seen:.0%} of them, and {guard.dev_seen:.0%} of dev's), so the scores on "
             "dev may be too high"
         )
     if guard.expected_documents == "both" and len(guard.dev_parts or ()) < 2:
         parts = ", ".join(guard.dev_parts or ("no documents",))
-        warnings.append(
-            f"warning: dev has queries only about {parts}, so it cannot tell for the other kind"
-        )
+        yield (f"warning: dev has queries only about {parts}, so it cannot tell for the other kind")
     if guard.dev_queries < FEW_QUERIES:
-        warnings.append(
+        yield (
             f"warning: {counted(guard.dev_queries, 'dev query')} "
             f"{'is' if guard.dev_queries == 1 else 'are'} few to choose by; {FEW_QUERIES} or more "
             "are better"
         )
     if guard.test is not None and guard.test.high < 0:
         contrast = ", although it rose on dev" if guard.dev.difference > 0 else ""
-        warnings.append(f"warning: {guard.measure} fell on test{contrast}")
-    return warnings
+        yield f"warning: {guard.measure} fell on test{contrast}"
 
 
 @dataclass(frozen=True)

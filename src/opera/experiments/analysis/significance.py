@@ -50,6 +50,11 @@ class PairedTest:
         """Whether the corrected t-test has p below :data:`LEVEL`."""
         return self.t_test_holm < LEVEL
 
+    @property
+    def better(self) -> bool:
+        """Whether the method is significantly better."""
+        return self.significant and self.difference > 0
+
 
 QueryValues = Mapping[tuple[int, str], float]
 """A value by seed and id of the test query."""

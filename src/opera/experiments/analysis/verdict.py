@@ -67,19 +67,14 @@ def conclusion(table: ResultsTable, baseline: str | None) -> str:
 
 def _better_than_base(table: ResultsTable) -> dict[str, PairedTest]:
     """The methods that are significantly better than the base model."""
-    tests = {row.method: row.gain for row in table.rows if row.gain is not None}
-    return {method: test for method, test in tests.items() if _is_better(test)}
+    return {row.method: row.gain for row in table.rows if row.gain is not None and row.gain.better}
 
 
 def _better_than_baseline(table: ResultsTable) -> dict[str, PairedTest]:
     """The methods that are significantly better than the base model and the baseline."""
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     better = _better_than_base(table)
-    return {method: test for method, test in tests.items() if method in better and _is_better(test)}
-
-
-def _is_better(test: PairedTest) -> bool:
-    return test.significant and test.difference > 0
+    return {method: test for method, test in tests.items() if method in better and test.better}
 
 
 def _interval(test: PairedTest) -> str:

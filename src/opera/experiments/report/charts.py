@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -88,26 +88,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A row of a forest plot: a value, the ends of its interval or empty, and its text."""
+    """A row of a forest plot: a value, the test whose interval it shows, and its text."""
 
     method: str
     value: float
-    interval: tuple[float, ...]
+    test: PairedTest | None
     shown: str
 
 
 def _picture(caption: str, height: float, draw: Callable[[Axes], None]) -> Picture:
-    from matplotlib import rc_context, rcdefaults
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with rc_context():
-        rcdefaults()  # ignore the user's matplotlibrc
-        with rc_context(STYLE):
-            figure, text = Figure((WIDTH, height), layout="constrained"), StringIO()
-            draw(axes := figure.add_subplot())
-            for artist in axes.findobj():
-                artist.set_clip_on(False)  # clip paths would need url() references
-            figure.savefig(text, format="svg", metadata={"Date": None})
+    with style.context(["default", STYLE]):  # ignores the user's matplotlibrc
+        figure, text = Figure((WIDTH, height), layout="constrained"), StringIO()
+        draw(axes := figure.add_subplot())
+        for artist in axes.findobj():
+            artist.set_clip_on(False)  # clip paths would need url() references
+        figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     return Picture(caption, Markup(svg[svg.index("<svg") :]))
 
@@ -118,8 +116,8 @@ def forest(caption: str, label: str, rows: Sequence[Estimate], reference: float)
     def draw(axes: Axes) -> None:
         axes.axvline(reference, color=INK, linestyle=":")
         for number, row in enumerate(rows):
-            line, shade = [number] * len(row.interval), colour(row.method)
-            axes.plot(row.interval, line, color=shade, linewidth=2)
+            ends, shade = _ends(row), colour(row.method)
+            axes.plot(ends, [number] * len(ends), color=shade, linewidth=2)
             axes.plot(row.value, number, "o", color=shade)
         names = [f"{shortened(row.method, LONGEST)}   {row.shown}" for row in rows]
         axes.set_yticks(range(len(rows)), names)
@@ -169,56 +167,50 @@ def colour(method: str) -> str:
     return COLOURS.get(method.partition(":")[0], "#888888")
 
 
-def forest_plots(table: ResultsTable, baseline: str | None) -> list[Picture]:
+def forest_plots(table: ResultsTable, baseline: str | None) -> Iterator[Picture]:
     """Draw the methods' quality with the base model's, and the differences from the baseline."""
     base = 100 * table.base[PRIMARY]
-    rows = [Estimate(BASE, base, (), f"{base:.1f}")]
+    rows = [Estimate(BASE, base, None, f"{base:.1f}")]
     for row in table.rows:
         mean = 100 * row.measures[PRIMARY].mean
-        rows.append(Estimate(row.method, mean, _ends(row.gain, mean), f"{mean:.1f}"))
+        rows.append(Estimate(row.method, mean, row.gain, f"{mean:.1f}"))
     corrected = " (Holm-corrected)" if len(table.rows) > 1 else ""
     steps = f"after {table.trained}"
     caption = f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training"
-    plots = [forest(caption, PRIMARY, rows, base)]
+    yield forest(caption, PRIMARY, rows, base)
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     if baseline is not None and tests:
-        rows = [Estimate(baseline, 0, (), "0")]
+        rows = [Estimate(baseline, 0, None, "0")]
         for method, test in tests.items():
-            value = 100 * test.difference
-            ends = _ends(test, value)
-            rows.append(Estimate(method, value, ends, points(test.difference)))
+            rows.append(Estimate(method, 100 * test.difference, test, points(test.difference)))
         caption = f"difference from {baseline} {steps}, with its Holm-corrected 95% interval"
-        plots.append(forest(caption, f"points of {PRIMARY}", rows, 0))
-    return plots
+        yield forest(caption, f"points of {PRIMARY}", rows, 0)
 
 
-def _ends(test: PairedTest | None, value: float) -> tuple[float, ...]:
-    """The ends of a difference's interval in points, shifted to the value."""
-    if test is None:
+def _ends(row: Estimate) -> tuple[float, ...]:
+    """The ends of the test's interval in points, shifted to the value; empty without a test."""
+    if row.test is None:
         return ()
-    return tuple(value + 100 * (end - test.difference) for end in (test.low, test.high))
+    return tuple(
+        row.value + 100 * (end - row.test.difference) for end in (row.test.low, row.test.high)
+    )
 
 
-def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> list[Picture]:
-    """Draw quality by number of steps, if the runs have more than one."""
-    if len({group.steps for group in groups}) < 2:
-        return []
-    by_method: dict[str, list[Group]] = {}
-    for group in groups:
-        by_method.setdefault(group.method, []).append(group)
-    charts = []
+def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> Iterator[Picture]:
+    """Draw quality by number of steps. The runs have more than one."""
+    methods = dict.fromkeys(group.method for group in groups)
     for measure in (PRIMARY, RECALL):
         lines = []
-        for label, members in by_method.items():  # in ascending order of their steps
+        for method in methods:
+            members = [group for group in groups if group.method == method]  # by ascending steps
             values = [group.mean_std(measure) for group in members]
             means, spread = [100 * v.mean for v in values], [100 * (v.std or 0.0) for v in values]
-            lines.append(Line(label, [group.steps for group in members], means, spread))
+            lines.append(Line(method, [group.steps for group in members], means, spread))
         caption = (
             f"{measure} by number of steps, with separate runs for each point; ± one standard "
             "deviation over the seeds"
         )
-        charts.append(chart(caption, "steps", measure, lines, 100 * base[measure]))
-    return charts
+        yield chart(caption, "steps", measure, lines, 100 * base[measure])
 
 
 def labels_chart(groups: Sequence[Group]) -> list[Picture]:
@@ -271,7 +263,7 @@ def queries_chart(run: Run) -> Picture:
     return _picture(f"{PRIMARY} of each test query: {counts}", HEIGHT + ROW, draw)
 
 
-def learning_charts(run: Run) -> list[Picture]:
+def learning_charts(run: Run) -> Iterator[Picture]:
     """Draw a run's mean loss over parts of its steps, and two or more evaluations on dev."""
     trace, method = run.trace(), run.settings["method"]
     parts = [
@@ -279,13 +271,12 @@ def learning_charts(run: Run) -> list[Picture]:
         for name in ("step", "loss")
     ]
     steps, losses = ([float(part.mean()) for part in column_parts] for column_parts in parts)
-    charts = [chart("learning curve: training loss", "step", "loss", [Line(method, steps, losses)])]
+    yield chart("learning curve: training loss", "step", "loss", [Line(method, steps, losses)])
     if len(evaluations := run.training.evaluations) > 1:
         name = run.training.measure or PRIMARY
         evaluated, values = zip(*evaluations, strict=True)
         on_dev = Line(method, evaluated, [100 * value for value in values])
-        charts.append(chart(f"learning curve: {name} on dev", "step", name, [on_dev]))
-    return charts
+        yield chart(f"learning curve: {name} on dev", "step", name, [on_dev])
 
 
 def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
@@ -318,10 +309,9 @@ def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float
     return ratios
 
 
-def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
+def sampling_charts(groups: Sequence[Group]) -> Iterator[Picture]:
     """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
     ratios = sampled_by_similarity(groups)
-    charts = []
     for number, moment in enumerate(MOMENTS) if ratios else ():
         lines = []
         for label, by_moment in ratios.items():
@@ -329,5 +319,4 @@ def sampling_charts(groups: Sequence[Group]) -> list[Picture]:
             percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
             lines.append(Line(label, percentiles, ratio))
         caption = f"how often pairs are sampled {moment}, relative to plain fine-tuning"
-        charts.append(chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
-    return charts
+        yield chart(caption, "pairs by similarity, percentile", "× as often as ft", lines)

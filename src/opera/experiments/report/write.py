@@ -113,7 +113,7 @@ def render(comparison: Comparison) -> str:
     )
     style = resources("opera.experiments.report") / "assets" / "page.css"
     record = comparison.groups[0].runs[0].record
-    page = environment.get_template("page.html").render(
+    return environment.get_template("page.html").render(
         title=_title(comparison),
         models=[short_name(model) for model in comparison.models],
         runs=sum(len(group.runs) for group in comparison.groups),
@@ -128,7 +128,6 @@ def render(comparison: Comparison) -> str:
         primary=PRIMARY,
         style=Markup(style.read_text(encoding="utf-8")),
     )
-    return str(page)
 
 
 def _title(comparison: Comparison) -> str:
@@ -152,7 +151,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "labels": labels_chart([best]),
         "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",
-        "sampling": sampling_charts(final_groups),
+        "sampling": list(sampling_charts(final_groups)),
         "guard": [dev_sentence(row.guard.typical) for row in final.rows if row.guard],
         "warnings": final.warnings,
         "other_steps": {
@@ -164,8 +163,9 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     if len(comparison.groups) == 1 and len(best.runs) == 1:
         return {**section, **_of_run(best.runs[0], section)}
     groups = [group for group in comparison.groups if group.data == final.data]
-    charts = steps_charts(groups, final.base) or forest_plots(final, comparison.baseline)
-    return {**section, "pictures": charts}
+    if len({group.steps for group in groups}) > 1:
+        return {**section, "pictures": steps_charts(groups, final.base)}
+    return {**section, "pictures": forest_plots(final, comparison.baseline)}
 
 
 def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
