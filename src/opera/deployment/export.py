@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -312,13 +312,13 @@ class Reference:
         size = len(data.corpus)
         rows = np.linspace(0, size - 1, min(TIMED_DOCUMENTS, size)).astype(np.int64)
         self.sample = data.corpus.texts(rows, self.text)
-        self.encoder = _encoder(load_model(model, "cpu"))
+        self.encoder = Encoder(load_model(model, "cpu"), "fp32", use_cache=False)
 
     def figures(self, exported: SentenceTransformer) -> Figures:
         """Measure a form; a static model has no prompts."""
         if not is_static(exported):
             set_prompts(exported, self.prompts.get("query_prompt"), None)
-        encoder = _encoder(exported)
+        encoder = Encoder(exported, "fp32", use_cache=False)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
         low, high = mean_interval(form - trained, bounds=DIFFERENCE)
@@ -333,24 +333,16 @@ class Reference:
 
     def _speed(self, encoder: Encoder) -> float:
         """Return the form's speed relative to the trained model, without the first, slow round."""
-        ratios = []
-        for _ in range(ROUNDS + 1):
-            seconds = []
-            for timed in (self.encoder, encoder):
-                start = time.perf_counter()
-                timed.encode(self.sample, "document")
-                seconds.append(time.perf_counter() - start)
-            ratios.append(seconds[0] / seconds[1])
+        ratios = [self._seconds(self.encoder) / self._seconds(encoder) for _ in range(ROUNDS + 1)]
         return float(np.median(ratios[1:]))
+
+    def _seconds(self, encoder: Encoder) -> float:
+        return timeit(lambda: encoder.encode(self.sample, "document"), number=1)
 
 
 def megabytes(folder: Path, pattern: str) -> float:
     """Size of the files that match a pattern, in 10⁶ bytes."""
     return round(sum(file.stat().st_size for file in folder.rglob(pattern)) / 1e6, 2)
-
-
-def _encoder(model: SentenceTransformer) -> Encoder:
-    return Encoder(model, "fp32", use_cache=False)
 
 
 DIMENSIONS = 256

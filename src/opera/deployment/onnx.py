@@ -162,8 +162,7 @@ def processor_kind() -> str:
 def _quiet() -> Iterator[None]:
     """Silence warnings and logs of the exporters; they raise real errors."""
     disabled = logging.root.manager.disable
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         logging.disable(logging.WARNING)
         try:
             yield

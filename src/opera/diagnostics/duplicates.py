@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -94,21 +94,17 @@ def find_near_duplicates(
     other_embeddings: Vectors,
     depth: int,
     device: str,
-) -> list[Candidates]:
+) -> Iterator[Candidates]:
     """Find the near-duplicates of each text among its ``depth`` nearest ``others``.
 
     Embeddings are float32 ``[texts, dimension]``, unit vectors. If ``others`` contains the text, it
     is its own near-duplicate.
     """
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
-    candidates = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
         neighbours = zip(rows.tolist(), others.texts(rows), strict=True)
         overlaps = ((row, word_overlap(text, other)) for row, other in neighbours)
-        candidates.append(
-            {row: overlap for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP}
-        )
-    return candidates
+        yield {row: overlap for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP}
 
 
 def count_duplicates(

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from opera.core.intervals import (
     DIFFERENCE,
@@ -200,6 +202,11 @@ class Change:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, differences: NDArray[np.float64]) -> Change:
+        """Average the differences of the queries, float64 ``[queries]``, with the interval."""
+        return cls(float(differences.mean()), *mean_interval(differences, bounds=DIFFERENCE))
+
     def interval_in_points(self) -> str:
         """The interval for a table: ``+0.3 to +2.1``; empty for a single query."""
         if (self.low, self.high) == OF_ONE_QUERY:
@@ -215,8 +222,7 @@ class Change:
 def change(per_query: pa.Table, measure: str, before: str, after: str) -> Change:
     """Compare two columns of a measure, such as those of ``base`` and ``final``, on each query."""
     first, second = (per_query[column(name, measure)].to_numpy() for name in (before, after))
-    low, high = mean_interval(second - first, bounds=DIFFERENCE)
-    return Change(float((second - first).mean()), low, high)
+    return Change.of(second - first)
 
 
 def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:

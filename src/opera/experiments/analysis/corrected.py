@@ -9,7 +9,6 @@ from pathlib import Path
 
 import ir_measures
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ from opera.data.retrieval_data import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
 from opera.experiments.analysis.groups import Group
 from opera.run_folder.folder import Run
-from opera.run_folder.verdict import Change, changes_on_test
+from opera.run_folder.verdict import Change
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""
@@ -194,22 +193,21 @@ def _labels(run: Run) -> dict[str, dict[str, int]]:
 
 def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
     """Measure a method with labels; a query's value is its mean over the seeds."""
-    columns: dict[str, NDArray[np.float64]] = {}
-    for model in MODELS:
-        by_seed = [_measured(run, model, labels) for run in group.runs]
-        for measure in CORRECTED:
-            values = [measured[measure] for measured in by_seed]
-            columns[column(model, measure)] = np.mean(values, axis=0)
     base, final = (
-        {measure: float(columns[column(model, measure)].mean()) for measure in CORRECTED}
-        for model in MODELS
+        np.mean([_measured(run, model, labels) for run in group.runs], axis=0) for model in MODELS
     )
-    changes = changes_on_test(pa.table(columns), CORRECTED)
-    return LabelFigures(group.method, name, len(labels), base, final, changes)
+    return LabelFigures(
+        method=group.method,
+        labels=name,
+        queries=len(labels),
+        base=dict(zip(CORRECTED, base.mean(axis=1).tolist(), strict=True)),
+        final=dict(zip(CORRECTED, final.mean(axis=1).tolist(), strict=True)),
+        changes=dict(zip(CORRECTED, map(Change.of, final - base), strict=True)),
+    )
 
 
-def _measured(run: Run, model: str, labels: Labels) -> dict[str, NDArray[np.float64]]:
-    """Measure the best documents of a model: float64 ``[labelled queries]`` by measure."""
+def _measured(run: Run, model: str, labels: Labels) -> NDArray[np.float64]:
+    """Measure the best documents of a model: float64 ``[measures, labelled queries]``."""
     table = run.per_query()
     documents = table[column(model, "documents")].to_pylist()
     ranked = dict(zip(table["query_id"].to_pylist(), documents, strict=True))
@@ -217,9 +215,9 @@ def _measured(run: Run, model: str, labels: Labels) -> dict[str, NDArray[np.floa
         query: {document: -float(rank) for rank, document in enumerate(ranked[query])}
         for query in labels
     }
-    numbers = {query: number for number, query in enumerate(labels)}
-    values = {measure: np.zeros(len(labels)) for measure in CORRECTED}
     measures = [ir_measures.parse_measure(measure) for measure in CORRECTED]
-    for result in ir_measures.iter_calc(measures, labels, scores):
-        values[str(result.measure)][numbers[result.query_id]] = result.value
-    return values
+    results = ir_measures.iter_calc(measures, labels, scores)
+    values = {(result.measure, result.query_id): result.value for result in results}
+    return np.array(
+        [[values.get((measure, query), 0.0) for query in labels] for measure in measures]
+    )
