@@ -14,7 +14,7 @@ from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.measure_names import DEFAULT_MEASURES, RECALL
 from opera.data import load_all
-from opera.experiments.analysis import Group, find_groups
+from opera.experiments.analysis import Group, find_runs, group_runs
 from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.run_folder.record import (
@@ -199,7 +199,7 @@ class RunsFolder:
 
     def groups(self) -> list[Group]:
         """Group the runs."""
-        return find_groups(self.home)
+        return group_runs(find_runs(self.home)[0])
 
 
 def around(mean: float, seed: int = 0, count: int = N_QUERIES) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ import pytest
 import opera
 from opera.core.errors import DataError
 from opera.data.retrieval_data import ListOptions
-from opera.experiments.analysis import find_groups
+from opera.experiments.analysis import find_runs, group_runs
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest, correct_test
 from tiny_world import write_beir
 
@@ -60,7 +60,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 def corrected(run: opera.Run, file: Path) -> CorrectedTest:
-    return correct_test(find_groups(run.path), [file])
+    return correct_test(group_runs(find_runs(run.path)[0]), [file])
 
 
 def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
@@ -115,11 +115,11 @@ def test_runs_on_the_same_test_queries_take_the_same_decisions(
     alone = corrected(other, file)
     assert alone.figures[1].base == corrected(run, file).figures[1].base
     shutil.copytree(run.path, tmp_path / "runs" / "first")
-    both = correct_test(find_groups(tmp_path / "runs"), [file])
+    both = correct_test(group_runs(find_runs(tmp_path / "runs")[0]), [file])
     assert {figures.final["nDCG@10"] for figures in both.figures} > {f.final["nDCG@10"] for f in alone.figures}
     pq.write_table(run.per_query().slice(1), other.path / "per_query.parquet")
     with pytest.raises(DataError, match="its test labels differ"):
-        correct_test(find_groups(tmp_path / "runs"), [file])
+        correct_test(group_runs(find_runs(tmp_path / "runs")[0]), [file])
 
 
 def test_ids_that_a_spreadsheet_changed_are_refused(
@@ -142,6 +142,6 @@ def test_test_decisions_are_read_as_the_options_say(
     with pytest.raises(DataError, match="--encoding"):
         corrected(run, tmp_path / "changed.csv")
     options = ListOptions.checked("utf-16", skip_bad_rows=True)
-    result = correct_test(find_groups(run.path), [tmp_path / "changed.csv"], options)
+    result = correct_test(group_runs(find_runs(run.path)[0]), [tmp_path / "changed.csv"], options)
     assert result.figures == wanted
     assert f"left out 1 of {len(rows) + 1} rows" in result.sentence

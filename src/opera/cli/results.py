@@ -109,18 +109,21 @@ def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     keywords = run.record.keywords
     fused = keywords is not None and any(keywords.weights.values())
     searched = "search with the final model" + " and BM25" * fused
-    steps = [
-        ("opera review {run}", "decide which labels are wrong or missing, and train again"),
-        ('opera search {run} "your question"', searched),
-        ("opera report {report}", "write a page: verdict, measures, queries that changed"),
-    ]
+    review, search, report = (
+        f"opera review {place(run.path)}",
+        f'opera search {place(run.path)} "your question"',
+        f"opera report {place(grid or run.path)}",
+    )
+    purposes = {
+        review: "decide which labels are wrong or missing, and train again",
+        search: searched,
+        report: "write a page: verdict, measures, queries that changed",
+    }
     if run.settings["query_vectors"] is not None:
-        del steps[1]  # the run has no model to embed a question
-    names = {"run": place(run.path), "report": place(grid or run.path)}
-    commands = [command.format(**names) for command, _ in steps]
-    width = max(map(len, commands))
+        del purposes[search]  # the run has no model to embed a question
+    width = max(map(len, purposes))
     screen.heading("\nNext:")
-    for command, (_, purpose) in zip(commands, steps, strict=True):
+    for command, purpose in purposes.items():
         screen.lines(f"  {command:{width}}  {purpose}")
 
 

@@ -57,7 +57,7 @@ class Screen:
     def table(
         self,
         columns: Sequence[str],
-        rows: Iterable[Sequence[str] | None],
+        rows: Iterable[Sequence[str]],
         words: int = 1,
         **look: Any,
     ) -> None:
@@ -65,7 +65,7 @@ class Screen:
 
         Args:
             columns: the headings.
-            rows: the cells of each row; ``None`` for a rule.
+            rows: the cells of each row.
             words: how many of the first columns hold text; the numbers after them align right.
             look: arguments of rich's ``Table``.
         """
@@ -80,11 +80,8 @@ class Screen:
                 overflow="fold",
             )
         for row in rows:
-            if row is None:
-                table.add_section()
-            else:
-                numbers = (MINUS.sub("−", cell) for cell in row[words:])
-                table.add_row(*(Text(printable(cell)) for cell in (*row[:words], *numbers)))
+            numbers = (MINUS.sub("−", cell) for cell in row[words:])
+            table.add_row(*(Text(printable(cell)) for cell in (*row[:words], *numbers)))
         with printing_to(self._file):
             self._console.print(table)
 

@@ -27,7 +27,6 @@ from opera.core.files import (
     foreign_files,
     replace_folder,
 )
-from opera.core.intervals import DIFFERENCE, mean_interval
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.terminal import counted, place, shown
@@ -70,6 +69,7 @@ from opera.retrieval.lora import has_lora, merged
 from opera.retrieval.models import is_static, load_model, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
+from opera.run_folder.verdict import Change
 
 log = logging.getLogger("opera")
 
@@ -321,13 +321,10 @@ class Reference:
         encoder = Encoder(exported, "fp32", use_cache=False)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
-        low, high = mean_interval(form - trained, bounds=DIFFERENCE)
         return Figures(
             before=float(trained.mean()),
             after=float(form.mean()),
-            difference=float((form - trained).mean()),
-            low=low,
-            high=high,
+            **vars(Change.of(form - trained)),
             speed=self._speed(encoder),
         )
 

@@ -130,12 +130,11 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
         SettingError: with the first invalid code.
     """
     codes = texts(languages, "language")
-    for code in codes:
-        if not LANGUAGE.fullmatch(code):
-            raise SettingError(
-                "--language: must be codes such as en or pt-BR, separated by commas, got "
-                f"{shown(code)}"
-            )
+    if invalid := [code for code in codes if not LANGUAGE.fullmatch(code)]:
+        raise SettingError(
+            "--language: must be codes such as en or pt-BR, separated by commas, got "
+            f"{shown(invalid[0])}"
+        )
     return codes
 
 

@@ -79,6 +79,9 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         part: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
         items: from :func:`chosen_items`.
     """
+    # The browser stores decisions under this key, which does not depend on the number of items.
+    pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
+    identity = json.dumps([title, split, pairs, part["estimate"]])
     values = {
         "title": title,
         "split": split,
@@ -86,11 +89,8 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         "confirmed": part["confirmed"],
         "estimate": part["estimate"],
         "items": items,
+        "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
     }
-    # The browser stores decisions under this key, which does not depend on the number of items.
-    pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
-    identity = json.dumps([title, split, pairs, part["estimate"]])
-    values["key"] = hashlib.sha256(identity.encode()).hexdigest()[:16]
     # The JSON is inside a script element, which no text may close.
     data = json.dumps(values).replace("<", "\\u003c")
     template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")

@@ -274,11 +274,9 @@ class SetRecord(RecordPart):
     test: dict[str, dict[str, FiniteFloat]] | None = None
 
 
-def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | None:
-    """Average the measures over the data sets with a test split; ``None`` if there are none."""
+def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]]:
+    """Average the measures over the data sets of a finished run with a test split, at least one."""
     tests = [part.test for part in sets if part.test is not None]
-    if not tests:
-        return None
     return {
         when: {name: sum(test[when][name] for test in tests) / len(tests) for name in values}
         for when, values in tests[0].items()

@@ -3,7 +3,6 @@
 from opera.experiments.analysis.groups import (
     Group,
     MeanStd,
-    find_groups,
     find_runs,
     format_settings,
     group_runs,
@@ -39,7 +38,6 @@ __all__ = [
     "ResultsTable",
     "analyse_runs",
     "average_ranks",
-    "find_groups",
     "find_runs",
     "format_settings",
     "group_runs",

@@ -80,11 +80,6 @@ class Group:
         """The runs' ``per_query.parquet``."""
         return tuple(run.per_query() for run in self.runs)
 
-    @property
-    def model(self) -> str:
-        """The base model of the first run."""
-        return self.runs[0].record.model.source
-
     @cached_property
     def seconds_per_step(self) -> float:
         """Seconds per step: the median over the steps after warm-up, then over the seeds."""
@@ -124,11 +119,6 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     if not finished:
         raise RunFolderError(f"{folder}: holds no finished run", *left_out)
     return finished, left_out
-
-
-def find_groups(folder: Path) -> list[Group]:
-    """Group the finished runs in a folder; RunFolderError if no run is finished."""
-    return group_runs(find_runs(folder)[0])
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

@@ -317,7 +317,7 @@ def _has_other_base(group: Group, first: Group) -> bool:
     change the measure.
     """
     bases = {run.record.seed: run.measures["base"][PRIMARY] for run in first.runs}
-    return group.model != first.model or any(
+    return group.runs[0].record.model.source != first.runs[0].record.model.source or any(
         abs(run.measures["base"][PRIMARY] - bases[run.record.seed]) > 1 / table.num_rows
         for run, table in zip(group.runs, group.query_tables, strict=True)
         if run.record.seed in bases

@@ -22,7 +22,7 @@ from opera.data.loading import (
     named_source,
     with_list_options,
 )
-from opera.experiments.analysis import Comparison, analyse_runs, find_groups
+from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.run import Status, run_grid
 from opera.identity.run import refuse_other_run, run_identity
@@ -231,6 +231,6 @@ def analyse_grid(status: Status, out: Path, baseline: str | None) -> Comparison:
     of the baseline failed.
     """
     folders = {planned.folder for planned in status.runs if planned.label == baseline} & status.done
-    groups = find_groups(out) if folders else []
+    groups = group_runs(find_runs(out)[0]) if folders else []
     labels = [group.method for group in groups if folders & {run.path for run in group.runs}]
     return analyse_runs(out, labels[0] if labels else None)

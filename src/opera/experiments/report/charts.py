@@ -292,8 +292,7 @@ def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float
         if "similarity" not in table.column_names:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)
-        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # ids are sorted
-        counts = np.bincount(query)
+        _, query, counts = np.unique(ids, return_inverse=True, return_counts=True)
         expected = 1 / (len(counts) * counts[query])
         order = np.argsort(table["similarity"].to_numpy(), kind="stable")
         bands = np.array_split(order, min(BANDS, len(order)))
