@@ -88,8 +88,8 @@ def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page
     assert f"base   {100 * final.base['nDCG@10']:.1f}<" in next(forest_plots(final, comparison.baseline)).svg
     for row, result in zip(tables[-1].rows, final.rows, strict=True):
         assert result.guard is not None
-        assert row["nDCG@10 fine-tuned"] == result.guard.fine_tuned["nDCG@10"]
-        assert row["nDCG@10 final"] == result.measures["nDCG@10"]
+        assert row["nDCG@10 fine-tuned"] == result.guard.fine_tuned["nDCG@10"].in_points()
+        assert row["nDCG@10 final"] == result.measures["nDCG@10"].in_points()
 
 
 def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid: Path, page: str) -> None:

@@ -91,8 +91,8 @@ class Screen:
 
         self.lines(table.caption, style="dim")
         self.table(
-            list(table.columns),
-            [[table.shown(row, name) for name in table.columns] for row in table.rows],
+            table.columns,
+            [[row.get(name, "") for name in table.columns] for row in table.rows],
             box=box.SIMPLE_HEAD,
             pad_edge=False,
             padding=(0, 1, 0, 0),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import RunFolderError
+from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES
 from opera.core.paths import RUN_FILE
 from opera.data.names import source_name
@@ -34,6 +35,10 @@ class MeanStd:
 
     mean: float
     std: float | None
+
+    def in_points(self) -> str:
+        """The mean and the deviation for a table: ``46.0 ± 0.3``."""
+        return in_points(self.mean) + ("" if self.std is None else f" ± {in_points(self.std)}")
 
 
 @dataclass(frozen=True)

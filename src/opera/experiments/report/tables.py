@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from opera.core.intervals import in_points, points, signed
+from opera.core.intervals import in_points, points
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted
 from opera.experiments.analysis import (
@@ -15,14 +14,11 @@ from opera.experiments.analysis import (
     PairedTest,
 )
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
-from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
 from opera.run_folder.folder import Run
 from opera.run_folder.verdict import changes_on_test
 
-Value = str | int | float | MeanStd | None
-Row = Mapping[str, Value]
-Columns = dict[str, Callable[[Any], str]]
+Row = Mapping[str, str]
 INTERVAL = "95% interval"
 WITH_BM25 = f"{PRIMARY} with BM25"
 
@@ -33,25 +29,20 @@ class ReportTable:
 
     Attributes:
         caption: its caption.
-        columns: functions that format values, by heading; the first column names the row.
-        rows: values by heading; a missing value leaves a blank.
+        columns: the headings; the first column names the row.
+        rows: formatted values by heading; a missing value leaves a blank.
         best: the name of the row with the highest value, by heading.
     """
 
     caption: str
-    columns: Columns
+    columns: Sequence[str]
     rows: Sequence[Row]
     best: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, row: Row) -> list[tuple[str, bool]]:
         """The formatted values of a row after its name, and whether they are the highest."""
         first, *names = self.columns
-        return [(self.shown(row, name), self.best.get(name) == row[first]) for name in names]
-
-    def shown(self, row: Row, name: str) -> str:
-        """A formatted value."""
-        value = row.get(name)
-        return "" if value is None else self.columns[name](value)
+        return [(row.get(name, ""), self.best.get(name) == row[first]) for name in names]
 
 
 def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
@@ -67,8 +58,11 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
         return None
     return ReportTable(
         "average rank over the data sets, at the largest number of steps of each; 1 is best",
-        {"method": str, **dict.fromkeys(ranks, "{:.2f}".format)},
-        [{"method": m, **{name: ranks[name][m] for name in ranks}} for m in ranks[PRIMARY]],
+        ["method", *ranks],
+        [
+            {"method": m, **{name: f"{ranks[name][m]:.2f}" for name in ranks}}
+            for m in ranks[PRIMARY]
+        ],
     )
 
 
@@ -84,13 +78,12 @@ def measures_table(run: Run) -> ReportTable:
     per_query, guard = run.per_query(), run.record.guard
     names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
     changes = changes_on_test(per_query, names)
-    columns: Columns = {"measure": str, **dict.fromkeys(models.values(), _in_points)}
-    columns |= {"points": signed, INTERVAL: str}
-    rows: list[Row] = [
+    columns = ["measure", *models.values(), "points", INTERVAL]
+    rows = [
         {
             "measure": name,
-            **{heading: run.measures[model][name] for model, heading in models.items()},
-            "points": 100 * (run.measures["final"][name] - run.measures["base"][name]),
+            **{heading: in_points(run.measures[model][name]) for model, heading in models.items()},
+            "points": points(run.measures["final"][name] - run.measures["base"][name]),
             INTERVAL: changes[name].interval_in_points() if name in changes else "",
         }
         for name in names
@@ -100,14 +93,14 @@ def measures_table(run: Run) -> ReportTable:
 
 def corrected_table(corrected: CorrectedTest) -> ReportTable:
     """Return the results with the given and with the corrected labels."""
-    columns: Columns = {"method": str, "labels": str, "queries": "{:,}".format, PRIMARY: str}
-    columns |= {"points": signed, INTERVAL: str, **dict.fromkeys(CORRECTED, str)}
-    rows: list[Row] = [
+    primary, *others = CORRECTED
+    columns = ["method", "labels", "queries", primary, "points", INTERVAL, *others]
+    rows = [
         {
             "method": figures.method,
             "labels": figures.labels,
-            "queries": figures.queries,
-            "points": 100 * figures.changes[PRIMARY].difference,
+            "queries": f"{figures.queries:,}",
+            "points": points(figures.changes[PRIMARY].difference),
             INTERVAL: figures.changes[PRIMARY].interval_in_points(),
             **{
                 name: f"{in_points(figures.base[name])} → {in_points(figures.final[name])}"
@@ -121,46 +114,52 @@ def corrected_table(corrected: CorrectedTest) -> ReportTable:
 
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
-    columns: Columns = {"method": str, **dict.fromkeys((PRIMARY, RECALL), _in_points)}
+    columns = ["method", PRIMARY, RECALL]
     caption = f"quality after {table.trained}, {table.tested}"
     if against is not None:
         caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
-        columns |= {"points": signed, INTERVAL: str, "p": _p_value}
-    columns |= {"points vs base": signed, "p vs base": _p_value}
-    rows: list[Row] = [{"method": BASE, **table.base}]
+        columns += ["points", INTERVAL, "p"]
+    columns += ["points vs base", "p vs base"]
+    rows = [_means(BASE, table.base)]
     if table.bm25 is not None:
-        rows.insert(0, {"method": "BM25", **table.bm25})
-        columns[WITH_BM25] = _in_points
+        rows.insert(0, _means("BM25", table.bm25))
+        columns.append(WITH_BM25)
     for row in table.rows:
-        values: dict[str, Value] = {"method": row.method, **row.measures, WITH_BM25: row.hybrid}
+        measures = {name: row.measures[name].in_points() for name in (PRIMARY, RECALL)}
+        values = {"method": row.method, **measures}
+        if row.hybrid is not None:
+            values[WITH_BM25] = row.hybrid.in_points()
         if (test := row.tests.get(PRIMARY)) is not None:
-            values |= {**_points(test), "p": test.t_test_holm}
+            values |= {**_points(test), "p": _p_value(test)}
         if (gain := row.gain) is not None:
-            values["points vs base"] = 100 * gain.difference
-            values["p vs base"] = gain.t_test_holm
+            values |= {"points vs base": points(gain.difference), "p vs base": _p_value(gain)}
         rows.append(values)
     best = {measure: table.best(measure) for measure in (PRIMARY, RECALL)}
     return ReportTable(caption, columns, rows, best)
 
 
-def _points(test: PairedTest) -> dict[str, Value]:
+def _means(name: str, means: Mapping[str, float]) -> dict[str, str]:
+    """The row of a model that was not trained."""
+    return {"method": name, **{measure: in_points(means[measure]) for measure in (PRIMARY, RECALL)}}
+
+
+def _points(test: PairedTest) -> dict[str, str]:
     """A difference and its interval, in points."""
     interval = f"{points(test.low)} to {points(test.high)}"
-    return {"points": 100 * test.difference, INTERVAL: interval}
+    return {"points": points(test.difference), INTERVAL: interval}
 
 
 def _cost(table: ResultsTable) -> ReportTable:
     caption = f"training time, {table.trained}"
-    columns: Columns = {"method": str}
-    columns |= dict.fromkeys(("ms per step", "seconds of training"), "{:,.0f}".format)
+    columns = ["method", "ms per step", "seconds of training"]
     if len(table.rows) > 1:
-        columns["against baseline"] = "× {:.2f}".format
+        columns.append("against baseline")
     rows = [
         {
             "method": row.method,
-            "ms per step": 1000 * row.seconds_per_step,
-            "seconds of training": row.training_seconds,
-            "against baseline": row.step_ratio,
+            "ms per step": f"{1000 * row.seconds_per_step:,.0f}",
+            "seconds of training": f"{row.training_seconds:,.0f}",
+            "against baseline": "" if row.step_ratio is None else f"× {row.step_ratio:.2f}",
         }
         for row in table.rows
     ]
@@ -168,19 +167,18 @@ def _cost(table: ResultsTable) -> ReportTable:
 
 
 def _guard(table: ResultsTable) -> ReportTable:
-    columns: Columns = {"method": str, "λ by seed": str, "dev by seed": str}
-    columns |= dict.fromkeys((f"{PRIMARY} fine-tuned", f"{PRIMARY} final"), _in_points)
-    columns |= {"points": signed, INTERVAL: str}
-    rows: list[Row] = []
+    seeds, measures = ("λ by seed", "dev by seed"), (f"{PRIMARY} fine-tuned", f"{PRIMARY} final")
+    columns = ["method", *seeds, *measures, "points", INTERVAL]
+    rows = []
     for row in table.rows:
         if (guard := row.guard) is None:
             continue
-        values: dict[str, Value] = {
+        values = {
             "method": row.method,
             "λ by seed": " ".join(f"{weight:g}" for weight in guard.mixing_weights),
             "dev by seed": " ".join(guard.dev_verdicts),
-            f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY],
-            f"{PRIMARY} final": row.measures[PRIMARY],
+            f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY].in_points(),
+            f"{PRIMARY} final": row.measures[PRIMARY].in_points(),
         }
         if (test := guard.against_fine_tuned) is not None:
             values |= _points(test)
@@ -189,11 +187,5 @@ def _guard(table: ResultsTable) -> ReportTable:
     return ReportTable(caption, columns, rows)
 
 
-def _in_points(value: float | MeanStd) -> str:
-    if isinstance(value, MeanStd):
-        return in_points(value.mean) + ("" if value.std is None else f" ± {in_points(value.std)}")
-    return in_points(value)
-
-
-def _p_value(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+def _p_value(test: PairedTest) -> str:
+    return "< 0.0001" if test.t_test_holm < 1e-4 else f"{test.t_test_holm:.2g}"
