@@ -153,18 +153,21 @@ def evaluate(
             screen.lines(f"weight of keyword search in {name_of_set}: {weight:g}")
         screen.lines(few_queries(count, split))
 
-    record = {
-        "model": name,
-        "data": loaded.source,
-        "split": split,
-        "queries": count,
-        "measures": result.measures,
-        "intervals": intervals,
-        "bm25": others.get("BM25"),
-        "hybrid": others.get("model + BM25"),
-        "keyword_weights": result.keyword_weights,
-    }
-    show(as_json, lambda: record, text)
+    show(
+        as_json,
+        lambda: {
+            "model": name,
+            "data": loaded.source,
+            "split": split,
+            "queries": count,
+            "measures": result.measures,
+            "intervals": intervals,
+            "bm25": others.get("BM25"),
+            "hybrid": others.get("model + BM25"),
+            "keyword_weights": result.keyword_weights,
+        },
+        text,
+    )
 
 
 def search(

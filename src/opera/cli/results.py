@@ -60,15 +60,6 @@ def print_labels(screen: Screen, run: Run) -> None:
             screen.lines(NOISY_TEST.format(run.path))
 
 
-def print_cutoffs(screen: Screen, run: Run) -> None:
-    """Print the cut-off for the middle precision, if any score reaches that."""
-    from opera.run_folder.cutoffs import PRECISIONS
-
-    record = run.record.cutoffs
-    if record is not None and (cutoff := record.cutoff(PRECISIONS[1])) is not None:
-        screen.lines(f"\n{cutoff.sentence}")
-
-
 def print_parts(screen: Screen, run: Run) -> None:
     """Print the main measure by number of dimensions and by data set, if a run has several."""
     from opera.run_folder.record import mean_of_sets

@@ -38,7 +38,6 @@ from opera.cli.options import (
 from opera.cli.results import (
     how_to_use,
     print_before_after,
-    print_cutoffs,
     print_next,
     print_parts,
 )
@@ -220,10 +219,14 @@ def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
 
 
 def _print_run(screen: Screen, run: Run) -> None:
-    measures = run.measures
+    from opera.run_folder.cutoffs import PRECISIONS
+
+    measures, cutoffs = run.measures, run.record.cutoffs
     print_before_after(screen, run)
     print_parts(screen, run)
-    print_cutoffs(screen, run)
+    # the middle precision, if any score reaches that
+    if cutoffs is not None and (cutoff := cutoffs.cutoff(PRECISIONS[1])) is not None:
+        screen.lines(f"\n{cutoff.sentence}")
     if run.record.guard is None and measures["final"][PRIMARY] < measures["base"][PRIMARY]:
         advice = "drop guard=false, or try fewer --steps or a lower --lr"
         screen.lines(f"{PRIMARY} fell: {advice}")

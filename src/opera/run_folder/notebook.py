@@ -15,16 +15,14 @@ if TYPE_CHECKING:
 
 def run_html(run: Run) -> str:
     """Return the verdict, the table of measures and the noise line of a finished run as HTML."""
-    measures, lines = run.measures, headlines(run)
+    lines = headlines(run)
     if (estimate := run.record.noisy_labels) is not None:
         sentence = estimate.sentence
         lines.append(f"{sentence[0].upper()}{sentence[1:]}. opera.review(run) shows them.")
-    changes = changes_on_test(run.per_query(), DEFAULT_MEASURES)
     rows = [("measure", "base", "final", "points", "95% interval")]
-    for name in DEFAULT_MEASURES:
-        base, final = (measures[when][name] for when in ("base", "final"))
-        values = (in_points(base), in_points(final), points(final - base))
-        rows.append((name, *values, changes[name].interval_in_points()))
+    for name, change in changes_on_test(run.per_query(), DEFAULT_MEASURES).items():
+        base, final = (in_points(run.measures[when][name]) for when in ("base", "final"))
+        rows.append((name, base, final, points(change.difference), change.interval_in_points()))
     cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{row}</tr>" for row in cells)
     first, *rest = map(escape, lines)

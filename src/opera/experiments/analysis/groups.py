@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +137,12 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         zip(runs, settings, strict=True), key=lambda pair: pair[0].record.seed
     ):
         label, steps = method_label(values, differing), values["max_steps"]
-        by_key.setdefault((run.record.data.source, label, steps), []).append(run)
-    for members in by_key.values():
-        for one, other in pairwise(members):
-            if one.record.seed == other.record.seed:
-                raise RunFolderError(
-                    f"{other.path} and {one.path} are the same run twice; remove one of them"
-                )
+        members = by_key.setdefault((run.record.data.source, label, steps), [])
+        if members and members[-1].record.seed == run.record.seed:
+            raise RunFolderError(
+                f"{run.path} and {members[-1].path} are the same run twice; remove one of them"
+            )
+        members.append(run)
     groups = [
         Group(data, method, int(members[0].settings["max_steps"]), requested, tuple(members))
         for (data, method, requested), members in by_key.items()

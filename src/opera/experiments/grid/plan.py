@@ -188,11 +188,10 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
             "characters; use --set for such settings"
         )
     method, method_settings = parse_method(label)
-    for name in method_settings:
-        if ALIASES.get(name, name) in AXES:
-            raise SettingError(
-                f"{name} differs between runs; use --methods, --steps and --seeds instead"
-            )
+    if on_axes := [name for name in method_settings if ALIASES.get(name, name) in AXES]:
+        raise SettingError(
+            f"{on_axes[0]} differs between runs; use --methods, --steps and --seeds instead"
+        )
     fields = {
         name: METHODS[name].settings_class.model_fields.keys()
         for name in {label.partition(":")[0] for label in labels} & METHODS.keys()
