@@ -39,7 +39,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     import torch
 
     from opera.data import load_data
-    from opera.engine.dataset import text_dataset
+    from opera.engine.dataset import PairDataset
     from opera.engine.loss import InfoNCELoss
     from opera.engine.sampler import PairSampler, SetSampler
     from opera.engine.sampler_link import SamplerLink
@@ -54,7 +54,9 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
     pruning = SamplerLink()
     pruning.samplers = [PairSampler([SetSampler(method)], pairs, method.plan, size)]
-    items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(pruning.samplers[0])))
+    documents = partial(data.corpus.texts, corpus_text="title_text")
+    dataset = PairDataset(training.query_rows, 0, partial(data.queries.texts, corpus_text="text"), documents)
+    items = dataset.__getitems__(next(iter(pruning.samplers[0])))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
     known = KnownPositives.of(data, training.query_rows, pairs)
