@@ -13,6 +13,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 
 CASES = ((64, None), (1024, 32))
 
