@@ -118,7 +118,8 @@ def setting_table(results: Results, model: str) -> str:
         gains = [gain for setting in settings for gain in mean_gain(results, model, setting)]
         if gains:
             test = OverSettings.of(gains)
-            lines.append([group, *[""] * 6, signed(test.difference), f"{signed(test.low)} to {signed(test.high)}"])
+            interval = f"{signed(test.low)} to {signed(test.high)}" if len(gains) > 1 else ""
+            lines.append([group, *[""] * 6, signed(test.difference), interval])
     heads = ["data", "BM25", "base", "final", "final + BM25", "best w in hindsight", "w"]
     return table_lines([*heads, "above the better part", "above final, 95% interval"], lines)
 

@@ -305,10 +305,17 @@ class Figures:
             lines.append([setting, f"{ours['base']:.1f}", points, *cells])
         for name, settings in {"new documents": NEW, "known documents": SETS}.items():
             gains = [
-                [ours["final"] - theirs["nDCG@10"] for ours, theirs in self.runs(model, settings, rival)] or [np.nan]
+                [ours["final"] - theirs["nDCG@10"] for ours, theirs in self.runs(model, settings, rival)]
                 for rival in rivals
             ]
-            lines.append([f"OPERA's gain, {name}", "", "", *(signed(float(np.mean(points))) for points in gains)])
+            lines.append(
+                [
+                    f"OPERA's gain, {name}",
+                    "",
+                    "",
+                    *(signed(float(np.mean(points))) if points else "" for points in gains),
+                ]
+            )
         return table_lines(["setting", "base", "OPERA", *rivals], lines)
 
     def by_data_set(self, model: str) -> str:
