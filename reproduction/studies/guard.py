@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 import pandas as pd
 
-from negatives import DEFAULT, KEY, SETS, final, replayed
+from negatives import DEFAULT, KEY, final, replayed
 from opera.core.intervals import mean_interval, signed
 from opera.guard import rule
-from study import ROOT, STORED, Results, fill, table_lines
+from study import ROOT, SETS, STORED, Results, fill, table_lines
 
 PAGE, FIGURE = ROOT / "docs" / "did-it-help.md", ROOT / "docs" / "never-worse.svg"
 KINDS = {

@@ -30,6 +30,7 @@ from opera.retrieval.hybrid import fusion_of
 from opera.retrieval.measures import parse_measures
 from study import (
     ROOT,
+    SETS,
     STATIC_MODEL,
     STORED,
     OverSettings,
@@ -43,7 +44,6 @@ from study import (
 
 KEY = ("model", "setting", "method", "seed")
 METHOD = "dp"
-SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
 TEST_SPLITS = {"toollens": ("", "1", "2")}
 """Test splits about new documents. Those of ToolLens have some 30 documents each, so tables have a mean of three."""
 NEW = [f"{name}+new{split}" for name in SETS for split in TEST_SPLITS.get(name, ("",))]
@@ -110,12 +110,11 @@ def setting_table(results: Results, model: str) -> str:
     lines = []
     for setting in SETTINGS:
         if rows := results.select(model=model, setting=setting):
-            better = [row["hybrid"] - max(row["bm25"], row["final"]) for row in rows]
             cells = [f"{np.mean([row[part] for row in rows]):.1f}" for part in (*PARTS, "hindsight")]
             weights = " ".join(f"{row['w']:g}" for row in rows)
-            lines.append([setting, *cells, weights, signed(float(np.mean(better))), difference(rows)])
+            lines.append([setting, *cells, weights, signed(gain(rows)), difference(rows)])
     for group, settings in GROUPS.items():
-        gains = [gain for setting in settings for gain in mean_gain(results, model, setting)]
+        gains = [gain(rows) for setting in settings if (rows := results.select(model=model, setting=setting))]
         if gains:
             test = OverSettings.of(gains)
             interval = f"{signed(test.low)} to {signed(test.high)}" if len(gains) > 1 else ""
@@ -124,10 +123,9 @@ def setting_table(results: Results, model: str) -> str:
     return table_lines([*heads, "above the better part", "above final, 95% interval"], lines)
 
 
-def mean_gain(results: Results, model: str, setting: str) -> list[float]:
-    """The mean over the seeds of hybrid search above its better part; empty without runs."""
-    rows = results.select(model=model, setting=setting)
-    return [float(np.mean([row["hybrid"] - max(row["bm25"], row["final"]) for row in rows]))] if rows else []
+def gain(rows: Iterable[Mapping[str, Any]]) -> float:
+    """The mean over the seeds of hybrid search above its better part."""
+    return float(np.mean([row["hybrid"] - max(row["bm25"], row["final"]) for row in rows]))
 
 
 def difference(rows: Iterable[Mapping[str, Any]]) -> str:

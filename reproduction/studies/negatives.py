@@ -53,6 +53,7 @@ from opera.training_pairs.negatives import NegativeInputs, register_negatives
 from opera.training_pairs.prepare import encoder_of
 from study import (
     ROOT,
+    SETS,
     STATIC_MODEL,
     STORED,
     OverSettings,
@@ -65,7 +66,6 @@ from study import (
 )
 
 KEY = ("model", "setting", "kind", "seed")
-SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
 SETTINGS = [f"{name}{change}" for change in ("+new", "", "+new+n200", "+n60") for name in SETS]
 DEFAULT, OLD_DEFAULT = "default", "random"
 KINDS = (

@@ -40,14 +40,14 @@ from transformers import TrainerCallback
 
 import opera
 from hybrid import KEY as HYBRID_KEY
-from hybrid import METHOD, MODELS, NEW, SETS, STEPS, TEST_SPLITS, TOKENS
+from hybrid import METHOD, MODELS, NEW, STEPS, TEST_SPLITS, TOKENS
 from opera.config.automatic import DEFAULTS
 from opera.core.intervals import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
-from study import ROOT, STORED, Results, Row, fill, load_setting, read_options, table_lines, train_missing
+from study import ROOT, SETS, STORED, Results, Row, fill, load_setting, read_options, table_lines, train_missing
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "encoder"))
 from environment import flagembedding

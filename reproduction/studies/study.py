@@ -39,6 +39,9 @@ NEW_TEST, MOST_NEW_TEST = 0.15, 1000
 SPLIT_SEED = 100
 """The test split of a setting is the same for every seed of training."""
 
+SETS = ("toollens", "nfcorpus", "scifact", "entailmentbank")
+"""The data sets of the studies of negatives and of keyword search, and of the comparison with other trainers."""
+
 Row = dict[str, Any]
 
 

@@ -150,7 +150,7 @@ def per_query(
         limit = ranked.shape[1] if "cutoff" in measure.params else NO_CUTOFF_DEPTH
         by_depth.setdefault(min(limit, ranked.shape[1]), []).append(measure)
     for depth, of_depth in by_depth.items():
-        run = {  # scores are ranks, so that there are no ties
+        run = {  # ranks as scores, to avoid ties
             str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
             for query, docs in enumerate(ranked[:, :depth].tolist())
         }
