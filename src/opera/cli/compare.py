@@ -5,33 +5,29 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.cli.options import (
     AlsoOption,
     Bm25Option,
-    ColumnsOption,
     ConfigOption,
-    DocumentsOption,
     EncodingOption,
     JsonOption,
     ModelOption,
     OverwriteOption,
-    PairsOption,
-    QueriesOption,
     SetOption,
     SkipOption,
+    TableOptions,
     TrainerOption,
     collect_values,
+    grouped,
     interruptible,
     listed,
     numbers,
-    one_source,
     parser_of,
     path_option,
-    setting_option,
     show,
 )
 from opera.cli.results import print_labels, print_next
@@ -52,6 +48,7 @@ BaselineOption = Annotated[
 ]
 
 
+@grouped(without=("max_steps", "seed"))
 def compare(
     *,
     data: Annotated[
@@ -85,22 +82,6 @@ def compare(
     ] = None,
     baseline: BaselineOption = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many runs to train at once")] = 1,
-    epochs: Annotated[str | None, setting_option("epochs")] = None,
-    learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
-    matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
-    teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
-    decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
-    per_device_train_batch_size: Annotated[
-        str | None, setting_option("per_device_train_batch_size")
-    ] = None,
-    adapter: Annotated[str | None, setting_option("adapter")] = None,
-    query_vectors: Annotated[str | None, setting_option("query_vectors")] = None,
-    document_vectors: Annotated[str | None, setting_option("document_vectors")] = None,
-    lora: Annotated[str | None, setting_option("lora")] = None,
-    negatives: Annotated[str | None, setting_option("negatives")] = None,
-    range: Annotated[str | None, setting_option("range")] = None,
-    mix: Annotated[str | None, setting_option("mix")] = None,
-    expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
     bm25: Bm25Option = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
@@ -108,13 +89,9 @@ def compare(
     plan: Annotated[
         bool, typer.Option("--plan", help="print the runs and estimate their time, then exit")
     ] = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    tables: TableOptions,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Train every combination of method, seed and number of steps on one or more data sets, and
     compare the methods.
@@ -140,31 +117,17 @@ def compare(
             method=methods,
             seed=seeds,
             max_steps=steps,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            matryoshka=matryoshka,
-            teacher_scores=teacher_scores,
-            decisions=decisions or None,
-            per_device_train_batch_size=per_device_train_batch_size,
-            adapter=adapter,
-            query_vectors=query_vectors,
-            document_vectors=document_vectors,
-            lora=lora,
-            negatives=negatives,
-            range=range,
-            mix=mix,
-            expected_documents=expected_documents,
             bm25=bm25,
+            **settings,
         ),
         None if methods is None else listed(methods),
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
     )
-    table_options = (pairs, documents, queries, columns, encoding, skip_bad_rows)
     strict = not reads_lists(shared)
-    sources = [one_source(name, *table_options, strict=strict) for name in data or (None,)]
-    more = additional_sources(also or (), encoding, skip_bad_rows)
-    status = prepare_grid(sources, axes, out, model, shared, jobs, more, encoding, skip_bad_rows)
+    sources = [tables.source(name, strict=strict) for name in data or (None,)]
+    more = additional_sources(also or (), **tables.reading)
+    status = prepare_grid(sources, axes, out, model, shared, jobs, more, **tables.reading)
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):

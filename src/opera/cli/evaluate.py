@@ -14,24 +14,15 @@ import typer
 
 from opera.cli.options import (
     Bm25Option,
-    ColumnsOption,
-    DocumentPromptOption,
-    DocumentsOption,
-    EncodingOption,
+    EncodingOptions,
     JsonOption,
     OptionalModel,
     OverwriteOption,
-    PairsOption,
-    PassageLengthOption,
-    PrecisionOption,
-    QueriesOption,
-    QueryLengthOption,
-    QueryPromptOption,
     RelevantOption,
     RunOrData,
-    SkipOption,
+    TableOptions,
+    grouped,
     is_main_process,
-    one_source,
     path_option,
     show,
 )
@@ -46,6 +37,7 @@ if TYPE_CHECKING:
 RUN_FORMATS = (".trec", ".run", ".txt")
 
 
+@grouped()
 def evaluate(
     *,
     data: RunOrData = None,
@@ -70,21 +62,12 @@ def evaluate(
         ),
     ] = False,
     relevant_grade: RelevantOption = None,
-    precision: PrecisionOption = None,
-    max_query_length: QueryLengthOption = None,
-    max_passage_length: PassageLengthOption = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
+    encoder: EncodingOptions,
     run_file: Annotated[
         Path | None, path_option("--run-file", "also write the ranking as a TREC run")
     ] = None,
     overwrite: OverwriteOption = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    tables: TableOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
@@ -103,8 +86,8 @@ def evaluate(
 
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
-    tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, name, run = data_and_model(tables, model)
+    named = tables.source(data)
+    source, name, run = data_and_model(named, model)
     names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     parsed = parse_measures(names)
     if run_file:
@@ -117,16 +100,12 @@ def evaluate(
     from opera.run.evaluate import evaluate as evaluate_model
 
     result = evaluate_model(
-        loaded if run == name else tables,  # the run gives splits and grades too
+        loaded if run == name else named,  # the run gives splits and grades too
         model=name,
         split=split,
         measures=parsed,
         relevant_grade=relevant_grade,
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
+        **vars(encoder),
         bm25=bm25,
         hybrid=hybrid,
     )
@@ -170,6 +149,7 @@ def evaluate(
     )
 
 
+@grouped()
 def search(
     *,
     data: RunOrData = None,
@@ -203,17 +183,8 @@ def search(
             help="fuse the model with keyword search; default: by the run's weight, if it has one",
         ),
     ] = None,
-    precision: PrecisionOption = None,
-    max_query_length: QueryLengthOption = None,
-    max_passage_length: PassageLengthOption = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    encoder: EncodingOptions,
+    tables: TableOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Search a corpus with a model. A run names both.
@@ -225,22 +196,15 @@ def search(
     from opera.retrieval.locate import data_and_model
     from opera.retrieval.search import CorpusSearch, checked_query
 
-    if query is None and pairs and not interactive:
+    if query is None and tables.pairs and not interactive:
         query, data = data, None  # with --pairs, the first argument is the query
     if query is None and not interactive:
         raise SettingError("missing argument 'QUERY'; see opera search --help")
     if query is not None and interactive:
         raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
     argument = [] if query is None else [checked_query(query)]
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
-    tables = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
-    source, name, _ = data_and_model(tables, model)
+    settings = EncodingSettings.chosen(**vars(encoder))
+    source, name, _ = data_and_model(tables.source(data), model)
     loaded = load_data(source)
     if loaded is not source:  # the training of a run has shown the notes on its data
         log_notes(loaded)

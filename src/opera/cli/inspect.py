@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opera.cli.options import (
-    ColumnsOption,
     DataArgument,
-    DocumentPromptOption,
-    DocumentsOption,
-    EncodingOption,
+    EncodingOptions,
     JsonOption,
     ModelOption,
-    PairsOption,
-    PassageLengthOption,
-    PrecisionOption,
-    QueriesOption,
-    QueryLengthOption,
-    QueryPromptOption,
     RelevantOption,
     SeedOption,
-    SkipOption,
-    one_source,
+    TableOptions,
+    grouped,
     setting_option,
     show,
 )
@@ -50,6 +41,7 @@ NOVELTY = (
 """The least fraction of a split's documents that are in train, and what follows from it."""
 
 
+@grouped()
 def inspect(
     *,
     data: DataArgument = None,
@@ -58,25 +50,15 @@ def inspect(
     decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    precision: PrecisionOption = None,
-    max_query_length: QueryLengthOption = None,
-    max_passage_length: PassageLengthOption = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    encoder: EncodingOptions,
+    tables: TableOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
     from opera.data import load_data
     from opera.retrieval.locate import locate_model
 
-    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    source = one_source(data, pairs, documents, queries, columns, **reading, strict=not decisions)
+    source = tables.source(data, strict=not decisions)
     locate_model(model)
     loaded = load_data(source)
     loaded.training_split()  # mistakes are reported before torch loads for seconds
@@ -90,12 +72,8 @@ def inspect(
         seed=seed,
         relevant_grade=relevant_grade,
         decisions=decisions or None,
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-        **(reading if decisions else {}),
+        **vars(encoder),
+        **(tables.reading if decisions else {}),
     )
     show(as_json, inspection.as_dict, partial(print_inspection, inspection=inspection))
 

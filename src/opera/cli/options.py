@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
 from opera.cli.screen import Screen
-from opera.config.training import TrainSettings, flag_of
+from opera.config.training import FLAGS, TrainSettings, flag_of
 from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
@@ -20,6 +24,9 @@ from opera.core.paths import expand_user, user_path
 from opera.core.processes import several_processes
 from opera.core.settings import leaves
 from opera.core.terminal import json_text, say, shown
+
+Command = Callable[..., None]
+"""The function of a command."""
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
@@ -121,34 +128,6 @@ SkipOption = Annotated[
 ]
 
 
-PairsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pairs",
-        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
-        "qrels",
-        metavar="FILE",
-        rich_help_panel=DATA,
-    ),
-]
-DocumentsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--documents",
-        help="table of the documents whose ids are in --pairs",
-        metavar="FILE",
-        rich_help_panel=DATA,
-    ),
-]
-QueriesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--queries",
-        help="table of the queries whose ids are in --pairs",
-        metavar="FILE",
-        rich_help_panel=DATA,
-    ),
-]
 ColumnsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -158,11 +137,74 @@ ColumnsOption = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-PrecisionOption = Annotated[Any, setting_option("precision")]
-QueryLengthOption = Annotated[int | None, setting_option("max_query_length")]
-PassageLengthOption = Annotated[int | None, setting_option("max_passage_length")]
-QueryPromptOption = Annotated[str | None, setting_option("query_prompt")]
-DocumentPromptOption = Annotated[str | None, setting_option("document_prompt")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The options of tables of a data set, and of how to read files."""
+
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pairs",
+            help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
+            "qrels",
+            metavar="FILE",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            "--documents",
+            help="table of the documents whose ids are in --pairs",
+            metavar="FILE",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            "--queries",
+            help="table of the queries whose ids are in --pairs",
+            metavar="FILE",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    columns: ColumnsOption = None
+    encoding: EncodingOption = None
+    skip_bad_rows: SkipOption = False
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options that also apply to lists of pairs."""
+        return {"encoding": self.encoding, "skip_bad_rows": self.skip_bad_rows}
+
+    def source(self, data: str | None, strict: bool = True) -> str:
+        """Return the source string of the data set ``data``, or of the tables passed instead.
+
+        Data that are not tables reject :attr:`reading` if ``strict``.
+        """
+        from opera.data.loading import named_source
+        from opera.data.names import TABLES
+
+        if data is not None and not data.startswith(TABLES):
+            data = expand_user(data, "DATA")
+        values = {**vars(self), "pairs": self.pairs or None}
+        return str(named_source(data, **values, strict=strict))
+
+
+@dataclass(frozen=True)
+class EncodingOptions:
+    """The options of how a model encodes texts; ``None`` for the model's own."""
+
+    precision: Annotated[Any, setting_option("precision")] = None
+    max_query_length: Annotated[int | None, setting_option("max_query_length")] = None
+    max_passage_length: Annotated[int | None, setting_option("max_passage_length")] = None
+    query_prompt: Annotated[str | None, setting_option("query_prompt")] = None
+    document_prompt: Annotated[str | None, setting_option("document_prompt")] = None
+
+
 TrainerOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -180,37 +222,47 @@ ConfigOption = Annotated[
 ]
 
 
-def one_source(
-    data: str | None,
-    pairs: list[str] | None,
-    documents: str | None,
-    queries: str | None,
-    columns: list[str] | None,
-    encoding: str | None,
-    skip_bad_rows: bool,
-    strict: bool = True,
-) -> str:
-    """Return the source string of a data set, or of the tables passed instead.
+def grouped(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Decorate a command, so that typer reads groups of options.
 
-    Data that are not tables reject ``encoding`` and ``skip_bad_rows`` if ``strict``.
+    Each field of a parameter that is a dataclass becomes an option. ``**settings`` become the
+    options of all settings that have one, except those in ``without``.
     """
-    from opera.data.loading import named_source
-    from opera.data.names import TABLES
 
-    if data is not None and not data.startswith(TABLES):
-        data = expand_user(data, "DATA")
-    return str(
-        named_source(
-            data,
-            pairs=pairs or None,
-            documents=documents,
-            queries=queries,
-            columns=columns,
-            encoding=encoding,
-            skip_bad_rows=skip_bad_rows,
-            strict=strict,
-        )
-    )
+    def decorate(command: Command) -> Command:
+        signature, options = inspect.signature(command, eval_str=True), dict[str, Parameter]()
+        groups = dict[str, Any]()
+        for name, parameter in signature.parameters.items():
+            if is_dataclass(parameter.annotation):
+                groups[name] = parameter.annotation
+                options |= inspect.signature(groups[name], eval_str=True).parameters
+            elif parameter.kind is Parameter.VAR_KEYWORD:
+                options |= {name: _option_of(name) for name in FLAGS if name not in without}
+            else:
+                options[name] = parameter
+
+        @functools.wraps(command)
+        def ungrouped(**values: Any) -> None:
+            grouped_values = {
+                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            command(**values, **grouped_values)
+
+        named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
+        ungrouped.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        ungrouped.__annotations__ = {option.name: option.annotation for option in named}
+        return ungrouped
+
+    return decorate
+
+
+def _option_of(name: str) -> Parameter:
+    """The parameter of a command for a setting. It is repeatable for several texts."""
+    several = tuple[str, ...] in leaves(TrainSettings.model_fields[name].annotation)
+    kind: Any = list[str] if several else str
+    annotation = Annotated[kind | None, setting_option(name)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def collect_values(
@@ -234,7 +286,7 @@ def collect_values(
     )
     from opera.methods import AUTO
 
-    by_option = {name: value for name, value in options.items() if value is not None}
+    by_option = {name: value for name, value in options.items() if value not in (None, [])}
     if trainer:
         by_option["trainer"] = parse_assignments(trainer, "--trainer", "adam_beta2=0.98")
     by_set = with_full_names(parse_assignments(assignments or []))

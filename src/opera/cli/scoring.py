@@ -10,24 +10,17 @@ import typer
 
 from opera.cli.options import (
     MODELS,
-    ColumnsOption,
     DataArgument,
-    DocumentPromptOption,
-    DocumentsOption,
     EncodingOption,
+    EncodingOptions,
     JsonOption,
     ModelOption,
     OverwriteOption,
-    PairsOption,
-    PassageLengthOption,
-    PrecisionOption,
-    QueriesOption,
-    QueryLengthOption,
-    QueryPromptOption,
     RelevantOption,
     SeedOption,
     SkipOption,
-    one_source,
+    TableOptions,
+    grouped,
     parser_of,
     path_option,
     setting_option,
@@ -41,6 +34,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import place
 
 
+@grouped()
 def score(
     *,
     data: DataArgument = None,
@@ -70,22 +64,13 @@ def score(
     ] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    precision: PrecisionOption = None,
-    max_query_length: QueryLengthOption = None,
-    max_passage_length: PassageLengthOption = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
+    encoder: EncodingOptions,
     max_length: Annotated[
         int | None,
         typer.Option("--max-length", help="most tokens of a pair for the reranker", min=8),
     ] = None,
     overwrite: OverwriteOption = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    tables: TableOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Write each training pair's similarity under the base model, and an estimate of its loss.
@@ -101,7 +86,7 @@ def score(
 
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
-    source = one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows)
+    source = tables.source(data)
     table = score_pairs(
         source,
         model=model,
@@ -113,11 +98,7 @@ def score(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
+        **vars(encoder),
         max_length=max_length,
     )
     import numpy as np
@@ -138,6 +119,7 @@ def score(
     )
 
 
+@grouped()
 def mine(
     *,
     data: DataArgument = None,
@@ -153,25 +135,16 @@ def mine(
     reranker: Annotated[str | None, setting_option("reranker")] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    precision: PrecisionOption = None,
-    max_query_length: QueryLengthOption = None,
-    max_passage_length: PassageLengthOption = None,
-    query_prompt: QueryPromptOption = None,
-    document_prompt: DocumentPromptOption = None,
+    encoder: EncodingOptions,
     overwrite: OverwriteOption = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    tables: TableOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
     from opera.training_pairs.export import mine as mine_negatives
 
     table = mine_negatives(
-        one_source(data, pairs, documents, queries, columns, encoding, skip_bad_rows),
+        tables.source(data),
         model=model,
         out=out,
         range=range,
@@ -183,11 +156,7 @@ def mine(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
+        **vars(encoder),
     )
     show(
         as_json,

@@ -16,22 +16,16 @@ from opera.cli.options import (
     MODELS,
     AlsoOption,
     Bm25Option,
-    ColumnsOption,
     ConfigOption,
     DataArgument,
-    DocumentsOption,
-    EncodingOption,
     JsonOption,
-    PairsOption,
-    QueriesOption,
     SetOption,
-    SkipOption,
+    TableOptions,
     TrainerOption,
     collect_values,
+    grouped,
     interruptible,
-    one_source,
     path_option,
-    setting_option,
     show,
     source_option,
 )
@@ -82,6 +76,7 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     return "\n".join(lines)
 
 
+@grouped()
 def train(
     *,
     data: DataArgument = None,
@@ -97,24 +92,6 @@ def train(
             "that you registered",
         ),
     ] = None,
-    epochs: Annotated[str | None, setting_option("epochs")] = None,
-    max_steps: Annotated[str | None, setting_option("max_steps")] = None,
-    learning_rate: Annotated[str | None, setting_option("learning_rate")] = None,
-    matryoshka: Annotated[str | None, setting_option("matryoshka")] = None,
-    seed: Annotated[str | None, setting_option("seed")] = None,
-    teacher_scores: Annotated[str | None, setting_option("teacher_scores")] = None,
-    decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
-    per_device_train_batch_size: Annotated[
-        str | None, setting_option("per_device_train_batch_size")
-    ] = None,
-    adapter: Annotated[str | None, setting_option("adapter")] = None,
-    query_vectors: Annotated[str | None, setting_option("query_vectors")] = None,
-    document_vectors: Annotated[str | None, setting_option("document_vectors")] = None,
-    lora: Annotated[str | None, setting_option("lora")] = None,
-    negatives: Annotated[str | None, setting_option("negatives")] = None,
-    range: Annotated[str | None, setting_option("range")] = None,
-    mix: Annotated[str | None, setting_option("mix")] = None,
-    expected_documents: Annotated[str | None, setting_option("expected_documents")] = None,
     bm25: Bm25Option = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
@@ -143,13 +120,9 @@ def train(
     plan: Annotated[
         bool, typer.Option("--plan", help="estimate time and memory, then exit; writes nothing")
     ] = False,
-    pairs: PairsOption = None,
-    documents: DocumentsOption = None,
-    queries: QueriesOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = None,
-    skip_bad_rows: SkipOption = False,
+    tables: TableOptions,
     as_json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
@@ -164,27 +137,11 @@ def train(
         set_,
         trainer,
         method=method,
-        epochs=epochs,
-        max_steps=max_steps,
-        learning_rate=learning_rate,
-        matryoshka=matryoshka,
-        seed=seed,
-        teacher_scores=teacher_scores,
-        decisions=decisions or None,
-        per_device_train_batch_size=per_device_train_batch_size,
-        adapter=adapter,
-        query_vectors=query_vectors,
-        document_vectors=document_vectors,
-        lora=lora,
-        negatives=negatives,
-        range=range,
-        mix=mix,
-        expected_documents=expected_documents,
         bm25=bm25,
+        **settings,
     )
-    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     lists = reads_lists(values)
-    source = one_source(data, pairs, documents, queries, columns, **reading, strict=not lists)
+    source = tables.source(data, strict=not lists)
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
@@ -193,9 +150,9 @@ def train(
         check_reads_survive(out, map(recipe_path, config or []))
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
-    more = additional_sources(also or (), encoding, skip_bad_rows)
+    more = additional_sources(also or (), **tables.reading)
     call: dict[str, Any] = {"also": more, "model": model, "out": out, "overwrite": overwrite}
-    call |= reading if lists else {}
+    call |= tables.reading if lists else {}
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(source, **call, **values)
