@@ -47,20 +47,6 @@ def imported_modules(nodes: Iterator[ast.AST]) -> set[str]:
     return names & MODULES.keys()
 
 
-def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what runs when a module is imported: neither functions nor ``if TYPE_CHECKING``."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for other in node.orelse:
-                yield other
-                yield from run_at_import(other)
-            continue
-        yield node
-        yield from run_at_import(node)
-
-
 @functools.cache
 def parse(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
@@ -75,7 +61,7 @@ def test_each_layer_imports_only_from_layers_below_it() -> None:
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
-    graph = {module: imported_modules(run_at_import(parse(module))) for module in MODULES}
+    graph = {module: imported_modules(ast.walk(parse(module))) for module in MODULES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle
 
 

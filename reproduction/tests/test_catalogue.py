@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import opera
+from opera.data import with_relevant_grade
 from opera_paper.catalogue import PAPER_SETS, PaperSet, find_set
 
 LIBRARY = find_spec("ir_datasets")
@@ -46,7 +47,7 @@ def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8() -> None:
 def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> None:
     data = opera.load_data("paper:antique")
     assert any("counts grades from 3 up as relevant" in note for note in data.notes)
-    counts = data.with_relevant_grade(3).counts()
+    counts = with_relevant_grade(data, 3).counts()
     same = replace(
         find_set("antique"), known_counts={}, **{name: counts[name] for name in find_set("antique").table_counts}
     )

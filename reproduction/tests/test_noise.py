@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import opera
 from commands import Opera
+from opera.data import with_relevant_grade
 from opera_paper.noise import add_wrong_pairs
 from tiny_world import data_from_dicts, write_beir
 
@@ -21,7 +22,7 @@ Pairs = set[tuple[str, str]]
 
 def pairs_of(data: opera.RetrievalData, split: str, lowest: int = 1) -> Pairs:
     """The ids of a split's relevant pairs."""
-    qrels = data.with_relevant_grade(lowest).split(split).relevant()
+    qrels = with_relevant_grade(data, lowest).split(split).relevant()
     queries = data.queries.ids(qrels.query_rows[qrels.query_index])
     return set(zip(queries, data.corpus.ids(qrels.doc_rows), strict=True))
 

@@ -22,7 +22,7 @@ import pytest
 
 from opera.core.errors import InputError
 from opera.data import RetrievalData, load_data
-from opera.data.read import DelimitedTable
+from opera.data.delimited_tables import DelimitedTable
 
 GOLDEN = Path(__file__).with_suffix(".json")
 Content = str | bytes | list[dict[str, Any]] | pa.Table

@@ -12,6 +12,7 @@ import pytest
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.decisions import read_decisions, with_decisions
+from opera.data.grades import with_relevant_grade
 from opera.data.identity import text_keys
 from opera.data.loading import with_list_options
 from opera.data.splits import draw_missing_splits
@@ -206,7 +207,7 @@ def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[...,
 
 @pytest.mark.parametrize("grades", [(2, 3), (1, 3)])
 def test_a_missing_label_gets_the_lowest_relevant_grade(grades: tuple[int, int], tmp_path: Path) -> None:
-    data = load_data([("a query", "one", grades[0]), ("another", "two", grades[1])]).with_relevant_grade(2)
+    data = with_relevant_grade(load_data([("a query", "one", grades[0]), ("another", "two", grades[1])]), 2)
     path = write(tmp_path / "d.csv", [(data.queries.ids()[1], data.corpus.ids()[0], "missing")])
     train = with_decisions(data, [path]).split("train").relevant()
     assert sorted(train.grades.tolist()) == [grade for grade in sorted((2, *grades)) if grade > 1]

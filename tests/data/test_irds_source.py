@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from opera.data import RetrievalData, load_data
+from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import find_splits
 from opera_paper.catalogue import PAPER_SETS
 
@@ -68,7 +69,7 @@ def test_sets_whose_test_split_is_called_otherwise(
 def test_antique_keeps_its_levels() -> None:
     data = load_data("paper:antique")
     assert judged(data, "train") == [("3", "1_0", 4), ("3", "1_1", 3), ("3", "2_0", 2)]
-    assert data.with_relevant_grade(PAPER_SETS["antique"].relevant_grade).counts()["test_pairs"] == 2
+    assert with_relevant_grade(data, PAPER_SETS["antique"].relevant_grade).counts()["test_pairs"] == 2
 
 
 @pytest.mark.usefixtures("irds", "offline")

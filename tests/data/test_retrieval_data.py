@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import load_data
+from opera.data.grades import with_relevant_grade
 from opera.data.rules import check_string
 from tiny_world import data_from_dicts
 
@@ -60,8 +61,8 @@ def test_judged_qrels_leave_out_queries_without_a_relevant_document() -> None:
 
 def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     data = load_data(beir)
-    assert data.with_relevant_grade(1).splits is data.splits
-    graded = data.with_relevant_grade(2)
+    assert with_relevant_grade(data, 1).splits is data.splits
+    graded = with_relevant_grade(data, 2)
     below = sum(int((qrels.grades == 1).sum()) for qrels in data.splits.values())
     assert graded.notes == (f"relevant_grade=2: {below} judgements below it become not relevant",)
     for name, qrels in graded.splits.items():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData, load_data
+from opera.data.grades import with_relevant_grade
 from opera.data.splits import (
     ExpectedDocuments,
     asks_about_known,
@@ -82,7 +83,7 @@ def test_queries_without_a_relevant_document_are_not_drawn() -> None:
 
 def test_copied_splits_keep_the_original_grades(beir: Path) -> None:
     data = load_data(beir)
-    changed = hold_out(data.with_relevant_grade(2), "dev", 0.25, seed=1)
+    changed = hold_out(with_relevant_grade(data, 2), "dev", 0.25, seed=1)
     again = copy_splits(data, source=changed)
     assert again.notes == changed.notes
     for name in ("train", "dev", "test"):

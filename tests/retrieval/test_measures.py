@@ -13,7 +13,6 @@ from sklearn.metrics import ndcg_score
 from opera.core.errors import DataError
 from opera.data import Qrels
 from opera.retrieval import measures
-from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.measures import FULL_MEASURES, Measure, Ranking, check_trec_ids, parse_measures, write_trec_run
 from tiny_world import data_from_dicts
 
@@ -85,7 +84,7 @@ def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents()
 def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
     ranking = Ranking(np.array([[2, 0], [1, 2]]), np.array([[1 / 3, 0.25], [2e-10, -1]], dtype=np.float32))
     data = data_from_dicts("mine", corpus=dict.fromkeys("abc", "text"), queries={"q": "text"}, qrels={})
-    write_trec_run(tmp_path / "run.trec", Evaluation("test", ["q0", "qé"], {}, ranking, []), data)
+    write_trec_run(tmp_path / "run.trec", ["q0", "qé"], ranking, data)
     assert (tmp_path / "run.trec").read_text(encoding="utf-8").splitlines() == [
         "q0 Q0 c 1 0.333333343 opera",
         "q0 Q0 a 2 0.25 opera",

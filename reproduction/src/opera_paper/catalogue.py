@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import opera
-from opera.data import RetrievalData, load_irds_splits
+from opera.data import RetrievalData, load_irds_splits, with_relevant_grade
 
 PREFIX = "paper:"
 """The prefix of these data sets wherever ``opera`` takes data."""
@@ -73,7 +73,7 @@ class PaperSet:
 
     def count_note(self, data: RetrievalData) -> str | None:
         """List the counts of loaded data that differ from Table 8, with known reasons."""
-        counts, differing = data.with_relevant_grade(self.relevant_grade).counts(), []
+        counts, differing = with_relevant_grade(data, self.relevant_grade).counts(), []
         for name, expected in self.table_counts.items():
             count, (known, reason) = counts.get(name, 0), self.known_counts.get(name, (expected, ""))
             if count == expected:

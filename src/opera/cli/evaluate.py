@@ -110,7 +110,8 @@ def evaluate(
         hybrid=hybrid,
     )
     if run_file and is_main_process():
-        write_trec_run(run_file, result.hybrid or result, loaded)
+        ranking = (result.hybrid or result).ranking
+        write_trec_run(run_file, result.query_ids, ranking, loaded)
     intervals, count = mean_intervals(result.per_query), len(result.query_ids)
     parts = {"BM25": result.bm25, "model + BM25": result.hybrid}
     others = {heading: part.measures for heading, part in parts.items() if part is not None}

@@ -29,9 +29,9 @@ def print_before_after(screen: Screen, run: Run) -> None:
     The table has no column for the fine-tuned model if that is the final model.
     """
     from opera.experiments.report.tables import measures_table
-    from opera.run_folder.verdict import headlines, warnings_of
+    from opera.run_folder.verdict import warnings_of
 
-    verdict, *details = headlines(run)
+    verdict, *details = run.headlines
     screen.heading(verdict)
     screen.lines(*details)
     if (guard := run.record.guard) is not None:

@@ -1,6 +1,7 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources that OPERA reads."""
 
 from opera.core.cache import cache_folder
+from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import load_irds_splits
 from opera.data.loading import check_stays_out, files_read, load_all, load_data
 from opera.data.python_source import load_python
@@ -27,4 +28,5 @@ __all__ = [
     "load_irds_splits",
     "load_python",
     "register_source",
+    "with_relevant_grade",
 ]

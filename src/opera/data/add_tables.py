@@ -9,13 +9,14 @@ from tempfile import TemporaryDirectory
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
+from opera.data.delimited_tables import DelimitedTable
 from opera.data.names import SPLIT_NAMES
-from opera.data.read import BEIR_COLUMNS, TREC_COLUMNS, DelimitedTable, Table
 from opera.data.relation import NUMBERS, Relation, document_key_sql, text_key_sql
 from opera.data.retrieval_data import BEIR_HEADER
 from opera.data.rules import blank_sql, id_rules, literal_sql, rules
 from opera.data.spreadsheets import without_apostrophe_sql
 from opera.data.table_files import open_texts
+from opera.data.tables import BEIR_COLUMNS, TREC_COLUMNS, Table
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
 """Columns of BEIR and TREC. They need no note."""

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from opera.core.errors import DataError
 from opera.core.files import open_file
 from opera.core.terminal import shortened
-from opera.data.read import BATCH_ROWS, Rows, Table
-from opera.data.rules import Problems
+from opera.data.tables import BATCH_ROWS, Problems, Rows, Table
 
 
 class MemoryTable(Table):

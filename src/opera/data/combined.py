@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, count
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,8 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
+from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import TextTable
-
-if TYPE_CHECKING:
-    from opera.data.retrieval_data import RetrievalData
 
 
 def combine(sets: Sequence[RetrievalData]) -> RetrievalData:

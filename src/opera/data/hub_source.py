@@ -28,10 +28,10 @@ from opera.data.columns import Columns, TableKind
 from opera.data.memory import table_of_dataset
 from opera.data.names import SPLIT_NAMES
 from opera.data.numbering import TextNumbering, load_relation
-from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, library_errors
+from opera.data.tables import Table
 
 log = logging.getLogger("opera")
 

@@ -19,10 +19,10 @@ from opera.data.add_tables import add_list
 from opera.data.columns import Columns, matching_name, normal
 from opera.data.combined import data_sets, first_rows, with_sets
 from opera.data.qrels import TeacherScores
-from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.table_files import files_in, open_texts
+from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space
 
 IDS = ("query_id", "doc_id")

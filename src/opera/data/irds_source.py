@@ -22,10 +22,10 @@ from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.numbering import TextNumbering, load_relation
-from opera.data.read import arrow_rows
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, library_errors
+from opera.data.tables import arrow_rows
 
 JUDGED = ["query", "document", "grade"]
 

@@ -18,11 +18,10 @@ from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
 from opera.data.names import MEMORY
 from opera.data.numbering import TextNumbering, load_relation
-from opera.data.read import BATCH_ROWS, Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.rules import Problems
 from opera.data.store import DataBuilder
+from opera.data.tables import BATCH_ROWS, Problems, Table
 
 PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)

@@ -21,8 +21,9 @@ from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
-from opera.data.read import DelimitedTable, Table, arrow_rows
-from opera.data.rules import WHITE, Problems, Rule, blank_sql
+from opera.data.delimited_tables import DelimitedTable
+from opera.data.rules import WHITE, Rule, blank_sql
+from opera.data.tables import Problems, Table, arrow_rows
 
 MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""

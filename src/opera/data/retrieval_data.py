@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -13,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arguments import flag, whole_number
+from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
-from opera.core.terminal import counted
-from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.text_files import checked_encoding
@@ -78,7 +75,7 @@ class RetrievalData:
             minus those below.
         notes: sentences about merged, dropped and split data.
         skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
-        lowest_grade: the lowest relevant grade, see :meth:`with_relevant_grade`.
+        lowest_grade: the lowest relevant grade, see :func:`opera.data.grades.with_relevant_grade`.
         list_options: how to read lists of pairs of these data.
         sets: the data sets that this one combines, in the order of their rows; empty for a single
             data set.
@@ -168,16 +165,6 @@ class RetrievalData:
         lowest = self.lowest_grade
         return "above 0" if lowest == 1 else f"of {lowest} or more (relevant_grade={lowest})"
 
-    def with_relevant_grade(self, lowest: int) -> RetrievalData:
-        """Set grades below ``lowest`` to 0 (not relevant) in every split; a note has the count.
-
-        Higher grades do not change, because they are the gains of nDCG.
-
-        Raises:
-            SettingError: if ``lowest`` is not a whole number of 1 or more.
-        """
-        return for_each(partial(_graded, whole_number(lowest, "relevant_grade", 1)), self)
-
     def hold_out_pairs(self, pairs: Qrels) -> RetrievalData:
         """Move judgements from train to ``held_out``; they need not be in train."""
         if not len(pairs.doc_rows):
@@ -239,17 +226,3 @@ class RetrievalData:
                 query_rows = qrels.query_rows[qrels.query_index]
                 for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
                     file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
-
-
-def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
-    grades = {name: qrels.grades for name, qrels in data.splits.items()}
-    low = {name: values < lowest for name, values in grades.items()}
-    below = sum(int((low[name] & (values > 0)).sum()) for name, values in grades.items())
-    if below == 0:
-        return replace(data, lowest_grade=max(lowest, data.lowest_grade))
-    splits = {
-        name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
-        for name, qrels in data.splits.items()
-    }
-    note = f"relevant_grade={lowest}: {counted(below, 'judgement')} below it become not relevant"
-    return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)

@@ -25,7 +25,6 @@ from opera.data.irds_source import load_irds
 from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
 from opera.data.numbering import TextNumbering, load_relation
 from opera.data.python_source import load_python
-from opera.data.read import Table
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files
@@ -38,6 +37,7 @@ from opera.data.table_files import (
     path_below,
     table_suffix,
 )
+from opera.data.tables import Table
 from opera.data.trainer_formats import read_trainer_files, trainer_files
 
 

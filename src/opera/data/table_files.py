@@ -15,8 +15,10 @@ from opera.core.paths import expand_user
 from opera.core.terminal import shortened, shown
 from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
+from opera.data.delimited_tables import DelimitedTable, is_qrels
+from opera.data.json_tables import JsonTable
 from opera.data.names import SPLIT_NAMES, TABLES, split_name
-from opera.data.read import DelimitedTable, JsonTable, Table, is_qrels
+from opera.data.tables import Table
 from opera.data.text_files import checked_encoding, is_utf8
 
 BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
+from opera.data.json_tables import JsonLines, JsonList, JsonTable, json_value
 from opera.data.names import SPLIT_NAMES, split_name
 from opera.data.numbering import TextNumbering
-from opera.data.read import JsonLines, JsonList, JsonTable, json_value
 from opera.data.relation import Relation, document_key_sql, text_key_sql
-from opera.data.rules import Problems
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
+from opera.data.tables import Problems
 from opera.data.text_files import ALWAYS_UTF8, BadRow
 
 _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "eval"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel
@@ -14,20 +14,22 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 
+from opera.core.arrays import IntArray
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import process_index
 from opera.core.terminal import counted, shown
 from opera.engine.distributed import gather_embeddings, gather_values
 from opera.engine.loss import at_least_float32, batch_cosines, info_nce_losses
+from opera.engine.pair_rows import PairRows
+from opera.engine.sampler_link import SamplerLink
 from opera.labels.ranks import p_values
-
-if TYPE_CHECKING:
-    from opera.engine.pair_pruning import PairPruning
 
 BLOCK_SIMILARITIES = 2**24
 """Bounds the size of a block of similarities."""
 Gather = Callable[[Tensor], Tensor]
 """Concatenates the tensors of all processes."""
+RowsOf = Callable[[Tensor], tuple[PairRows, IntArray]]
+"""Returns the data set of a batch, and the ids of its pairs there."""
 
 
 class ObservedLoss(nn.Module):
@@ -41,7 +43,8 @@ class ObservedLoss(nn.Module):
     backward pass.
 
     Args:
-        pruning: holds the weights of each batch, and receives the observations.
+        link: holds the weights of each batch, and receives the observations.
+        rows_of: finds the rows of a batch.
         model: the model that trains.
         loss: a loss of sentence-transformers over (anchor, positive, negatives).
         temperature: of the reported InfoNCE.
@@ -54,14 +57,15 @@ class ObservedLoss(nn.Module):
 
     def __init__(
         self,
-        pruning: PairPruning,
+        link: SamplerLink,
+        rows_of: RowsOf,
         model: SentenceTransformer,
         loss: nn.Module,
         temperature: float,
     ) -> None:
         super().__init__()
         self.masks, self.shares_with_positives = weighable(loss) is not None, list[float]()
-        self.link, self.temperature = pruning, temperature
+        self.link, self.rows_of, self.temperature = link, rows_of, temperature
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         # whether the loss compares queries with the documents of all processes
         self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
@@ -81,7 +85,7 @@ class ObservedLoss(nn.Module):
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        rows, ids = self.link.rows_of(pair_ids)
+        rows, ids = self.rows_of(pair_ids)
         batch, labels = self.link.batch(pair_ids), rows.labels(ids, pair_ids.device)
         factors = torch.from_numpy(batch.weights[batch.local])
         all_ids = gather_values(pair_ids) if self.across else pair_ids

@@ -393,7 +393,7 @@ class PairPruning(SamplerLink):
                 "model for both"
             )
         temperature = temperature_of(module) if self.temperature is None else self.temperature
-        observed = ObservedLoss(self, self.model, module, temperature)
+        observed = ObservedLoss(self, self.rows_of, self.model, module, temperature)
         if self.method.weighs and not observed.masks:
             raise SettingError(
                 f"method={self.method.name}: the method weighs pairs, which "

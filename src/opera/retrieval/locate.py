@@ -15,6 +15,7 @@ from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import absolute_path, expand_user
 from opera.data import RetrievalData, files_read, load_all
+from opera.data.grades import with_relevant_grade
 from opera.data.loading import load_stored, with_paths
 from opera.data.names import MEMORY
 from opera.data.splits import draw_missing_splits
@@ -227,7 +228,7 @@ def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> R
     """Apply a relevant grade; ``None`` for that of a run on these data, else 1."""
     origin = _origin_on(data, model)
     default = 1 if origin is None else origin.relevant_grade
-    return data.with_relevant_grade(default if grade is None else grade)
+    return with_relevant_grade(data, default if grade is None else grade)
 
 
 def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
@@ -241,7 +242,7 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
     origin, run = _origin_on(data, model), run_of(model)
     if origin is None:
         return data
-    graded = data.with_relevant_grade(origin.relevant_grade)
+    graded = with_relevant_grade(data, origin.relevant_grade)
     if data.fingerprint not in origin.data:
         return graded
     missing, together = {"dev", "test"} - data.splits.keys(), graded
@@ -253,7 +254,7 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
                 f"pass the run itself, or {advice}"
             )
         # the splits of a data set depend on the other data sets
-        together = run_data(run.path, advice).with_relevant_grade(origin.relevant_grade)
+        together = with_relevant_grade(run_data(run.path, advice), origin.relevant_grade)
     drawn = draw_missing_splits(
         together,
         seed=origin.seed,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ir_measures
 import numpy as np
@@ -29,9 +28,6 @@ from opera.core.terminal import place, shown
 from opera.data import RetrievalData
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
-
-if TYPE_CHECKING:
-    from opera.retrieval.evaluation import Evaluation  # loads torch
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
@@ -285,17 +281,19 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
             )
 
 
-def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in the TREC format: query, Q0, document, rank, score, tag.
+def write_trec_run(
+    path: Path, query_ids: Sequence[str], ranking: Ranking, data: RetrievalData
+) -> None:
+    """Write the ranking of each query in the TREC format: query, Q0, document, rank, score, tag.
 
     Nine digits distinguish all float32 scores.
     """
 
     def lines() -> Iterable[str]:
-        for number, query in enumerate(result.query_ids):
-            rows = result.ranking.doc_rows[number]
+        for number, query in enumerate(query_ids):
+            rows = ranking.doc_rows[number]
             docs = data.corpus.ids(rows[rows >= 0])
-            scored = zip(docs, result.ranking.scores[number], strict=False)
+            scored = zip(docs, ranking.scores[number], strict=False)
             for rank, (doc, score) in enumerate(scored, start=1):
                 yield f"{query} Q0 {doc} {rank} {score:.9g} opera\n"
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opera.config.recipe import Recipe, make_recipe
-from opera.config.training import reads_lists
-from opera.core.arguments import flag
-from opera.core.errors import SettingError
-from opera.core.paths import user_path, without_parents
-from opera.data import RetrievalData, check_stays_out, load_all
-from opera.data.loading import ColumnNames, additional_sources, named_source, with_list_options
+from opera.data.loading import ColumnNames
 from opera.methods import AUTO
-from opera.retrieval.locate import Model, checked_model, inputs_of
+from opera.retrieval.locate import Model
+from opera.run.check import check
 from opera.run_folder.folder import Run
-from opera.run_folder.housekeeping import (
-    check_out_folder,
-    check_reads_survive,
-    folder_to_write,
-)
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
     from transformers import TrainerCallback
 
     from opera.run.costs import Costs
@@ -122,69 +109,3 @@ def foresee(
     prepared = load_and_check(checked.data, checked.model, checked.recipe)
     announce(prepared)
     return time_run(prepared, checked.started)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The checked arguments of a run, and its data.
-
-    Attributes:
-        data: the loaded data; several data sets are combined.
-        model: the model for :func:`opera.retrieval.models.load_model`.
-        folder: the run folder to write.
-        target: the folder to train in, which is another one if the run replaces the folder's run.
-        recipe: all settings.
-        resume: whether to continue the run in the folder.
-        overwrite: whether to replace the run in the folder.
-        started: ``time.perf_counter()`` at the start.
-    """
-
-    data: RetrievalData
-    model: str | SentenceTransformer
-    folder: Path
-    target: Path
-    recipe: Recipe
-    resume: bool
-    overwrite: bool
-    started: float
-
-
-def check(
-    data: Any,
-    also: Sequence[Any],
-    reading: Mapping[str, Any],
-    model: Model | None,
-    out: str | Path,
-    settings: Mapping[str, Any],
-    resume: bool,
-    overwrite: bool,
-) -> Checked:
-    """Check the arguments of :func:`opera.adapt`, and load the data.
-
-    Raises:
-        InputError: for invalid input.
-    """
-    started = time.perf_counter()
-    recipe = make_recipe(settings)
-    if model is None and recipe.train.query_vectors is None:
-        raise SettingError(
-            "--model: give a model, or its vectors with --query-vectors and --document-vectors"
-        )
-    model = checked_model("vectors" if model is None else model, "--model")
-    folder = without_parents(user_path(out, "--out"))
-    check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    how = reading["encoding"], reading["skip_bad_rows"]
-    first = named_source(data, **reading, strict=not reads_lists(recipe.train.flat()))
-    sources = [first, *additional_sources(also, *how)]
-    for source in sources:
-        check_stays_out(folder, "--out", source)
-    if overwrite:
-        train = recipe.train
-        files = (train.query_vectors, train.document_vectors, train.teacher_scores)
-        reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
-        models = [] if train.query_vectors is not None else [model, train.reranker]
-        inputs = [path for source in sources for path in inputs_of(source, *models)]
-        check_reads_survive(folder, [*reads, *inputs])
-    loaded = with_list_options(load_all(sources), *how)
-    target = folder_to_write(folder, resume, overwrite)
-    return Checked(loaded, model, folder, target, recipe, resume, overwrite, started)

@@ -16,6 +16,7 @@ from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted
 from opera.data import RetrievalData, load_data
 from opera.data.combined import data_sets
+from opera.data.grades import with_relevant_grade
 from opera.data.identity import log_copies
 from opera.data.loading import ColumnNames, named_source
 from opera.data.splits import copy_splits, draw_missing_splits
@@ -109,7 +110,7 @@ def evaluate(
     original = load_data(source)
     prepared = with_run_splits(original, run)
     if relevant_grade is not None:  # keep the run's splits, but use the original grades
-        prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
+        prepared = with_relevant_grade(copy_splits(original, source=prepared), relevant_grade)
     if split not in prepared.splits and prepared.splits:
         options = " or ".join(f"--split {name}" for name in prepared.splits)
         raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")

@@ -27,7 +27,7 @@ from opera.data.names import MEMORY, source_title
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
-from opera.run_folder.verdict import changes_on_test, headlines_of
+from opera.run_folder.verdict import changes_on_test, headlines
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -252,7 +252,7 @@ def _measures(record: RunRecord, measures: Measured, per_query: pa.Table) -> str
         "The intervals (Student's t over the test queries) apply to this model, not to other "
         f"seeds. {warning}",
         "",
-        f"Verdict: {' '.join(headlines_of(record, measures, per_query))}",
+        f"Verdict: {' '.join(headlines(record, measures, per_query))}",
     ]
     if record.cutoffs is not None:
         lines += ["", "When not to answer. " + " ".join(record.cutoffs.sentences)]

@@ -40,7 +40,7 @@ from opera.retrieval.evaluation import (
 from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
-from opera.run.adapt import Checked
+from opera.run.check import Checked
 from opera.run.costs import time_run
 from opera.run.model_card import write_model_card
 from opera.run.review_items import Candidate, missing_candidates, review_items
@@ -66,7 +66,7 @@ from opera.run_folder.housekeeping import (
 )
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.run_folder.verdict import dev_sentence, headlines
+from opera.run_folder.verdict import dev_sentence
 from opera.training_pairs.prepare import Prepared, encoder_of, load_and_check
 
 log = logging.getLogger("opera")
@@ -316,7 +316,7 @@ def _write(
         queries = np.union1d(queries, texts.digests[fit.training_set.train.query_rows])
     Origin.of(record, session.prepared.settings, queries).write(run.model_path)
     session.update(**finished)
-    for line in headlines(Run(run.path)):
+    for line in Run(run.path).headlines:
         log.debug("%s", line)
 
 

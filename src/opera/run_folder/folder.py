@@ -42,13 +42,14 @@ from pyarrow import csv
 from opera.core.errors import RunFolderError
 from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
 from opera.core.intervals import in_points
-from opera.core.measure_names import PRIMARY
+from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
 from opera.core.paths import RUN_FILE, user_path
 from opera.core.terminal import counted
 from opera.data.spreadsheets import with_apostrophes
+from opera.run_folder.notebook import run_html
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
-from opera.run_folder.verdict import verdict_words
+from opera.run_folder.verdict import changes_on_test, headlines, verdict_words
 
 log = logging.getLogger("opera")
 
@@ -122,9 +123,8 @@ class Run:
     def _repr_html_(self) -> str | None:
         if not self.finished:
             return None
-        from opera.run_folder.notebook import run_html  # imports this module
-
-        return run_html(self)
+        changes = changes_on_test(self.per_query(), DEFAULT_MEASURES)
+        return run_html(self.path, self.record, self.headlines, self.measures, changes)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -167,6 +167,11 @@ class Run:
             RunFolderError: if ``measures.json`` is missing or damaged.
         """
         return read_model(self.path / MEASURES_FILE, RunMeasures).model_dump(exclude_none=True)
+
+    @property
+    def headlines(self) -> list[str]:
+        """The sentences of :func:`opera.run_folder.verdict.headlines` about the finished run."""
+        return headlines(self.record, self.measures, self.per_query())
 
     @property
     def training(self) -> TrainingRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,20 +22,11 @@ from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
 from opera.run_folder.record import GuardRecord, KeywordsRecord, RunRecord
 
-if TYPE_CHECKING:
-    from opera.run_folder.folder import Run
-
-
 NEWER = 0.1
 """If the fraction of documents in train is higher for dev than for test by more, OPERA warns."""
 
 
-def headlines(run: Run) -> list[str]:
-    """Return the sentences of :func:`headlines_of` for a finished run."""
-    return headlines_of(run.record, run.measures, run.per_query())
-
-
-def headlines_of(
+def headlines(
     record: RunRecord, measures: Mapping[str, Mapping[str, float]], per_query: pa.Table
 ) -> list[str]:
     """Say whether a run was worth it, what its final model is, and what keyword search adds.

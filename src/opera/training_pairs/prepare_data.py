@@ -17,6 +17,7 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.combined import data_sets, for_each
 from opera.data.decisions import with_decisions
+from opera.data.grades import with_relevant_grade
 from opera.data.id_lists import with_teacher
 from opera.data.identity import (
     copy_notes,
@@ -188,7 +189,7 @@ def _with_splits(
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
-    graded = data.with_relevant_grade(settings.relevant_grade)
+    graded = with_relevant_grade(data, settings.relevant_grade)
     graded = for_each(partial(_with_notes, settings), graded)
 
     def draw(needs_dev: bool) -> RetrievalData:

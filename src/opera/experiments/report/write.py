@@ -41,7 +41,7 @@ from opera.experiments.report.tables import (
     tables_of,
 )
 from opera.run_folder.folder import REPORT_FILE, Run, is_report
-from opera.run_folder.verdict import dev_sentence, headlines
+from opera.run_folder.verdict import dev_sentence
 
 EXAMPLES = 3
 """Number of example queries with the largest gains, and with the largest losses."""
@@ -170,7 +170,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
 
 def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
     """The values that differ if the page is about a single run."""
-    changed, (verdict, *details) = run.review()["changed"], headlines(run)
+    changed, (verdict, *details) = run.review()["changed"], run.headlines
     return {
         "conclusion": verdict,
         "bullets": details,

@@ -1,4 +1,4 @@
-"""Read tables in files and in memory as Arrow batches, with the place of each row for messages.
+"""Read CSV, TSV and TREC qrels as tables.
 
 DuckDB reads most CSV and TSV files itself, see :meth:`DelimitedTable.scan`.
 """
@@ -6,13 +6,12 @@ DuckDB reads most CSV and TSV files itself, see :meth:`DelimitedTable.scan`.
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,197 +19,26 @@ import pyarrow as pa
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.columns import LISTS_OF_TEXTS
-from opera.data.rules import Problems, literal_sql
+from opera.data.rules import literal_sql
+from opera.data.tables import TREC_COLUMNS, Problems, Rows, TextFile, arrow_rows
 from opera.data.text_files import (
     ALWAYS_UTF8,
     BadRow,
     check_characters,
     has_spaces_beside_quotes,
-    json_object,
     text_lines,
 )
-from opera.data.texts import LONGEST_TEXT, batched
+from opera.data.texts import LONGEST_TEXT
 
-BATCH_ROWS = 20_000
-BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
 PAIRS_COLUMNS = {"query", "document", "origin"}
 """The header of ``opera pairs``, which may also have ``document_id``."""
-TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 STATED_DELIMITER = re.compile(r'"?sep=([^\w\s"]|\t|\\t)"?[\r\n]*', re.IGNORECASE)
 """The first line of a file that tells a spreadsheet how columns are separated."""
-STRINGS_AND_BRACES = re.compile(r'("(?:[^"\\]|\\.)*"|[{}])')
 QUOTES = (
     "a quotation mark has no partner ({}); put a field with quotation marks in quotes and double "
     'the marks inside: "5"" pipe"'
 )
-
-
-class Rows(NamedTuple):
-    """Rows of a table: line numbers in a text file, or row numbers; and Arrow arrays."""
-
-    numbers: Sequence[int] | range
-    columns: dict[str, pa.Array]
-
-
-class Table:
-    """A table that can be read any number of times.
-
-    Args:
-        name: the path of the file, for messages.
-        columns: its columns, in order.
-        short: its name without folders, for notes. The cache stores notes, and files may move.
-    """
-
-    mark = ":{}"
-    """The number of a row in messages, after the name of the file."""
-    skip = "--skip-bad-rows"
-    """The option that leaves out rows that break a rule."""
-    first_line: Sequence[str] = ()
-    """The first line, if it may lack a header."""
-    has_apostrophes = False
-    """Whether OPERA wrote the table, with apostrophes before texts that look like formulas."""
-
-    def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
-        self.name, self.columns, self.short = name, list(columns), short
-        for column, following in pairwise(sorted(filter(str.strip, columns))):
-            if column == following:
-                raise DataError(f"{name}: two columns are called {shown(column)}; rename one")
-
-    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows with the requested columns; ``problems`` gets unreadable rows.
-
-        Raises:
-            DataError: if the file cannot be read.
-        """
-        raise NotImplementedError
-
-    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield each row's number and its original text, or JSON."""
-        for rows in self.batches(self.columns, Problems()):
-            for place, number in enumerate(rows.numbers):
-                if number in numbers:
-                    record = {name: values[place].as_py() for name, values in rows.columns.items()}
-                    yield int(number), json.dumps(record, ensure_ascii=False, default=str)
-
-    def line(self, number: int) -> int:
-        """Return the number of a row in messages, from its number in the relation."""
-        return number
-
-    def place(self, number: int) -> str:
-        """Return the file and the number of a row, for messages."""
-        return self.name + self.mark.format(self.line(number))
-
-
-class TextFile(Table):
-    """A table in a text file."""
-
-    path: Path
-    encoding: str | None
-
-    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield lines and their numbers, and escape bytes of another encoding."""
-        for number, line in enumerate(self.lines(), start=1):
-            if number in numbers:
-                escaped = line.rstrip("\n").encode("utf-8", "surrogateescape")
-                yield number, escaped.decode("utf-8", "backslashreplace")
-
-    def lines(self, newline: str | None = None) -> Iterator[str]:
-        """Yield all lines."""
-        return text_lines(self.path, newline, self.encoding, strict=False)
-
-
-class JsonLines(TextFile):
-    """A JSON Lines file of any records."""
-
-    def __init__(self, path: Path, encoding: str | None = None) -> None:
-        super().__init__(str(path), [], path.name)
-        self.path, self.encoding = path, encoding
-
-    def records(self, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield line number and record; ``problems`` gets the other lines."""
-        for number, line in enumerate(self.lines(), start=1):
-            try:
-                check_characters(line, self.encoding)
-                if line.strip(" \n"):
-                    yield number, json_object(line.removesuffix("\n"))
-            except BadRow as error:
-                problems.refuse(self, number, error.rule, error.value)
-
-
-class JsonList(JsonLines):
-    """A JSON file with a list of objects, such as DPR's. A row is an object."""
-
-    mark = ", record {}"
-
-    def lines(self, newline: str | None = None) -> Iterator[str]:
-        """Yield the text of each object. What follows the last object must be the list's end."""
-        text, depth = "", 0
-        for line in super().lines(newline):
-            for token in STRINGS_AND_BRACES.split(line):
-                text += token
-                depth += (token == "{") - (token == "}")
-                if token == "}" and depth == 0:
-                    yield text.lstrip("[, \t\r\n")
-                    text = ""
-        if (rest := text.strip("[, \t\r\n")) not in ("]", ""):
-            yield rest
-
-
-class JsonTable(JsonLines):
-    """A JSON Lines file with a row per record.
-
-    To find the columns, OPERA reads all records: if a writer omits nulls, a column may first occur
-    in a late record.
-    """
-
-    def __init__(self, path: Path, encoding: str | None = None) -> None:
-        super().__init__(path, encoding)
-        self._kinds: dict[str, set[type]] = {}
-        """The types of the values in each column."""
-        problems = Problems()
-        for _, record in self.records(problems):
-            if not self._kinds and {"_id", "text"} <= record.keys() <= BEIR_COLUMNS:
-                self._kinds = {name: {str} for name in ("_id", "title", "text")}
-                break  # the files of BEIR are large, and have these columns
-            for name, value in record.items():
-                self._kinds.setdefault(name, set()).add(type(value))
-        self.columns = list(self._kinds)
-        if not self._kinds:
-            raise problems.error_or(f"{path}: is empty; it must have at least one row")
-
-    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows. Numbers become texts, and missing keys become null."""
-        types = {column: self._type(column) for column in columns}
-
-        def rows() -> Iterator[Sequence[Any]]:
-            for number, record in self.records(problems):
-                try:
-                    values = (json_value(name, record.get(name), types[name]) for name in types)
-                    yield number, *values
-                except BadRow as error:
-                    problems.refuse(self, number, error.rule, error.value)
-
-        yield from arrow_rows(rows(), types)
-
-    def _type(self, column: str) -> pa.DataType:
-        kinds = self._kinds[column] - {type(None)}
-        if list in kinds:
-            return LISTS_OF_TEXTS
-        return pa.bool_() if kinds == {bool} else pa.string()
-
-
-def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
-    """A value for Arrow: a number becomes a text, and a single value in a list column a list."""
-    if value is None or kind == pa.bool_() or (isinstance(value, str) and kind == pa.string()):
-        return value
-    if kind == LISTS_OF_TEXTS:
-        values = value if isinstance(value, list) else [value]
-        return [json_value(column, part, pa.string()) for part in values]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    raise BadRow(f"column {shown(column)} must be a text or a number, got {{}}", shown(value))
 
 
 class DelimitedTable(TextFile):
@@ -380,11 +208,3 @@ def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False)
     if len(fields) != 4 or not (tabs == 0 or NUMBER.fullmatch(fields[3])):
         return False
     return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
-
-
-def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
-    """Put rows of Python values into batches; the first value is the row number."""
-    for batch in batched(rows):
-        numbers, *columns = zip(*batch, strict=True)
-        values = zip(types.items(), columns, strict=True)
-        yield Rows(numbers, {name: pa.array(column, kind) for (name, kind), column in values})

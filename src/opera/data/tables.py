@@ -1,0 +1,211 @@
+"""What every table has in common: rows as Arrow batches with their places, and the rows that break
+rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from opera.core.errors import DataError
+from opera.core.terminal import shortened, shown
+from opera.data.text_files import text_lines
+from opera.data.texts import batched
+
+BATCH_ROWS = 20_000
+BEIR_COLUMNS = {"_id", "title", "text", "metadata"}
+TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
+FEW_ROWS, MOST_LEFT_OUT = 20, 0.5
+"""Largest number and fraction of rows to leave out. If more are bad, the options are probably
+wrong."""
+_VALUE = re.compile(r"(, got)? ?\(?\{\}\)?")
+
+
+class Rows(NamedTuple):
+    """Rows of a table: line numbers in a text file, or row numbers; and Arrow arrays."""
+
+    numbers: Sequence[int] | range
+    columns: dict[str, pa.Array]
+
+
+class Table:
+    """A table that can be read any number of times.
+
+    Args:
+        name: the path of the file, for messages.
+        columns: its columns, in order.
+        short: its name without folders, for notes. The cache stores notes, and files may move.
+    """
+
+    mark = ":{}"
+    """The number of a row in messages, after the name of the file."""
+    skip = "--skip-bad-rows"
+    """The option that leaves out rows that break a rule."""
+    first_line: Sequence[str] = ()
+    """The first line, if it may lack a header."""
+    has_apostrophes = False
+    """Whether OPERA wrote the table, with apostrophes before texts that look like formulas."""
+
+    def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
+        self.name, self.columns, self.short = name, list(columns), short
+        for column, following in pairwise(sorted(filter(str.strip, columns))):
+            if column == following:
+                raise DataError(f"{name}: two columns are called {shown(column)}; rename one")
+
+    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
+        """Yield the rows with the requested columns; ``problems`` gets unreadable rows.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        raise NotImplementedError
+
+    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Yield each row's number and its original text, or JSON."""
+        for rows in self.batches(self.columns, Problems()):
+            for place, number in enumerate(rows.numbers):
+                if number in numbers:
+                    record = {name: values[place].as_py() for name, values in rows.columns.items()}
+                    yield int(number), json.dumps(record, ensure_ascii=False, default=str)
+
+    def line(self, number: int) -> int:
+        """Return the number of a row in messages, from its number in the relation."""
+        return number
+
+    def place(self, number: int) -> str:
+        """Return the file and the number of a row, for messages."""
+        return self.name + self.mark.format(self.line(number))
+
+
+class TextFile(Table):
+    """A table in a text file."""
+
+    path: Path
+    encoding: str | None
+
+    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Yield lines and their numbers, and escape bytes of another encoding."""
+        for number, line in enumerate(self.lines(), start=1):
+            if number in numbers:
+                escaped = line.rstrip("\n").encode("utf-8", "surrogateescape")
+                yield number, escaped.decode("utf-8", "backslashreplace")
+
+    def lines(self, newline: str | None = None) -> Iterator[str]:
+        """Yield all lines."""
+        return text_lines(self.path, newline, self.encoding, strict=False)
+
+
+class Problems:
+    """The rows that break rules.
+
+    Args:
+        skip: whether to leave out rows that break a rule; ``None``: the source has no such option.
+    """
+
+    def __init__(self, skip: bool | None = None) -> None:
+        self.skip = skip
+        self.rows: dict[str, dict[Table, set[int]]] = {}
+        """The numbers in the relation of the rows that break each rule."""
+        self._first: dict[str, tuple[Table, int, str]] = {}
+        self._read: dict[Table, int] = {}
+
+    def count(self, table: Table, rows: int) -> None:
+        """Count rows of a table."""
+        self._read[table] = self._read.get(table, 0) + rows
+
+    def add(self, table: Table, numbers: Collection[int], rule: str, value: object = "") -> None:
+        """Add rows that break a rule. The first row's ``value`` replaces ``{}`` in the rule."""
+        lines = [int(number) for number in numbers]
+        self._first.setdefault(rule, (table, lines[0], rule.replace("{}", str(value))))
+        self.rows.setdefault(rule, {}).setdefault(table, set()).update(lines)
+
+    def refuse(self, table: Table, number: int, rule: str, value: object) -> None:
+        """Add a row that cannot be read."""
+        self.count(table, 1)
+        self.add(table, [number], rule, value)
+
+    def broken(self, table: Table, *rules: str) -> set[int]:
+        """The rows of a table that break one of the rules, by default any rule."""
+        return set().union(*(self.rows[rule].get(table, ()) for rule in rules or self.rows))
+
+    def check(self) -> None:
+        """Raise a DataError with all broken rules, unless bad rows are skipped and are few or
+        under half of the rows.
+        """
+        broken, rows = self._counts()
+        if self.rows and not self.skip:
+            raise self.error()
+        if broken > max(FEW_ROWS, MOST_LEFT_OUT * rows):
+            option = next(iter(self._read)).skip
+            raise DataError(
+                *self.error().lines,
+                f"{option} would leave out {broken:,} of {rows:,} rows, which is too much: correct "
+                "the file, or the options that say how to read it",
+            )
+
+    def error(self) -> DataError:
+        """The error with all broken rules: the first bad row and the number of bad rows."""
+        lines = []
+        for rule, (table, number, text) in self._in_order():
+            broken, rows = self._counts(rule)
+            count = f" ({broken:,} of {rows:,} rows)" if broken > 1 else ""
+            lines.append(f"{table.place(number)}: {text}{count}")
+        broken, rows = self._counts()
+        if self.skip is False and 1 < broken < rows:
+            option = next(iter(self._read)).skip
+            lines.append(f"pass {option} to leave out these {broken:,} of {rows:,} rows")
+        return DataError(*lines)
+
+    def error_or(self, message: str) -> DataError:
+        """The error with all broken rules, or with a message if no rule is broken."""
+        return self.error() if self.rows else DataError(message)
+
+    def note(self) -> str:
+        """Count the rows that are left out, by rule, with the place of the first row."""
+        broken, rows = self._counts()
+        rules = (
+            f"{_short(rule)} ({self._counts(rule)[0]:,}, the first is "
+            f"{table.short}{table.mark.format(table.line(number))})"
+            for rule, (table, number, _) in self._in_order()
+        )
+        return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(rules)}", 2000)
+
+    def left_out(self) -> Iterator[tuple[str, int, str, str]]:
+        """Yield the rows that are left out. This reads every table again for the texts."""
+        for table in self._read:
+            numbers = {table.line(number): number for number in self.broken(table)}
+            for line, text in table.originals(numbers) if numbers else ():
+                number = numbers[line]
+                rules = [rule for rule in self.rows if number in self.rows[rule].get(table, ())]
+                yield table.short, line, "; ".join(map(_short, rules)), text
+
+    def _in_order(self) -> list[tuple[str, tuple[Table, int, str]]]:
+        """The rules with their first bad row, ordered by file and line."""
+        tables = list(self._read)
+        return sorted(
+            self._first.items(), key=lambda first: (tables.index(first[1][0]), first[1][1])
+        )
+
+    def _counts(self, *rules: str) -> tuple[int, int]:
+        """The number of rows that break a rule, and the number of all rows in the same tables."""
+        broken = {table: len(self.broken(table, *rules)) for table in self._read}
+        return sum(broken.values()), sum(self._read[table] for table, n in broken.items() if n)
+
+
+def _short(rule: str) -> str:
+    """A rule without value and advice."""
+    return _VALUE.sub("", rule).partition("; ")[0]
+
+
+def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    """Put rows of Python values into batches; the first value is the row number."""
+    for batch in batched(rows):
+        numbers, *columns = zip(*batch, strict=True)
+        values = zip(types.items(), columns, strict=True)
+        yield Rows(numbers, {name: pa.array(column, kind) for (name, kind), column in values})
